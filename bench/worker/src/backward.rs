@@ -22,10 +22,7 @@ impl NetworkBackward {
         let graphs = Arc::new(HierarchyBatch::from(graph));
         let data: [Vec<f32>; 2] = [archive.tensor("x")?, archive.tensor("dy")?];
         let data = data.each_ref().map(Vec::as_slice);
-        Ok(Self {
-            passes: Passes::new(network, parameters, device, &graphs, data)?,
-            vertices,
-        })
+        Ok(Self { passes: Passes::new(network, parameters, device, &graphs, data)?, vertices })
     }
 }
 

@@ -76,10 +76,7 @@ impl Case {
         let mut archive = Archive::new();
         let graph = self.graph()?;
         let batch = self.batch(&graph)?;
-        let real = Case {
-            vertices: graph.vertex_count(),
-            ..self
-        };
+        let real = Case { vertices: graph.vertex_count(), ..self };
         archive.set_json("case", &real)?;
         let Some(description) = self.network() else {
             let mesh = self.mesh()?;
@@ -102,9 +99,7 @@ impl Case {
             let labels: Vec<f64> = (0..count).map(|row| (row % classes) as f64).collect();
             archive.set_tensor("labels", &[count], &labels)?;
         }
-        if let Work::ConvolutionBackward | Work::AttentionBackward | Work::MessagesBackward =
-            self.work
-        {
+        if let Work::ConvolutionBackward | Work::AttentionBackward | Work::MessagesBackward = self.work {
             let output = rows(network.output());
             archive.set_tensor("dy", &output, &numbers(output[0] * output[1], 2))?;
         }
@@ -118,14 +113,10 @@ impl Case {
             BODY => (130, 53),
             vertices => {
                 let along = (vertices as f64 / 2.5).sqrt().round().max(3.0) as usize;
-                (
-                    (vertices as f64 / along as f64).round().max(3.0) as usize,
-                    along,
-                )
+                ((vertices as f64 / along as f64).round().max(3.0) as usize, along)
             }
         };
-        torus(around, along, 1.0, 0.4, Cells::Triangles)
-            .map_err(|error| Failure::Case(error.to_string()))
+        torus(around, along, 1.0, 0.4, Cells::Triangles).map_err(|error| Failure::Case(error.to_string()))
     }
 
     fn graph(&self) -> Result<GaugeGraph, Failure> {
@@ -150,34 +141,19 @@ impl Case {
         let hidden = || FeatureType::uniform(16, 2).to_string();
         let scalars = |count| FeatureType::scalars(count).to_string();
         let conv = |output| Layer::Conv { output };
-        let residual = |output| Layer::Residual {
-            middle: hidden(),
-            output,
-            samples: 5,
-        };
+        let residual = |output| Layer::Residual { middle: hidden(), output, samples: 5 };
         let (input, layers) = match self.work {
             Work::Geometry => return None,
-            Work::ConvolutionForward | Work::ConvolutionBackward => {
-                (hidden(), vec![conv(hidden())])
-            }
+            Work::ConvolutionForward | Work::ConvolutionBackward => (hidden(), vec![conv(hidden())]),
             Work::AttentionForward | Work::AttentionBackward => {
                 let (output, heads) = (hidden(), 2);
                 (hidden(), vec![Layer::Attention { output, heads }])
             }
-            Work::MessagesForward | Work::MessagesBackward => (
-                hidden(),
-                vec![Layer::Messages {
-                    output: hidden(),
-                    edge_layers: 2,
-                    node_layers: 2,
-                    samples: 5,
-                }],
-            ),
+            Work::MessagesForward | Work::MessagesBackward => {
+                (hidden(), vec![Layer::Messages { output: hidden(), edge_layers: 2, node_layers: 2, samples: 5 }])
+            }
             Work::Inference => {
-                let regular = Layer::Regular {
-                    samples: 5,
-                    batch_norm: false,
-                };
+                let regular = Layer::Regular { samples: 5, batch_norm: false };
                 (hidden(), vec![[conv(hidden()), regular]; 6].concat())
             }
             Work::Blocks => (hidden(), vec![residual(hidden()); 3]),
@@ -197,10 +173,7 @@ impl Case {
                 let types = [4, 8, 12, 16, 24, 32].map(|m| FeatureType::uniform(m, 3).to_string());
                 let mut layers: Vec<Layer> = (types.into_iter().chain([scalars(64)]))
                     .flat_map(|output| {
-                        let regular = Layer::Regular {
-                            samples: 7,
-                            batch_norm: true,
-                        };
+                        let regular = Layer::Regular { samples: 7, batch_norm: true };
                         [conv(output), regular, Layer::Dropout { probability: 0.1 }]
                     })
                     .collect();
@@ -208,22 +181,14 @@ impl Case {
                 (scalars(1), layers)
             }
             Work::Diffusion | Work::Segmentation => {
-                let block = Layer::Diffusion {
-                    features: scalars(128),
-                    dropout: 0.5,
-                };
-                let map = Layer::Map {
-                    output: scalars(128),
-                };
+                let block = Layer::Diffusion { features: scalars(128), dropout: 0.5 };
+                let map = Layer::Map { output: scalars(128) };
                 let outputs = match self.work {
                     Work::Segmentation => PARTS,
                     _ => BODY,
                 };
                 let head = Layer::Linear { outputs };
-                (
-                    scalars(16),
-                    [vec![map], vec![block; 4], vec![head]].concat(),
-                )
+                (scalars(16), [vec![map], vec![block; 4], vec![head]].concat())
             }
         };
         let is_mnist = self.work == Work::Mnist;
@@ -251,16 +216,11 @@ impl Case {
 
 /// The gauge graph with default settings.
 pub fn gauge_graph(mesh: &Mesh) -> Result<GaugeGraph, Failure> {
-    GaugeGraph::new(mesh, &GeometryOptions::default())
-        .map_err(|error| Failure::Case(error.to_string()))
+    GaugeGraph::new(mesh, &GeometryOptions::default()).map_err(|error| Failure::Case(error.to_string()))
 }
 
 /// Stores the edges of a batch of one graph in CSR form.
-pub fn store_graph(
-    archive: &mut Archive,
-    graph: &GaugeGraph,
-    meshes: usize,
-) -> Result<(), Failure> {
+pub fn store_graph(archive: &mut Archive, graph: &GaugeGraph, meshes: usize) -> Result<(), Failure> {
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     let shifted = |values: &[u32], step: usize| {
         let copies = (0..meshes).map(|mesh| (mesh * step) as f64);
@@ -283,15 +243,11 @@ pub fn store_graph(
     Ok(())
 }
 
-/// Stores the masses and the scalar eigenbasis of the mesh that a batch repeats: `mass` `[V]`, `eigenvalues` `[K]`, `basis`
-/// `[V, K]`, and the gradients of the eigenvectors, `gradient` `[V, 2, K]`.
+/// Stores the masses and the scalar eigenbasis of the mesh that a batch repeats: `mass` `[V]`, `eigenvalues` `[K]`,
+/// `basis` `[V, K]`, and the gradients of the eigenvectors, `gradient` `[V, 2, K]`.
 fn store_spectra(archive: &mut Archive, mesh: &Mesh, graph: &GaugeGraph) -> Result<(), Failure> {
-    let options = OperatorOptions {
-        eigenpairs: [EIGENVECTORS, 0, 0],
-        jets: false,
-    };
-    let operators = SurfaceOperators::new(mesh, graph, &options)
-        .map_err(|error| Failure::Case(error.to_string()))?;
+    let options = OperatorOptions { eigenpairs: [EIGENVECTORS, 0, 0], jets: false };
+    let operators = SurfaceOperators::new(mesh, graph, &options).map_err(|error| Failure::Case(error.to_string()))?;
     let spectra = SpectraBatch::<f32>::new(&operators, &[EIGENVECTORS])?;
     let (vertices, arrays) = (spectra.vertex_count(), spectra.arrays());
     let (basis, gradient) = arrays.bases.split_at(vertices * EIGENVECTORS);
@@ -318,9 +274,7 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
         // Knuth's linear congruential generator; the upper bits are random enough.
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     };
     (0..count).map(|_| next()).collect()

@@ -8,9 +8,8 @@ use gemcnn_experiments::bench::{Convolution, convolution};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{
-    Aggregation, Archive, Device, GraphBatch, HierarchyBatch, Method, Module, Network, Objective,
-    Optimiser, Parameters, Penalty, ProductMode, StepSettings, Stepper, Stream, Tape, Target,
-    TrainingBatch, Var, Workspace,
+    Aggregation, Archive, Device, GraphBatch, HierarchyBatch, Method, Module, Network, Objective, Optimiser,
+    Parameters, Penalty, ProductMode, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Var, Workspace,
 };
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -39,15 +38,11 @@ pub fn load(path: &Path, device: &Device, mode: ProductMode) -> Result<Box<dyn J
         | Work::CorrespondenceInference
         | Work::AttentionForward
         | Work::MessagesForward => Box::new(Forward::new(&archive, case, device)?),
-        Work::AttentionBackward | Work::MessagesBackward => {
-            Box::new(NetworkBackward::new(&archive, case, device)?)
-        }
+        Work::AttentionBackward | Work::MessagesBackward => Box::new(NetworkBackward::new(&archive, case, device)?),
         Work::ConvolutionBackward => Box::new(ForwardBackward::new(&archive, case, device)?),
-        Work::Blocks
-        | Work::Correspondence
-        | Work::Mnist
-        | Work::Diffusion
-        | Work::Segmentation => Box::new(Training::new(&archive, case, device, mode, path)?),
+        Work::Blocks | Work::Correspondence | Work::Mnist | Work::Diffusion | Work::Segmentation => {
+            Box::new(Training::new(&archive, case, device, mode, path)?)
+        }
     })
 }
 
@@ -87,13 +82,7 @@ impl Forward {
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let x = tape.input(network.input().clone(), &archive.tensor("x")?)?;
         drop(tape);
-        Ok(Self {
-            network,
-            parameters,
-            workspace,
-            graph: case.graphs()?,
-            x,
-        })
+        Ok(Self { network, parameters, workspace, graph: case.graphs()?, x })
     }
 
     fn output(&mut self) -> Result<Var<f32>, Failure> {
@@ -159,9 +148,7 @@ impl Job for ForwardBackward {
 
     fn result(&mut self) -> Result<Archive, Failure> {
         if self.called {
-            return Err(Failure::Case(
-                "gradients add up: ask for the result before any run".into(),
-            ));
+            return Err(Failure::Case("gradients add up: ask for the result before any run".into()));
         }
         self.call()?;
         let results = self.convolution.results(0)?;
@@ -191,23 +178,14 @@ struct Training {
 }
 
 impl Training {
-    fn new(
-        archive: &Archive,
-        case: Case,
-        device: &Device,
-        mode: ProductMode,
-        path: &Path,
-    ) -> Result<Self, Failure> {
+    fn new(archive: &Archive, case: Case, device: &Device, mode: ProductMode, path: &Path) -> Result<Self, Failure> {
         let (description, parameters) = Description::read(archive)?;
         let network = description.network(true)?;
         let graph = case.graphs()?;
         let (objective, target) = match case.labels(&graph) {
             Some((count, _)) => {
                 let labels = archive.tensor::<f64>("labels")?.into_iter();
-                (
-                    Objective::classes(count),
-                    Target::Labels(labels.map(|label| label as u32).collect()),
-                )
+                (Objective::classes(count), Target::Labels(labels.map(|label| label as u32).collect()))
             }
             None => {
                 let kind = network.output().clone();
@@ -240,14 +218,7 @@ impl Training {
 
 impl Job for Training {
     fn call(&mut self) -> Result<(), Failure> {
-        let settings = StepSettings {
-            rate: RATE,
-            randomness: Stream {
-                seed: 1,
-                step: self.step,
-            },
-            clip: None,
-        };
+        let settings = StepSettings { rate: RATE, randomness: Stream { seed: 1, step: self.step }, clip: None };
         self.step += 1;
         self.stepper.step(
             &self.network,

@@ -1,12 +1,8 @@
 //! Networks as both sides read them: a list of layers in the case file.
 
 use crate::Failure;
-use gemcnn_nn::layers::{
-    Attention, DiffusionBlockConfig, Gauge, GlobalPool, MessageBlockConfig, Regular,
-};
-use gemcnn_nn::{
-    Activation, Aggregation, Archive, FeatureType, Network, NetworkConfig, Parameters,
-};
+use gemcnn_nn::layers::{Attention, DiffusionBlockConfig, Gauge, GlobalPool, MessageBlockConfig, Regular};
+use gemcnn_nn::{Activation, Aggregation, Archive, FeatureType, Network, NetworkConfig, Parameters};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -36,18 +32,9 @@ pub enum Layer {
     /// Attention over neighbours.
     Attention { output: String, heads: usize },
     /// A block of messages with regular nonlinearities; all its features have the type of the output.
-    Messages {
-        output: String,
-        edge_layers: usize,
-        node_layers: usize,
-        samples: usize,
-    },
+    Messages { output: String, edge_layers: usize, node_layers: usize, samples: usize },
     /// A residual block with regular nonlinearities and batch normalisation.
-    Residual {
-        middle: String,
-        output: String,
-        samples: usize,
-    },
+    Residual { middle: String, output: String, samples: usize },
     /// The regular nonlinearity with ReLU.
     Regular { samples: usize, batch_norm: bool },
     /// Dropout of irreps.
@@ -90,9 +77,7 @@ impl Description {
             true => Aggregation::Mean,
             false => Aggregation::Sum,
         };
-        let start = Network::builder(kind(&self.input)?)
-            .aggregation(aggregation)
-            .degree(self.degree);
+        let start = Network::builder(kind(&self.input)?).aggregation(aggregation).degree(self.degree);
         let dropped = |probability: f64| if dropout { probability } else { 0.0 };
         self.layers.iter().try_fold(start, |network, layer| {
             Ok(match layer {
@@ -101,50 +86,36 @@ impl Description {
                     let attention = network.kernel(Attention { heads: *heads });
                     attention.conv(&kind(output)?).kernel(Gauge)
                 }
-                Layer::Messages {
-                    output,
-                    edge_layers,
-                    node_layers,
-                    samples,
-                } => network.message_block(MessageBlockConfig {
-                    edge_layers: *edge_layers,
-                    node_layers: *node_layers,
-                    samples: *samples,
-                    nonlinearity: Arc::new(Regular::relu(*samples)),
-                    ..MessageBlockConfig::new(kind(output)?, kind(output)?)
-                }),
-                Layer::Residual {
-                    middle,
-                    output,
-                    samples,
-                } => {
+                Layer::Messages { output, edge_layers, node_layers, samples } => {
+                    network.message_block(MessageBlockConfig {
+                        edge_layers: *edge_layers,
+                        node_layers: *node_layers,
+                        samples: *samples,
+                        nonlinearity: Arc::new(Regular::relu(*samples)),
+                        ..MessageBlockConfig::new(kind(output)?, kind(output)?)
+                    })
+                }
+                Layer::Residual { middle, output, samples } => {
                     let act = Regular::relu(*samples).with_batch_norm();
                     network.residual_through(&kind(middle)?, &kind(output)?, act)
                 }
-                &Layer::Regular {
-                    samples,
-                    batch_norm,
-                } => network.nonlinearity(Regular {
-                    batch_norm,
-                    ..Regular::relu(samples)
-                }),
+                &Layer::Regular { samples, batch_norm } => {
+                    network.nonlinearity(Regular { batch_norm, ..Regular::relu(samples) })
+                }
                 Layer::Dropout { probability } => network.dropout(dropped(*probability)),
                 Layer::Linear { outputs } => network.linear(*outputs),
                 Layer::Relu => network.activation(Activation::Relu),
                 Layer::MaxPool => network.global_pool(GlobalPool::Max),
                 Layer::Map { output } => network.equivariant_linear(&kind(output)?),
-                Layer::Diffusion { features, dropout } => {
-                    network.diffusion_block(DiffusionBlockConfig {
-                        dropout: dropped(*dropout),
-                        ..DiffusionBlockConfig::new(kind(features)?)
-                    })
-                }
+                Layer::Diffusion { features, dropout } => network.diffusion_block(DiffusionBlockConfig {
+                    dropout: dropped(*dropout),
+                    ..DiffusionBlockConfig::new(kind(features)?)
+                }),
             })
         })
     }
 }
 
 fn kind(text: &str) -> Result<FeatureType, Failure> {
-    text.parse()
-        .map_err(|error| Failure::Case(format!("{error}")))
+    text.parse().map_err(|error| Failure::Case(format!("{error}")))
 }

@@ -58,20 +58,11 @@ fn every_piece_of_work_is_done_and_has_a_result() {
     for (work, wanted) in [
         ("geometry", &["theta", "g", "r"][..]),
         ("convolution_forward", &["y"]),
-        (
-            "convolution_backward",
-            &["y", "dx", "gradient.conv1.weight"],
-        ),
+        ("convolution_backward", &["y", "dx", "gradient.conv1.weight"]),
         ("attention_forward", &["y"]),
-        (
-            "attention_backward",
-            &["y", "dx", "gradient.conv1.head2.key.weight"],
-        ),
+        ("attention_backward", &["y", "dx", "gradient.conv1.head2.key.weight"]),
         ("messages_forward", &["y"]),
-        (
-            "messages_backward",
-            &["y", "dx", "gradient.block1.edge2.weight"],
-        ),
+        ("messages_backward", &["y", "dx", "gradient.block1.edge2.weight"]),
         ("inference", &["y"]),
         ("correspondence_inference", &["y"]),
         ("blocks", &["loss", "gradient.block3.conv2.self_weight"]),
@@ -103,10 +94,7 @@ fn two_results_of_a_step_are_of_the_same_weights() {
     let first = worker.result(folder.path(), "blocks");
     let again = folder.path().join("again");
     worker.done(json!({"do": "result", "path": again}));
-    assert_eq!(
-        first.to_bytes().unwrap(),
-        Archive::read(again).unwrap().to_bytes().unwrap()
-    );
+    assert_eq!(first.to_bytes().unwrap(), Archive::read(again).unwrap().to_bytes().unwrap());
 }
 
 #[test]
@@ -116,10 +104,7 @@ fn what_cannot_be_done_is_answered_and_the_worker_goes_on() {
     let missing = folder.path().join("none");
     for (request, problem) in [
         (json!({"do": "run", "calls": 1}), "load"),
-        (
-            json!({"do": "load", "case": missing, "matmul": "f32"}),
-            "none",
-        ),
+        (json!({"do": "load", "case": missing, "matmul": "f32"}), "none"),
         (json!({"do": "dance"}), "dance"),
         (json!(7), "request"),
     ] {

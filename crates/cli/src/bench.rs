@@ -90,18 +90,8 @@ fn limit_line(limits: &Limits) -> String {
     )
 }
 
-const HEADER: [&str; 10] = [
-    "work",
-    "device",
-    "vertices",
-    "median ms",
-    "minimum ms",
-    "ns/vertex",
-    "GB/s",
-    "GFLOP/s",
-    "of limit",
-    "peak MB",
-];
+const HEADER: [&str; 10] =
+    ["work", "device", "vertices", "median ms", "minimum ms", "ns/vertex", "GB/s", "GFLOP/s", "of limit", "peak MB"];
 
 fn cells(row: &Row) -> [String; 10] {
     [
@@ -165,12 +155,7 @@ mod tests {
 
     #[test]
     fn numbers_keep_about_three_digits() {
-        for (value, text) in [
-            (0.0912, "0.0912"),
-            (1.854, "1.85"),
-            (46.26, "46.3"),
-            (343_671.2, "343,671"),
-        ] {
+        for (value, text) in [(0.0912, "0.0912"), (1.854, "1.85"), (46.26, "46.3"), (343_671.2, "343,671")] {
             assert_eq!(short(value), text);
         }
     }
@@ -205,12 +190,7 @@ mod tests {
         };
         let text = table(&Report {
             version: "1",
-            machine: Machine {
-                cpu: None,
-                cores: 2,
-                threads: 1,
-                gpu: None,
-            },
+            machine: Machine { cpu: None, cores: 2, threads: 1, gpu: None },
             limits: vec![Limits {
                 device: "cpu".into(),
                 matmul: "f32",
@@ -219,13 +199,9 @@ mod tests {
             }],
             rows: vec![row(Case::Geometry, 100), row(Case::UnetTrainingStep, 0)],
         });
-        let lines: Vec<Vec<&str>> = (text.lines())
-            .map(|line| line.split_whitespace().collect())
-            .collect();
+        let lines: Vec<Vec<&str>> = (text.lines()).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines.len(), 7);
-        let numbers = [
-            "cpu", "6,890", "2.00", "1.50", "290", "4.00", "8.00", "25", "%",
-        ];
+        let numbers = ["cpu", "6,890", "2.00", "1.50", "290", "4.00", "8.00", "25", "%"];
         assert_eq!(lines[5][1..], numbers);
         // What is not counted has no rates.
         assert_eq!(lines[6][3..], numbers[..5]);

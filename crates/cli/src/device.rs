@@ -9,17 +9,12 @@ use gemcnn_nn::{Device, DeviceChoice, ProductMode};
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
     /// Device: auto (a GPU if there is one, otherwise the CPU), cpu, cuda or cuda:N.
-    #[arg(
-        long,
-        value_name = "DEVICE",
-        default_value = "auto",
-        help_heading = "Device"
-    )]
+    #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Device")]
     device: DeviceChoice,
 
-    /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa), f32, or bf16 (tf32, but 7 bits of
-    /// mantissa in the last layer of a classifier during training, also on CPUs with AVX512-BF16) [default: tf32; for a trained
-    /// model, the precision of its run]
+    /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa), f32, or bf16 (tf32, but 7 bits
+    /// of mantissa in the last layer of a classifier during training, also on CPUs with AVX512-BF16) [default: tf32;
+    /// for a trained model, the precision of its run]
     #[arg(long, value_enum, help_heading = "Device")]
     matmul: Option<Matmul>,
 }

@@ -217,25 +217,13 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
         let _ = writeln!(text, "  accuracy   {} of {what}", percent(accuracy));
     }
     if let Some(segmentation) = &evaluation.segmentation {
-        let _ = writeln!(
-            text,
-            "  by area    {} of the area",
-            percent(segmentation.by_area)
-        );
+        let _ = writeln!(text, "  by area    {} of the area", percent(segmentation.by_area));
         if let Some(away) = segmentation.away_from_borders {
             let counted = count(segmentation.counted as usize, "vertex", "vertices");
-            let _ = writeln!(
-                text,
-                "  inside     {} of {counted} away from borders of the classes",
-                percent(away)
-            );
+            let _ = writeln!(text, "  inside     {} of {counted} away from borders of the classes", percent(away));
         }
         if let Some(soft) = segmentation.soft_by_area {
-            let _ = writeln!(
-                text,
-                "  soft       {} of the area, by soft labels",
-                percent(soft)
-            );
+            let _ = writeln!(text, "  soft       {} of the area, by soft labels", percent(soft));
         }
         if let Some(faces) = segmentation.by_face {
             let _ = writeln!(text, "  faces      {} of the faces", percent(faces));
@@ -286,10 +274,7 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
         );
         if geodesic.unreachable > 0 {
             let far = grouped(geodesic.unreachable as usize);
-            let _ = writeln!(
-                text,
-                "  apart      {far} on another connected component of the template"
-            );
+            let _ = writeln!(text, "  apart      {far} on another connected component of the template");
         }
     }
     if let Some(classes) = &evaluation.classes {
@@ -316,12 +301,7 @@ fn class_table(scores: &ClassScores) -> String {
         false => {
             let mut worst = scores.worst();
             worst.truncate(WORST_CLASSES);
-            let _ = writeln!(
-                text,
-                "  worst      {} of {} classes",
-                worst.len(),
-                grouped(scores.classes.len())
-            );
+            let _ = writeln!(text, "  worst      {} of {} classes", worst.len(), grouped(scores.classes.len()));
             worst
         }
     };

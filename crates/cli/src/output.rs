@@ -8,13 +8,10 @@ use std::path::Path;
 /// Writes text to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => Failure::OutputClosed,
-            _ => Failure::input(format!("cannot write to standard output: {error}")),
-        })
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::input(format!("cannot write to standard output: {error}")),
+    })
 }
 
 /// Prints a line to standard error. Errors are ignored.
@@ -51,11 +48,7 @@ pub fn grouped(number: usize) -> String {
 
 /// `1 vertex`, `13,776 vertices`.
 pub fn count(number: usize, one: &str, many: &str) -> String {
-    format!(
-        "{} {}",
-        grouped(number),
-        if number == 1 { one } else { many }
-    )
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
 /// Aligned columns, the first to the left and the others to the right.
@@ -84,12 +77,7 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1234567, "1,234,567"),
-        ] {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }
         assert_eq!(count(1, "vertex", "vertices"), "1 vertex");

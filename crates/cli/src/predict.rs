@@ -38,8 +38,8 @@ pub struct PredictArgs {
     #[arg(long)]
     no_pictures: bool,
 
-    /// Segmentation: also write the probability of each class, as an array and as properties of the mesh, and make colours
-    /// paler where the model is less certain.
+    /// Segmentation: also write the probability of each class, as an array and as properties of the mesh, and make
+    /// colours paler where the model is less certain.
     #[arg(long)]
     probabilities: bool,
 
@@ -54,10 +54,9 @@ pub struct PredictArgs {
 impl PredictArgs {
     pub fn run(self) -> Result<(), Failure> {
         let model = TrainedModel::read(&self.run).map_err(|error| match is_mesh(&self.run) {
-            true => Failure::usage(format!(
-                "{} is a mesh; give the run directory first, then meshes",
-                self.run.display()
-            )),
+            true => {
+                Failure::usage(format!("{} is a mesh; give the run directory first, then meshes", self.run.display()))
+            }
             false => Failure::input(error),
         })?;
         if self.probabilities && model.config.task != Task::Segmentation {
@@ -82,9 +81,7 @@ impl PredictArgs {
             bad,
         };
         match (model.per, model.config.task) {
-            (Element::Mesh, Task::Classification) => {
-                session.write_table(&inputs, &self.output.join(CLASSES))
-            }
+            (Element::Mesh, Task::Classification) => session.write_table(&inputs, &self.output.join(CLASSES)),
             (Element::Mesh, _) => session.write_table(&inputs, &self.output.join(VALUES)),
             _ => session.write_meshes(&inputs, &files),
         }?;
@@ -113,10 +110,7 @@ impl PredictArgs {
             match mesh_files(named) {
                 Ok(found) => {
                     if found.is_empty() {
-                        say(format_args!(
-                            "error: {}: the folder has no meshes",
-                            named.display()
-                        ));
+                        say(format_args!("error: {}: the folder has no meshes", named.display()));
                         bad += 1;
                     }
                     paths.extend(found);
@@ -136,10 +130,7 @@ impl PredictArgs {
             )));
         }
         let mut names = UniqueNames::default();
-        let inputs = paths.into_iter().map(|path| Input {
-            name: names.of(&path),
-            path,
-        });
+        let inputs = paths.into_iter().map(|path| Input { name: names.of(&path), path });
         Ok((inputs.collect(), bad))
     }
 }
@@ -160,20 +151,11 @@ struct Loaded {
 
 impl Input {
     fn load(&self, model: &TrainedModel) -> Result<Loaded, TaskError> {
-        let SurfaceFile {
-            mesh,
-            fields,
-            mut notes,
-        } = SurfaceFile::read(&self.path, &model.config.features)?;
+        let SurfaceFile { mesh, fields, mut notes } = SurfaceFile::read(&self.path, &model.config.features)?;
         let name = self.path.display().to_string();
         let sample = model.sample_with(&name, &mesh, &fields)?;
         notes.extend(model.seen.iter().flat_map(|seen| seen.notes(&sample)));
-        Ok(Loaded {
-            mesh,
-            sample,
-            notes,
-            probabilities: None,
-        })
+        Ok(Loaded { mesh, sample, notes, probabilities: None })
     }
 }
 
@@ -193,13 +175,7 @@ impl Session<'_> {
         self.each(inputs, |input, loaded, prediction| {
             let frames = loaded.sample.graph.frames();
             let paths = files
-                .write(
-                    &input.name,
-                    &loaded.mesh,
-                    frames,
-                    &prediction,
-                    loaded.probabilities.as_deref(),
-                )
+                .write(&input.name, &loaded.mesh, frames, &prediction, loaded.probabilities.as_deref())
                 .map_err(Failure::input)?;
             let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
             print_on(&format!("{}: {}\n", input.path.display(), paths.join(", ")))
@@ -214,9 +190,7 @@ impl Session<'_> {
             None => format!("value{class}"),
         };
         let outputs = self.model.network.output().dimension();
-        let heads: String = (0..outputs)
-            .map(|class| format!(",{}", csv_cell(&name(class))))
-            .collect();
+        let heads: String = (0..outputs).map(|class| format!(",{}", csv_cell(&name(class)))).collect();
         let class_head = if classes.is_some() { ",class" } else { "" };
         let header = format!("mesh{class_head}{heads}");
         let mut rows = 0;
@@ -227,10 +201,7 @@ impl Session<'_> {
                 let mesh = input.path.display();
                 let mut row = csv_cell(&mesh.to_string());
                 let said = match prediction {
-                    Prediction::MeshClass {
-                        class,
-                        probabilities,
-                    } => {
+                    Prediction::MeshClass { class, probabilities } => {
                         let class = name(class as usize);
                         row += &format!(",{}", csv_cell(&class));
                         row.extend(probabilities.iter().map(|p| format!(",{p:.6}")));
@@ -319,12 +290,10 @@ fn lies_in(file: &Path, folder: &Path) -> bool {
     let Ok(folder) = folder.canonicalize() else {
         return false;
     };
-    let here = file
-        .parent()
-        .map(|parent| match parent.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => parent,
-        });
+    let here = file.parent().map(|parent| match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    });
     let here = here.and_then(|parent| parent.canonicalize().ok());
     let there = file.canonicalize().ok();
     here.as_deref() == Some(&*folder) || there.as_deref().and_then(Path::parent) == Some(&*folder)

@@ -7,8 +7,8 @@
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::{
-    Device, FeatureType, GraphBatch, Levels, Module, NnError, Optimiser, Parameters, Rows, Stream,
-    Tape, Targets, Workspace,
+    Device, FeatureType, GraphBatch, Levels, Module, NnError, Optimiser, Parameters, Rows, Stream, Tape, Targets,
+    Workspace,
 };
 use gemcnn_tasks::models::{GemModel, ModelSpec, NonlinearityChoice};
 use gemcnn_tasks::{Element, ModelConfig, Task, TaskError};
@@ -36,22 +36,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            segments: (130, 53),
-            samples: PAPER.map(|row| row.samples).to_vec(),
-            repeats: 3,
-        }
+        Self { segments: (130, 53), samples: PAPER.map(|row| row.samples).to_vec(), repeats: 3 }
     }
 }
 
 impl Settings {
     /// A trial of a few seconds: a small mesh and few sizes.
     pub fn quick() -> Self {
-        Self {
-            segments: (20, 10),
-            repeats: 1,
-            ..Self::default()
-        }
+        Self { segments: (20, 10), repeats: 1, ..Self::default() }
     }
 }
 
@@ -78,11 +70,7 @@ pub const PAPER: [PaperRow; 6] = [
 
 impl PaperRow {
     const fn new(samples: Option<usize>, seconds: f64, gigabytes: f64) -> Self {
-        Self {
-            samples,
-            seconds,
-            gigabytes,
-        }
+        Self { samples, seconds, gigabytes }
     }
 }
 
@@ -122,20 +110,10 @@ pub struct Report {
 /// # Errors
 /// Settings out of range, or work on a GPU that failed.
 pub fn run(settings: &Settings, device: &Device) -> Result<Report, TaskError> {
-    let mesh = shapes::torus(
-        settings.segments.0,
-        settings.segments.1,
-        1.0,
-        0.4,
-        Cells::Triangles,
-    )
-    .map_err(|error| TaskError::setting("segments", error.to_string()))?;
-    let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).map_err(|source| {
-        TaskError::Geometry {
-            name: "torus".into(),
-            source,
-        }
-    })?;
+    let mesh = shapes::torus(settings.segments.0, settings.segments.1, 1.0, 0.4, Cells::Triangles)
+        .map_err(|error| TaskError::setting("segments", error.to_string()))?;
+    let graph = GaugeGraph::new(&mesh, &GeometryOptions::default())
+        .map_err(|source| TaskError::Geometry { name: "torus".into(), source })?;
     let positions = mesh.vertices().iter().flat_map(|p| p.to_array());
     let data = Data {
         batch: GraphBatch::new([&graph])?,
@@ -250,18 +228,13 @@ impl<'d> Trainee<'d> {
         }
         let memory = match self.workspace.device() {
             Device::Cuda(cuda) => cuda.memory().peak,
-            Device::Cpu => {
-                self.workspace.pool().usage().peak_bytes + self.workspace.scratch_bytes()
-            }
+            Device::Cpu => self.workspace.pool().usage().peak_bytes + self.workspace.scratch_bytes(),
         };
         Ok(EpochRow::new(self.samples, step, inference, memory))
     }
 
     /// Seconds that some work takes, including the work that it queues on a GPU.
-    fn seconds(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<(), NnError> + Send,
-    ) -> Result<f64, NnError> {
+    fn seconds(&mut self, work: impl FnOnce(&mut Self) -> Result<(), NnError> + Send) -> Result<f64, NnError> {
         let device = self.workspace.device().clone();
         let start = Instant::now();
         device.run(|| work(self))?;
@@ -284,10 +257,7 @@ impl<'d> Trainee<'d> {
 
     fn predict(&mut self) -> Result<(), NnError> {
         let mut predictions = vec![0; self.data.labels.len()];
-        let rows = Rows {
-            predictions: Some(&mut predictions),
-            ..Rows::default()
-        };
+        let rows = Rows { predictions: Some(&mut predictions), ..Rows::default() };
         let mut tape = Tape::inference(&mut self.workspace, &self.parameters);
         let x = tape.input(self.network.input().clone(), &self.data.positions)?;
         let (graph, targets) = (Levels::from(&self.data.batch), self.data.targets());
@@ -318,16 +288,8 @@ impl Report {
             .series(Series::new("paper", theirs).line(Line::Dashed))
         };
         Chart::new("Cost of the regular nonlinearity in the correspondence network")
-            .panel(relative(
-                "Time per epoch",
-                |row| row.epoch_seconds,
-                |row| row.seconds,
-            ))
-            .panel(relative(
-                "Most memory",
-                |row| row.memory_bytes as f64,
-                |row| row.gigabytes,
-            ))
+            .panel(relative("Time per epoch", |row| row.epoch_seconds, |row| row.seconds))
+            .panel(relative("Most memory", |row| row.memory_bytes as f64, |row| row.gigabytes))
     }
 }
 
@@ -335,6 +297,5 @@ impl Report {
 fn relative_to_none(rows: impl Iterator<Item = (Option<usize>, f64)> + Clone) -> Vec<(f64, f64)> {
     let none = rows.clone().find(|(samples, _)| samples.is_none());
     let none = none.map_or(f64::NAN, |(_, value)| value);
-    rows.filter_map(|(samples, value)| Some((samples? as f64, value / none)))
-        .collect()
+    rows.filter_map(|(samples, value)| Some((samples? as f64, value / none))).collect()
 }

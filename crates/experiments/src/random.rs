@@ -59,9 +59,6 @@ mod tests {
         let values: Vec<f64> = (0..20_000).map(|_| draws.normal()).collect();
         let mean = values.iter().sum::<f64>() / 2e4;
         let square = values.iter().map(|v| v * v).sum::<f64>() / 2e4;
-        assert!(
-            mean.abs() < 0.03 && (square - 1.0).abs() < 0.04,
-            "{mean} {square}"
-        );
+        assert!(mean.abs() < 0.03 && (square - 1.0).abs() < 0.04, "{mean} {square}");
     }
 }

@@ -37,14 +37,7 @@ fn tested<C: Copy + Display>(
         }
         let stem = path.join(format!("eval-{}", test.condition));
         let options = test.options.clone();
-        let evaluation = evaluated(
-            model,
-            &test.dataset,
-            options,
-            &stem,
-            place.cache,
-            place.device,
-        )?;
+        let evaluation = evaluated(model, &test.dataset, options, &stem, place.cache, place.device)?;
         evaluations.push((test.condition, evaluation));
     }
     Ok(Some(evaluations))
@@ -72,8 +65,8 @@ pub(crate) trait Table {
     /// The tests of each run.
     fn tests(&self) -> &[TestSet<Self::Condition>];
 
-    /// Takes the training time in seconds and the scores of a run, or why it failed, and writes the results so far. Returns a
-    /// line about the run.
+    /// Takes the training time in seconds and the scores of a run, or why it failed, and writes the results so far.
+    /// Returns a line about the run.
     ///
     /// # Errors
     /// Files that cannot be written.
@@ -107,12 +100,12 @@ impl Seeds {
     }
 }
 
-/// Trains and tests all rows: one seed of every row before the next, so that a table that is not finished compares all rows. Returns
-/// false if `stop` is requested; the same call then resumes.
+/// Trains and tests all rows: one seed of every row before the next, so that a table that is not finished compares all
+/// rows. Returns false if `stop` is requested; the same call then resumes.
 ///
 /// # Errors
-/// No rows or seeds, invalid settings or data, or a directory with runs of other settings. A run that diverges is noted and does
-/// not stop the others.
+/// No rows or seeds, invalid settings or data, or a directory with runs of other settings. A run that diverges is noted
+/// and does not stop the others.
 pub(crate) fn fill<T: Table>(
     table: &mut T,
     rows: &[T::Row],
@@ -133,12 +126,7 @@ pub(crate) fn fill<T: Table>(
             observer.observe(Event::Note(&title));
             let path = place.directory.join(format!("{row}-seed{seed}"));
             let config = table.config(row, seed);
-            let Place {
-                cache,
-                device,
-                stop,
-                ..
-            } = place;
+            let Place { cache, device, stop, .. } = place;
             let line = match trained(&config, &path, cache, device, observer, stop) {
                 Ok(Some((model, records))) => {
                     let seconds = records.last().map_or(0.0, |record| record.seconds);
@@ -171,7 +159,8 @@ pub(crate) struct TableRow {
     pub training_seconds: Vec<f64>,
 }
 
-/// A table in Markdown: a column for each condition, as 100 times the values with a number of decimals, and one for the training time.
+/// A table in Markdown: a column for each condition, as 100 times the values with a number of decimals, and one for the
+/// training time.
 pub(crate) fn markdown<C: Display>(
     what: &str,
     conditions: &[C],
@@ -186,9 +175,7 @@ pub(crate) fn markdown<C: Display>(
     text += &" --- |".repeat(conditions.len() + 1);
     text += "\n";
     let show = |estimate: Option<Estimate>, factor: f64, decimals: usize| {
-        estimate.map_or(" - |".into(), |e| {
-            format!(" {} |", e.show(factor, decimals))
-        })
+        estimate.map_or(" - |".into(), |e| format!(" {} |", e.show(factor, decimals)))
     };
     for row in rows {
         let failed = match row.failures {
@@ -209,11 +196,7 @@ pub(crate) fn markdown<C: Display>(
 ///
 /// # Errors
 /// Another name.
-pub(crate) fn named<C: Copy + Display>(
-    what: &str,
-    choices: &[C],
-    name: &str,
-) -> Result<C, TaskError> {
+pub(crate) fn named<C: Copy + Display>(what: &str, choices: &[C], name: &str) -> Result<C, TaskError> {
     let found = choices.iter().find(|choice| choice.to_string() == name);
     found.copied().ok_or_else(|| {
         let names: Vec<String> = choices.iter().map(C::to_string).collect();
@@ -223,11 +206,7 @@ pub(crate) fn named<C: Copy + Display>(
 }
 
 /// The report of a row, made by `new` if there is none yet.
-pub(crate) fn row_report<R>(
-    reports: &mut Vec<R>,
-    is_row: impl Fn(&R) -> bool,
-    new: impl FnOnce() -> R,
-) -> &mut R {
+pub(crate) fn row_report<R>(reports: &mut Vec<R>, is_row: impl Fn(&R) -> bool, new: impl FnOnce() -> R) -> &mut R {
     let place = match reports.iter().position(is_row) {
         Some(place) => place,
         None => {
@@ -278,18 +257,11 @@ pub(crate) fn hold(directory: &Path) -> Result<SharedFolder, TaskError> {
 }
 
 /// Writes a report as `results.json`, and its table as `table.md`. Removes what killed processes left in the directory.
-pub(crate) fn write_results(
-    report: &impl Serialize,
-    table: &str,
-    directory: &Path,
-) -> Result<(), TaskError> {
-    let json = serde_json::to_string_pretty(report)
-        .map_err(|error| TaskError::setting("results", error.to_string()))?;
+pub(crate) fn write_results(report: &impl Serialize, table: &str, directory: &Path) -> Result<(), TaskError> {
+    let json =
+        serde_json::to_string_pretty(report).map_err(|error| TaskError::setting("results", error.to_string()))?;
     let _folder = hold(directory)?;
-    for (name, text) in [
-        ("results.json", json + "\n"),
-        ("table.md", table.to_string()),
-    ] {
+    for (name, text) in [("results.json", json + "\n"), ("table.md", table.to_string())] {
         write_text(&directory.join(name), &text)?;
     }
     Ok(())

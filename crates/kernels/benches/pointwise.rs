@@ -16,12 +16,8 @@ const SAMPLES: [usize; 3] = [5, 7, 101];
 
 fn main() {
     // The thread that measures is the one that works: nothing has to be woken up.
-    let one_thread = rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
-        .use_current_thread();
-    one_thread
-        .build_global()
-        .expect("no thread pool stands yet");
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+    one_thread.build_global().expect("no thread pool stands yet");
     divan::main();
 }
 
@@ -70,12 +66,8 @@ fn normalised_forward(bencher: Bencher, samples: usize) {
     let scratch = &mut Scratch::new();
     bencher.bench_local(|| {
         let statistics = batch_norm::statistics(&config, VERTICES, &x, scratch).unwrap();
-        let normalisation = Normalisation {
-            config: &config,
-            statistics: &statistics,
-            gamma: &[1.0; 16][..],
-            beta: &[0.0; 16][..],
-        };
+        let normalisation =
+            Normalisation { config: &config, statistics: &statistics, gamma: &[1.0; 16][..], beta: &[0.0; 16][..] };
         regular::forward_normalised(&plan, normalisation, VERTICES, &x, &mut y).unwrap();
     });
 }
@@ -88,39 +80,17 @@ fn normalised_backward(bencher: Bencher, samples: usize) {
     let mut dx = x.clone();
     let scratch = &mut Scratch::new();
     let statistics = batch_norm::statistics(&config, VERTICES, &x, scratch).unwrap();
-    let normalisation = Normalisation {
-        config: &config,
-        statistics: &statistics,
-        gamma: &[1.0; 16][..],
-        beta: &[0.0; 16][..],
-    };
+    let normalisation =
+        Normalisation { config: &config, statistics: &statistics, gamma: &[1.0; 16][..], beta: &[0.0; 16][..] };
     let (mut dgamma, mut dbeta) = ([0.0; 16], [0.0; 16]);
     bencher.bench_local(|| {
-        let gradients = NormGradients {
-            gamma: &mut dgamma[..],
-            beta: &mut dbeta[..],
-        };
+        let gradients = NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta[..] };
         let (x, dy, dx) = (&x, &dy, &mut dx);
-        regular::backward_normalised(
-            &plan,
-            normalisation,
-            VERTICES,
-            x,
-            dy,
-            dx,
-            gradients,
-            scratch,
-        )
-        .unwrap();
+        regular::backward_normalised(&plan, normalisation, VERTICES, x, dy, dx, gradients, scratch).unwrap();
     });
 }
 
-const FUNCTIONS: [Activation; 4] = [
-    Activation::Relu,
-    Activation::Elu,
-    Activation::Gelu,
-    Activation::Tanh,
-];
+const FUNCTIONS: [Activation; 4] = [Activation::Relu, Activation::Elu, Activation::Gelu, Activation::Tanh];
 
 #[divan::bench(args = 0..4)]
 fn functions_forward(bencher: Bencher, function: usize) {
@@ -141,11 +111,7 @@ fn norm_forward(bencher: Bencher) {
 
 #[divan::bench]
 fn dropout_forward(bencher: Bencher) {
-    let config = Dropout {
-        kind: hidden(),
-        unit: DropoutUnit::Irrep,
-        probability: 0.5,
-    };
+    let config = Dropout { kind: hidden(), unit: DropoutUnit::Irrep, probability: 0.5 };
     let stream = Stream { seed: 1, step: 1 };
     let x = map(&hidden(), VERTICES, 1);
     let mut y = x.clone();
@@ -170,10 +136,8 @@ const SIZES: [(usize, usize); 12] = [
 
 #[divan::bench(args = SIZES.map(|(b, n)| format!("B={b} N={n}")))]
 fn regular_sizes(bencher: Bencher, size: &str) {
-    let (band_limit, samples) = SIZES
-        .into_iter()
-        .find(|(b, n)| size == format!("B={b} N={n}"))
-        .expect("names come from the same list");
+    let (band_limit, samples) =
+        SIZES.into_iter().find(|(b, n)| size == format!("B={b} N={n}")).expect("names come from the same list");
     let kind = FeatureType::uniform(16, band_limit);
     let config = Regular::new(kind.clone(), samples, Activation::Relu);
     let plan = Plan::new(&config).unwrap();

@@ -10,8 +10,7 @@ use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::cross_entropy::{Targets, cuda::DeviceTargets};
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceGraph, ProductMode, Timer};
 use gemcnn_kernels::{
-    Activation, Aggregation, FeatureType, GraphArrays, GraphParts, aggregate, batch_norm,
-    classifier, machine, regular,
+    Activation, Aggregation, FeatureType, GraphArrays, GraphParts, aggregate, batch_norm, classifier, machine, regular,
 };
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
@@ -32,13 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         device.capability(),
         device.total_memory() as f64 / 1e9
     );
-    let mut bench = Bench {
-        timer: Timer::new(&device)?,
-        device,
-        copy: 0.0,
-        product: [0.0; 2],
-        profile,
-    };
+    let mut bench = Bench { timer: Timer::new(&device)?, device, copy: 0.0, product: [0.0; 2], profile };
     if !profile {
         bench.ceilings()?;
     }
@@ -49,11 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         bench.regular(graph.vertex_count())?;
         let modes = match profile {
             true => &[(ProductMode::Tf32, 256)][..],
-            false => &[
-                (ProductMode::Tf32, 256),
-                (ProductMode::F32, 48),
-                (ProductMode::Bf16, 256),
-            ],
+            false => &[(ProductMode::Tf32, 256), (ProductMode::F32, 48), (ProductMode::Bf16, 256)],
         };
         bench.classifier(graph.vertex_count(), (256, 6890), modes)?;
         if profile {
@@ -65,11 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let memory = bench.device.memory();
-    println!(
-        "memory: peak {:.0} MB, held {:.0} MB",
-        memory.peak as f64 / 1e6,
-        memory.held as f64 / 1e6
-    );
+    println!("memory: peak {:.0} MB, held {:.0} MB", memory.peak as f64 / 1e6, memory.held as f64 / 1e6);
     Ok(())
 }
 
@@ -103,9 +88,7 @@ fn noise(device: &CudaDevice, count: usize, seed: u32) -> Result<DeviceBuffer<f3
 }
 
 fn sets(device: &CudaDevice, count: usize) -> Result<Vec<DeviceBuffer<f32>>, CudaError> {
-    (0..SETS as u32)
-        .map(|seed| noise(device, count, seed))
-        .collect()
+    (0..SETS as u32).map(|seed| noise(device, count, seed)).collect()
 }
 
 struct Bench {
@@ -127,10 +110,7 @@ struct Work {
 
 impl Bench {
     /// Median milliseconds of one call; `call` is told which set of buffers to take.
-    fn time(
-        &mut self,
-        mut call: impl FnMut(usize) -> Result<(), CudaError>,
-    ) -> Result<f64, CudaError> {
+    fn time(&mut self, mut call: impl FnMut(usize) -> Result<(), CudaError>) -> Result<f64, CudaError> {
         for set in 0..SETS {
             call(set)?;
         }
@@ -167,16 +147,10 @@ impl Bench {
     fn ceilings(&mut self) -> Result<(), CudaError> {
         self.copy = machine::cuda::copy_rate(&self.device)?;
         println!("copy: {:.0} GB/s", self.copy / 1e9);
-        for (place, mode) in [ProductMode::F32, ProductMode::Tf32]
-            .into_iter()
-            .enumerate()
-        {
+        for (place, mode) in [ProductMode::F32, ProductMode::Tf32].into_iter().enumerate() {
             self.device.set_product_mode(mode);
             self.product[place] = machine::cuda::product_rate(&self.device)?;
-            println!(
-                "product, {mode:?}: {:.1} TFLOP/s",
-                self.product[place] / 1e12
-            );
+            println!("product, {mode:?}: {:.1} TFLOP/s", self.product[place] / 1e12);
         }
         Ok(())
     }
@@ -194,8 +168,7 @@ impl Bench {
         let x = sets(&device, vertices * 80 + 4)?;
         let mut a: DeviceBuffer<f32> = device.buffer(vertices * op.dimension())?;
         let work = Work {
-            bytes: 4.0 * (vertices * (80 + op.dimension())) as f64
-                + 20.0 * graph.edge_count() as f64,
+            bytes: 4.0 * (vertices * (80 + op.dimension())) as f64 + 20.0 * graph.edge_count() as f64,
             operations: (graph.edge_count() * 2 * 80 * 5) as f64,
         };
         // Features that start at other places are loaded by fewer channels at a time.
@@ -204,8 +177,7 @@ impl Bench {
                 let x = x[set].view().slice(first..first + vertices * 80);
                 aggregate::cuda::forward(&device, &op, graph.view(), x, a.view_mut())
             })?;
-            let label =
-                format!("aggregate 16x(0,1,2), {vertices} vertices, by {channels} channels");
+            let label = format!("aggregate 16x(0,1,2), {vertices} vertices, by {channels} channels");
             self.line(&label, time, work);
         }
         Ok(())
@@ -213,11 +185,7 @@ impl Bench {
 
     fn regular(&mut self, vertices: usize) -> Result<(), Box<dyn Error>> {
         let hidden = FeatureType::uniform(16, 2);
-        let plan = regular::cuda::DevicePlan::new(&regular::Regular::new(
-            hidden.clone(),
-            5,
-            Activation::Relu,
-        ))?;
+        let plan = regular::cuda::DevicePlan::new(&regular::Regular::new(hidden.clone(), 5, Activation::Relu))?;
         let norm = BatchNorm::new(hidden, NormGroups::PerChannel);
         let device = self.device.clone();
         let (x, dy) = (sets(&device, vertices * 80)?, sets(&device, vertices * 80)?);
@@ -225,18 +193,9 @@ impl Bench {
         let (gamma, beta) = (noise(&device, 16, 1)?, noise(&device, 16, 2)?);
         let (mut dgamma, mut dbeta) = (device.zeros(16)?, device.zeros(16)?);
         let map = 4.0 * (vertices * 80) as f64;
-        let time = self.time(|set| {
-            batch_norm::cuda::statistics(&device, &norm, vertices, x[set].view()).map(drop)
-        })?;
-        let work = |maps: f64| Work {
-            bytes: maps * map,
-            operations: 0.0,
-        };
-        self.line(
-            &format!("batch norm statistics, {vertices} vertices"),
-            time,
-            work(1.0),
-        );
+        let time = self.time(|set| batch_norm::cuda::statistics(&device, &norm, vertices, x[set].view()).map(drop))?;
+        let work = |maps: f64| Work { bytes: maps * map, operations: 0.0 };
+        self.line(&format!("batch norm statistics, {vertices} vertices"), time, work(1.0));
         let statistics = batch_norm::cuda::statistics(&device, &norm, vertices, x[0].view())?;
         let normalisation = batch_norm::Normalisation {
             config: &norm,
@@ -251,10 +210,7 @@ impl Bench {
         let label = format!("normalised regular nonlinearity, {vertices} vertices");
         self.line(&format!("{label}, forward"), time, work(2.0));
         let time = self.time(|set| {
-            let gradients = batch_norm::NormGradients {
-                gamma: dgamma.view_mut(),
-                beta: dbeta.view_mut(),
-            };
+            let gradients = batch_norm::NormGradients { gamma: dgamma.view_mut(), beta: dbeta.view_mut() };
             regular::cuda::backward_normalised(
                 &device,
                 &plan,
@@ -282,12 +238,8 @@ impl Bench {
         let h = noise(&device, vertices * channels, 1)?;
         let weight = noise(&device, classes * channels, 2)?;
         let bias = noise(&device, classes, 3)?;
-        let map = classifier::cuda::Classifier {
-            channels,
-            weight: weight.view(),
-            bias: bias.view(),
-            targets: &targets,
-        };
+        let map =
+            classifier::cuda::Classifier { channels, weight: weight.view(), bias: bias.view(), targets: &targets };
         let mut dh: DeviceBuffer<f32> = device.buffer(vertices * channels)?;
         let mut dweight: DeviceBuffer<f32> = device.buffer(classes * channels + 1)?;
         let mut dbias: DeviceBuffer<f32> = device.buffer(classes)?;
@@ -305,24 +257,13 @@ impl Bench {
                         bias: dbias.view_mut(),
                     };
                     let rows = classifier::cuda::Rows::default();
-                    classifier::cuda::loss_and_gradients(
-                        &device,
-                        &map,
-                        h.view(),
-                        1.0,
-                        gradients,
-                        rows,
-                    )
-                    .map(drop)
+                    classifier::cuda::loss_and_gradients(&device, &map, h.view(), 1.0, gradients, rows).map(drop)
                 })?;
                 let label = format!(
                     "classifier {channels} to {classes}, {vertices} vertices, {mode:?}, {tile} MiB tiles{}",
                     if shift > 0 { ", logits stored" } else { "" }
                 );
-                let work = Work {
-                    bytes: 8.0 * (vertices * channels) as f64,
-                    operations: products,
-                };
+                let work = Work { bytes: 8.0 * (vertices * channels) as f64, operations: products };
                 self.line(&label, time, work);
             }
         }

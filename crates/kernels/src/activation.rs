@@ -63,10 +63,7 @@ impl Activation {
                 T::of(0.5) * x * (T::one() + inner.tanh())
             }
             Self::Tanh => x.tanh(),
-            Self::Polynomial(coefficients) => coefficients
-                .iter()
-                .rev()
-                .fold(T::zero(), |sum, &c| sum * x + T::of(c)),
+            Self::Polynomial(coefficients) => coefficients.iter().rev().fold(T::zero(), |sum, &c| sum * x + T::of(c)),
         }
     }
 
@@ -104,9 +101,7 @@ impl Activation {
                 .enumerate()
                 .skip(1)
                 .rev()
-                .fold(T::zero(), |sum, (degree, &c)| {
-                    sum * x + T::of(c * degree as f64)
-                }),
+                .fold(T::zero(), |sum, (degree, &c)| sum * x + T::of(c * degree as f64)),
         }
     }
 
@@ -119,9 +114,7 @@ impl Activation {
             Self::Polynomial(coefficients) => coefficients
                 .iter()
                 .rev()
-                .fold(T::splat(simd, T::zero()), |sum, &c| {
-                    T::times_plus(simd, sum, x, T::splat(simd, T::of(c)))
-                }),
+                .fold(T::splat(simd, T::zero()), |sum, &c| T::times_plus(simd, sum, x, T::splat(simd, T::of(c)))),
             Self::Elu | Self::Gelu | Self::Tanh => {
                 let mut lanes = x;
                 let each = bytemuck::cast_slice_mut(std::slice::from_mut(&mut lanes));
@@ -143,12 +136,14 @@ impl Activation {
             Self::Identity => gradient,
             Self::Relu => T::where_positive(simd, x, gradient),
             Self::Polynomial(coefficients) => {
-                let derivative = coefficients.iter().enumerate().skip(1).rev().fold(
-                    T::splat(simd, T::zero()),
-                    |sum, (degree, &c)| {
+                let derivative = coefficients
+                    .iter()
+                    .enumerate()
+                    .skip(1)
+                    .rev()
+                    .fold(T::splat(simd, T::zero()), |sum, (degree, &c)| {
                         T::times_plus(simd, sum, x, T::splat(simd, T::of(c * degree as f64)))
-                    },
-                );
+                    });
                 T::times(simd, derivative, gradient)
             }
             Self::Elu | Self::Gelu | Self::Tanh => {
@@ -208,10 +203,7 @@ impl Activation {
 fn gelu_inner<T: Real>(x: T) -> (T, T) {
     let scale = T::of((2.0 / std::f64::consts::PI).sqrt());
     let square = x * x;
-    (
-        scale * x * (T::one() + T::of(GELU_CUBE) * square),
-        scale * (T::one() + T::of(3.0 * GELU_CUBE) * square),
-    )
+    (scale * x * (T::one() + T::of(GELU_CUBE) * square), scale * (T::one() + T::of(3.0 * GELU_CUBE) * square))
 }
 
 /// Values of one task.
@@ -222,20 +214,12 @@ const BLOCK: usize = 1 << 12;
 /// # Errors
 /// `y` of another length than `x`.
 pub fn forward<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
-    compiled!(forward_blocks as fn(&Activation, &[T], &mut [T]) -> Result<(), KernelError>)(
-        activation, x, y,
-    )
+    compiled!(forward_blocks as fn(&Activation, &[T], &mut [T]) -> Result<(), KernelError>)(activation, x, y)
 }
 
-fn forward_blocks<T: Real>(
-    activation: &Activation,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+fn forward_blocks<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("activation forward", "y", y, x.len())?;
-    y.par_chunks_mut(BLOCK)
-        .zip(x.par_chunks(BLOCK))
-        .run(|(y, x)| Arch::new().dispatch(Values { activation, x, y }));
+    y.par_chunks_mut(BLOCK).zip(x.par_chunks(BLOCK)).run(|(y, x)| Arch::new().dispatch(Values { activation, x, y }));
     Ok(())
 }
 
@@ -243,36 +227,18 @@ fn forward_blocks<T: Real>(
 ///
 /// # Errors
 /// `dy` or `dx` of another length than `x`.
-pub fn backward<T: Real>(
-    activation: &Activation,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
+pub fn backward<T: Real>(activation: &Activation, x: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     compiled!(backward_blocks as fn(&Activation, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
         activation, x, dy, dx,
     )
 }
 
-fn backward_blocks<T: Real>(
-    activation: &Activation,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
+fn backward_blocks<T: Real>(activation: &Activation, x: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     check_length("activation backward", "dy", dy, x.len())?;
     check_length("activation backward", "dx", dx, x.len())?;
-    dx.par_chunks_mut(BLOCK)
-        .zip(dy.par_chunks(BLOCK))
-        .zip(x.par_chunks(BLOCK))
-        .run(|((dx, dy), x)| {
-            Arch::new().dispatch(Slopes {
-                activation,
-                x,
-                dy,
-                dx,
-            });
-        });
+    dx.par_chunks_mut(BLOCK).zip(dy.par_chunks(BLOCK)).zip(x.par_chunks(BLOCK)).run(|((dx, dy), x)| {
+        Arch::new().dispatch(Slopes { activation, x, dy, dx });
+    });
     Ok(())
 }
 
@@ -382,12 +348,7 @@ mod tests {
         for activation in examples() {
             let mut dx = vec![0.0; 40];
             backward(&activation, &x, &dy, &mut dx).unwrap();
-            check_gradient(&x, &dx, |x| {
-                x.iter()
-                    .zip(&dy)
-                    .map(|(&x, dy)| activation.value(x) * dy)
-                    .sum()
-            });
+            check_gradient(&x, &dx, |x| x.iter().zip(&dy).map(|(&x, dy)| activation.value(x) * dy).sum());
         }
     }
 

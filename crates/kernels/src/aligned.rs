@@ -24,11 +24,7 @@ impl<T: Real> Aligned<T> {
         let line = CACHE_LINE_BYTES / size_of::<T>();
         let buffer = compiled!(zeros as fn(usize) -> Vec<T>)(length + line);
         let start = buffer.as_ptr().align_offset(CACHE_LINE_BYTES).min(line);
-        Self {
-            buffer,
-            start,
-            length,
-        }
+        Self { buffer, start, length }
     }
 
     /// The greatest length for which there is memory.

@@ -9,8 +9,8 @@
 use crate::Destination;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m512, __m512bh, __m512i, __mmask16, _mm512_add_ps, _mm512_dpbf16_ps, _mm512_loadu_si512,
-    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps,
+    __m512, __m512bh, __m512i, __mmask16, _mm512_add_ps, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_mask_storeu_ps,
+    _mm512_maskz_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps,
 };
 
 /// Columns of a panel of the right factor.
@@ -35,11 +35,7 @@ pub(crate) fn is_supported() -> bool {
 fn round(value: f32) -> u32 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    if value.is_nan() {
-        bits >> 16 | 0x40
-    } else {
-        rounded
-    }
+    if value.is_nan() { bits >> 16 | 0x40 } else { rounded }
 }
 
 /// Two terms in one number.
@@ -112,12 +108,7 @@ pub(crate) fn pack_right_transposed(source: &[f32], inner: usize, packed: &mut [
 }
 
 #[inline(always)]
-fn pack(
-    packed: &mut [u32],
-    pairs: usize,
-    columns: usize,
-    terms: impl Fn(usize, usize) -> (f32, Option<f32>),
-) {
+fn pack(packed: &mut [u32], pairs: usize, columns: usize, terms: impl Fn(usize, usize) -> (f32, Option<f32>)) {
     let panels = packed.chunks_mut((pairs * PANEL).max(1));
     for (panel, first) in panels.zip((0..columns).step_by(PANEL)) {
         let width = (columns - first).min(PANEL);
@@ -144,22 +135,12 @@ pub(crate) struct Left<'a> {
 impl<'a> Left<'a> {
     /// Rows of `pairs` pairs, one after another.
     pub fn rows(data: &'a [u32], pairs: usize) -> Self {
-        Self {
-            data,
-            group_stride: GROUP * pairs,
-            row_stride: pairs,
-            pair_stride: 1,
-        }
+        Self { data, group_stride: GROUP * pairs, row_stride: pairs, pair_stride: 1 }
     }
 
     /// Groups of 16 rows, each `[pairs, 16]`.
     pub fn groups(data: &'a [u32], pairs: usize) -> Self {
-        Self {
-            data,
-            group_stride: GROUP * pairs,
-            row_stride: 1,
-            pair_stride: GROUP,
-        }
+        Self { data, group_stride: GROUP * pairs, row_stride: 1, pair_stride: GROUP }
     }
 
     fn start(&self, row: usize) -> usize {
@@ -179,18 +160,8 @@ pub(crate) struct Sizes {
 ///
 /// # Panics
 /// If a matrix does not lie in its slice, or without [support](is_supported).
-pub(crate) fn product(
-    c: &mut [f32],
-    destination: Destination,
-    a: Left<'_>,
-    b: &[u32],
-    sizes: Sizes,
-) {
-    let Sizes {
-        rows,
-        pairs,
-        columns,
-    } = sizes;
+pub(crate) fn product(c: &mut [f32], destination: Destination, a: Left<'_>, b: &[u32], sizes: Sizes) {
+    let Sizes { rows, pairs, columns } = sizes;
     assert!(is_supported());
     assert!(rows * columns <= c.len() && right_length(pairs, columns) <= b.len());
     if rows == 0 || columns == 0 {
@@ -261,12 +232,7 @@ impl Strip {
     /// `R` rows and `V` vectors of columns of the result.
     #[target_feature(enable = "avx512f,avx512bf16")]
     #[inline]
-    unsafe fn block<const R: usize, const V: usize>(
-        self,
-        c: *mut f32,
-        left: *const u32,
-        a: Left<'_>,
-    ) {
+    unsafe fn block<const R: usize, const V: usize>(self, c: *mut f32, left: *const u32, a: Left<'_>) {
         let mut sums: [[__m512; V]; R] = [[_mm512_setzero_ps(); V]; R];
         // SAFETY: the caller's sizes. `__m512i` and `__m512bh` are 512 bits without invalid values. The mask
         // leaves out columns beyond the width.
@@ -279,9 +245,7 @@ impl Strip {
                     *vector = _mm512_loadu_si512(right.add(index * LANES).cast());
                 }
                 for (index, sums) in sums.iter_mut().enumerate() {
-                    let term = bf16(_mm512_set1_epi32(
-                        left.add(index * a.row_stride).read().cast_signed(),
-                    ));
+                    let term = bf16(_mm512_set1_epi32(left.add(index * a.row_stride).read().cast_signed()));
                     for (sum, &vector) in sums.iter_mut().zip(&columns) {
                         *sum = _mm512_dpbf16_ps(*sum, bf16(vector), term);
                     }
@@ -335,22 +299,16 @@ mod tests {
         if !is_supported() {
             return;
         }
-        for (rows, inner, columns) in [(1, 1, 1), (8, 2, 16), (17, 5, 49), (33, 64, 97), (9, 0, 3)]
-        {
+        for (rows, inner, columns) in [(1, 1, 1), (8, 2, 16), (17, 5, 49), (33, 64, 97), (9, 0, 3)] {
             let a: Vec<f32> = random(rows * inner, 1);
             let b: Vec<f32> = random(inner * columns, 2);
             let transpose = |m: &[f32], width: usize| -> Vec<f32> {
                 let height = m.len() / width.max(1);
-                (0..m.len())
-                    .map(|i| m[i % height * width + i / height])
-                    .collect()
+                (0..m.len()).map(|i| m[i % height * width + i / height]).collect()
             };
             let pairs = inner.div_ceil(2);
             // What is not written must not be read: NaN.
-            let mut left = [
-                vec![u32::MAX; rows * pairs],
-                vec![u32::MAX; rows.next_multiple_of(GROUP) * pairs],
-            ];
+            let mut left = [vec![u32::MAX; rows * pairs], vec![u32::MAX; rows.next_multiple_of(GROUP) * pairs]];
             pack_rows(&a, inner, &mut left[0]);
             let by_columns = transpose(&a, inner);
             for (pair, two) in by_columns.chunks(2 * rows).enumerate() {
@@ -362,27 +320,17 @@ mod tests {
             pack_right_transposed(&transpose(&b, columns), inner, &mut right[1]);
             assert_eq!(right[0], right[1]);
             let lefts = [Left::rows(&left[0], pairs), Left::groups(&left[1], pairs)];
-            for (left, (destination, start)) in lefts.into_iter().flat_map(|left| {
-                [
-                    (left, (Destination::Set, 0.0)),
-                    (left, (Destination::Add, 0.5)),
-                ]
-            }) {
+            for (left, (destination, start)) in
+                lefts.into_iter().flat_map(|left| [(left, (Destination::Set, 0.0)), (left, (Destination::Add, 0.5))])
+            {
                 let mut c = vec![0.5; rows * columns + 1];
-                let sizes = Sizes {
-                    rows,
-                    pairs,
-                    columns,
-                };
+                let sizes = Sizes { rows, pairs, columns };
                 product(&mut c, destination, left, &right[0], sizes);
                 for (at, &found) in c[..rows * columns].iter().enumerate() {
                     let (i, j) = (at / columns, at % columns);
                     let term = |k: usize| rounded(a[i * inner + k]) * rounded(b[k * columns + j]);
                     let exact = start + (0..inner).map(term).sum::<f64>();
-                    assert!(
-                        (f64::from(found) - exact).abs() < 1e-5,
-                        "{found} is not {exact}"
-                    );
+                    assert!((f64::from(found) - exact).abs() < 1e-5, "{found} is not {exact}");
                 }
                 assert_eq!(c[rows * columns], 0.5);
             }

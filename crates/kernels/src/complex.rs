@@ -1,13 +1,14 @@
 //! Products of complex matrices given by their parts, with three real products in the place of four.
 //!
-//! Weights of an order above 0 act on the cosine and the sine as a complex number acts on another. With the rule of Gauss
+//! Weights of an order above 0 act on the cosine and the sine as a complex number acts on another. With the rule of
+//! Gauss
 //!
 //! ```text
 //! (a + i b) (c + i d) = (p - b (c + d)) + i (p - a (c - d)),    p = (a + b) c
 //! ```
 //!
-//! a block of the result takes three sums in registers. The sums `a + b` of some rows are written to the cache once, for all
-//! columns; `c + d` and `c - d` are formed on the way.
+//! a block of the result takes three sums in registers. The sums `a + b` of some rows are written to the cache once,
+//! for all columns; `c + d` and `c - d` are formed on the way.
 
 use crate::narrow::{Left, Sizes};
 use crate::{Destination, Real};
@@ -24,12 +25,12 @@ pub(crate) enum Conjugate {
 /// Offsets of the real and of the imaginary part in the slice of a matrix.
 pub(crate) type Parts = [usize; 2];
 
-/// Rows and terms whose sums of both parts of the left factor are written at once, if it is contiguous by rows and if by columns; rows
-/// are a multiple of all vectors there.
+/// Rows and terms whose sums of both parts of the left factor are written at once, if it is contiguous by rows and if
+/// by columns; rows are a multiple of all vectors there.
 const PANELS: [[usize; 2]; 2] = [[4, 160], [16, 80]];
 
-/// `c = a b` or `c += a b` for complex matrices; otherwise as [`narrow_product`](crate::narrow::narrow_product). The left factor is
-/// contiguous by rows or by columns; `columns` must [be whole vectors](is_whole).
+/// `c = a b` or `c += a b` for complex matrices; otherwise as [`narrow_product`](crate::narrow::narrow_product). The
+/// left factor is contiguous by rows or by columns; `columns` must [be whole vectors](is_whole).
 ///
 /// # Panics
 /// If a part of a matrix does not lie in its slice, there is a partial vector, or a stride of the left factor is not 1.
@@ -41,14 +42,7 @@ pub(crate) fn complex_product<T: Real>(
     b: (&[T], usize, Parts),
     sizes: Sizes,
 ) {
-    pulp::Arch::new().dispatch(ComplexProduct {
-        destination,
-        conjugate,
-        c,
-        a,
-        b,
-        sizes,
-    });
+    pulp::Arch::new().dispatch(ComplexProduct { destination, conjugate, c, a, b, sizes });
 }
 
 /// True if rows of `columns` numbers are whole vectors on this CPU, so that [`complex_product`] has use for all lanes.
@@ -80,13 +74,8 @@ impl<T: Real> WithSimd for ComplexProduct<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let ((c, c_stride, c_parts), (a, a_parts), (b, b_stride, b_parts)) =
-            (self.c, self.a, self.b);
-        let Sizes {
-            rows,
-            inner,
-            columns,
-        } = self.sizes;
+        let ((c, c_stride, c_parts), (a, a_parts), (b, b_stride, b_parts)) = (self.c, self.a, self.b);
+        let Sizes { rows, inner, columns } = self.sizes;
         if rows == 0 || columns == 0 {
             return;
         }
@@ -121,8 +110,8 @@ impl<T: Real> WithSimd for ComplexProduct<'_, T> {
                 add: first > 0 || self.destination == Destination::Add,
                 negative: self.conjugate == Conjugate::Left,
             };
-            // SAFETY: the assertions above bound every entry of both parts of the `rows x columns` result, the `rows x inner` left and
-            // the `inner x columns` right factor; `c` is borrowed mutably, so it overlaps neither.
+            // SAFETY: the assertions above bound every entry of both parts of the `rows x columns` result, the `rows x
+            // inner` left and the `inner x columns` right factor; `c` is borrowed mutably, so it overlaps neither.
             unsafe {
                 if by_rows {
                     let mut both = [T::zero(); PANELS[0][0] * PANELS[0][1]];
@@ -159,12 +148,7 @@ struct Place<T> {
 /// # Safety
 /// All entries lie in memory that may be read, and for `c` written. A panel has all terms.
 #[inline(always)]
-unsafe fn panels<S: Simd, T: Real, const BY_ROWS: bool>(
-    simd: S,
-    mut place: Place<T>,
-    mut rows: usize,
-    both: &mut [T],
-) {
+unsafe fn panels<S: Simd, T: Real, const BY_ROWS: bool>(simd: S, mut place: Place<T>, mut rows: usize, both: &mut [T]) {
     while rows > 0 {
         let height = rows.min(PANELS[usize::from(!BY_ROWS)][0]);
         // SAFETY: the caller's, for fewer rows.
@@ -241,10 +225,7 @@ unsafe fn panel<S: Simd, T: Real, const BY_ROWS: bool>(
 /// # Safety
 /// As for [`panel`]; the sums of these rows are written.
 #[inline(always)]
-unsafe fn block<S: Simd, T: Real, const ROWS: usize, const BY_ROWS: bool>(
-    simd: S,
-    place: Place<T>,
-) {
+unsafe fn block<S: Simd, T: Real, const ROWS: usize, const BY_ROWS: bool>(simd: S, place: Place<T>) {
     let lanes = T::count::<S>();
     let mut column = 0;
     // SAFETY: the caller's, for some columns.
@@ -291,11 +272,7 @@ unsafe fn strip<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const
             *difference = T::minus(simd, re, im);
         }
         for (i, sums) in sums.iter_mut().enumerate() {
-            let left = [
-                both.wrapping_add(i * rows[1]),
-                y.wrapping_add(i * rows[0]),
-                x.wrapping_add(i * rows[0]),
-            ];
+            let left = [both.wrapping_add(i * rows[1]), y.wrapping_add(i * rows[0]), x.wrapping_add(i * rows[0])];
             for ((sums, left), right) in sums.iter_mut().zip(left).zip(&right) {
                 // SAFETY: entry (i, k) of the left factor, or of the sums.
                 let left = T::splat(simd, unsafe { *left });
@@ -346,19 +323,11 @@ mod tests {
                 let a: Vec<T> = random((2 * rows + 3) * (2 * inner + 3), 1);
                 let b: Vec<T> = random((2 * inner + 1) * b_stride, 2);
                 let start: Vec<T> = random((rows + 1) * c_stride, 3);
-                let sizes = Sizes {
-                    rows,
-                    inner,
-                    columns,
-                };
+                let sizes = Sizes { rows, inner, columns };
                 for conjugate in [Conjugate::Neither, Conjugate::Left, Conjugate::Right] {
                     for destination in [Destination::Set, Destination::Add] {
                         let mut c = start.clone();
-                        let left = Left {
-                            data: &a,
-                            row_stride,
-                            column_stride,
-                        };
+                        let left = Left { data: &a, row_stride, column_stride };
                         simd.vectorize(ComplexProduct {
                             destination,
                             conjugate,
@@ -372,28 +341,20 @@ mod tests {
                         for (i, j) in (0..rows * columns).map(|at| (at / columns, at % columns)) {
                             let mut sum = [0.0; 2];
                             for k in 0..inner {
-                                let a = a_parts
-                                    .map(|p| a[p + i * row_stride + k * column_stride].as_f64());
+                                let a = a_parts.map(|p| a[p + i * row_stride + k * column_stride].as_f64());
                                 let b = b_parts.map(|p| b[p + k * b_stride + j].as_f64());
-                                let (y, d) =
-                                    (sign(Conjugate::Left) * a[1], sign(Conjugate::Right) * b[1]);
+                                let (y, d) = (sign(Conjugate::Left) * a[1], sign(Conjugate::Right) * b[1]);
                                 sum[0] += a[0] * b[0] - y * d;
                                 sum[1] += a[0] * d + y * b[0];
                             }
                             for (part, sum) in c_parts.into_iter().zip(sum) {
                                 let entry = &mut expected[part + i * c_stride + j];
-                                let before = if destination == Destination::Add {
-                                    *entry
-                                } else {
-                                    0.0
-                                };
+                                let before = if destination == Destination::Add { *entry } else { 0.0 };
                                 *entry = before + sum;
                             }
                         }
                         let pairs = c.iter().zip(&expected);
-                        let close = |(found, expected): (&T, &f64)| {
-                            (found.as_f64() - expected).abs() < tolerance
-                        };
+                        let close = |(found, expected): (&T, &f64)| (found.as_f64() - expected).abs() < tolerance;
                         assert!(pairs.clone().all(close), "{conjugate:?}, {destination:?}");
                     }
                 }

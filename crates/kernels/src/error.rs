@@ -89,16 +89,7 @@ pub(crate) fn check_count(
     found: usize,
     expected: usize,
 ) -> Result<(), KernelError> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(KernelError::Length {
-            operator,
-            buffer,
-            found,
-            expected,
-        })
-    }
+    if found == expected { Ok(()) } else { Err(KernelError::Length { operator, buffer, found, expected }) }
 }
 
 /// Checks that a buffer holds `vertices` rows of `width` values.

@@ -42,13 +42,8 @@ pub struct ParseTypeError {
 impl FeatureType {
     /// The type with the given multiplicity for each order from 0.
     pub fn new(multiplicities: &[usize]) -> Self {
-        let end = multiplicities
-            .iter()
-            .rposition(|&m| m > 0)
-            .map_or(0, |n| n + 1);
-        Self {
-            multiplicities: multiplicities[..end].to_vec(),
-        }
+        let end = multiplicities.iter().rposition(|&m| m > 0).map_or(0, |n| n + 1);
+        Self { multiplicities: multiplicities[..end].to_vec() }
     }
 
     /// `channels` scalars: `channels x 0`.
@@ -78,11 +73,7 @@ impl FeatureType {
 
     /// Orders that occur, with their multiplicities.
     pub fn orders(&self) -> impl Iterator<Item = (usize, usize)> + Clone + '_ {
-        self.multiplicities
-            .iter()
-            .copied()
-            .enumerate()
-            .filter(|&(_, multiplicity)| multiplicity > 0)
+        self.multiplicities.iter().copied().enumerate().filter(|&(_, multiplicity)| multiplicity > 0)
     }
 
     /// Length of a feature vector; the largest number there is if it is larger.
@@ -116,9 +107,8 @@ impl FeatureType {
     /// The direct sum of both types.
     pub fn concatenated(&self, other: &Self) -> Self {
         let orders = self.multiplicities.len().max(other.multiplicities.len());
-        let sums: Vec<usize> = (0..orders)
-            .map(|n| self.multiplicity(n).saturating_add(other.multiplicity(n)))
-            .collect();
+        let sums: Vec<usize> =
+            (0..orders).map(|n| self.multiplicity(n).saturating_add(other.multiplicity(n))).collect();
         Self::new(&sums)
     }
 }
@@ -145,10 +135,7 @@ impl FromStr for FeatureType {
     type Err = ParseTypeError;
 
     fn from_str(text: &str) -> Result<Self, ParseTypeError> {
-        let error = |problem: String| ParseTypeError {
-            text: text.into(),
-            problem,
-        };
+        let error = |problem: String| ParseTypeError { text: text.into(), problem };
         let mut multiplicities = Vec::new();
         for term in text.split('+') {
             let term = term.trim();
@@ -204,10 +191,7 @@ mod tests {
         assert_eq!(kind.to_string(), "1x0 + 2x1");
         let short: FeatureType = "2x(0, 1,3) + 1x1".parse().unwrap();
         assert_eq!(short.to_string(), "2x0 + 3x1 + 2x3");
-        assert_eq!(
-            "0x0".parse::<FeatureType>().unwrap(),
-            FeatureType::default()
-        );
+        assert_eq!("0x0".parse::<FeatureType>().unwrap(), FeatureType::default());
         for (text, problem) in [
             ("", "`` has no `x`"),
             ("16", "`16` has no `x`"),

@@ -69,9 +69,9 @@ pub struct GraphSlices<'a, T> {
     /// Length of every directed edge.
     pub radius: &'a [T],
     /// Number of coefficients of each edge, and the coefficients `[edges, columns]`. Without columns, neighbours are
-    /// scaled by the [`Aggregation`](crate::Aggregation) of an operator. One column replaces that scale by a factor for each edge.
-    /// `2K + 1` columns are coefficients of a gauge convolution in place of the scale times
-    /// `1, cos theta, sin theta, ..., cos K theta, sin K theta`; they rotate with the frame as these do.
+    /// scaled by the [`Aggregation`](crate::Aggregation) of an operator. One column replaces that scale by a factor for
+    /// each edge. `2K + 1` columns are coefficients of a gauge convolution in place of the scale times `1, cos theta,
+    /// sin theta, ..., cos K theta, sin K theta`; they rotate with the frame as these do.
     pub coefficients: (usize, &'a [T]),
     /// First vertex of each mesh, then the number of vertices.
     pub mesh_offsets: &'a [u32],
@@ -106,17 +106,13 @@ impl<T: Real> GraphArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[GraphParts<'_>]) -> Result<Self, KernelError> {
-        compiled!(
-            GraphArrays::union_of as fn(&[GraphParts<'_>]) -> Result<GraphArrays<T>, KernelError>
-        )(graphs)
+        compiled!(GraphArrays::union_of as fn(&[GraphParts<'_>]) -> Result<GraphArrays<T>, KernelError>)(graphs)
     }
 
     fn union_of(graphs: &[GraphParts<'_>]) -> Result<Self, KernelError> {
         let mut converted = Vec::with_capacity(graphs.len());
         for (index, graph) in graphs.iter().enumerate() {
-            graph.check().map_err(|problem| KernelError::Graph {
-                problem: format!("graph {index}: {problem}"),
-            })?;
+            graph.check().map_err(|problem| KernelError::Graph { problem: format!("graph {index}: {problem}") })?;
             converted.push(Self::from_checked(graph));
         }
         match converted.len() {
@@ -130,9 +126,7 @@ impl<T: Real> GraphArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for a union too large for 32-bit indices.
     pub fn join(graphs: &[GraphView<'_, T>]) -> Result<Self, KernelError> {
-        compiled!(
-            GraphArrays::joined as fn(&[GraphView<'_, T>]) -> Result<GraphArrays<T>, KernelError>
-        )(graphs)
+        compiled!(GraphArrays::joined as fn(&[GraphView<'_, T>]) -> Result<GraphArrays<T>, KernelError>)(graphs)
     }
 
     fn joined(graphs: &[GraphView<'_, T>]) -> Result<Self, KernelError> {
@@ -140,9 +134,7 @@ impl<T: Real> GraphArrays<T> {
         let edges: usize = graphs.iter().map(GraphView::edge_count).sum();
         if vertices.max(edges) >= u32::MAX as usize {
             return Err(KernelError::Graph {
-                problem: format!(
-                    "{vertices} vertices with {edges} edges are too many for 32-bit indices"
-                ),
+                problem: format!("{vertices} vertices with {edges} edges are too many for 32-bit indices"),
             });
         }
         let mut union = Self {
@@ -175,11 +167,7 @@ impl<T: Real> GraphArrays<T> {
             shifted(&graph.offsets()[1..], &mut union.offsets, first_edge);
             shifted(graph.neighbours(), &mut union.neighbours, first_vertex);
             shifted(graph.reverse(), &mut union.reverse, first_edge);
-            shifted(
-                &graph.mesh_offsets()[1..],
-                &mut union.mesh_offsets,
-                first_vertex,
-            );
+            shifted(&graph.mesh_offsets()[1..], &mut union.mesh_offsets, first_vertex);
             union.radius.extend_from_slice(graph.radius());
             union.phases.extend_from_slice(graph.phases());
         }
@@ -195,10 +183,7 @@ impl<T: Real> GraphArrays<T> {
             neighbours: graph.neighbours.to_vec(),
             reverse: graph.reverse.to_vec(),
             phases: angles
-                .map(|(&theta, &transport)| EdgePhases {
-                    angle: pair(theta),
-                    transport: pair(transport - theta),
-                })
+                .map(|(&theta, &transport)| EdgePhases { angle: pair(theta), transport: pair(transport - theta) })
                 .collect(),
             radius: graph.radius.iter().map(|&r| T::of(r)).collect(),
             columns: graph.coefficients.0,
@@ -250,10 +235,7 @@ impl<'a, T> GraphView<'a, T> {
     /// [`KernelError::Graph`] for slices that do not fit together.
     pub fn new(slices: GraphSlices<'a, T>) -> Result<Self, KernelError> {
         let edges = slices.neighbours.len();
-        let lengths = [
-            ("phases", slices.phases.len()),
-            ("radii", slices.radius.len()),
-        ];
+        let lengths = [("phases", slices.phases.len()), ("radii", slices.radius.len())];
         let vertices = slices.offsets.len().saturating_sub(1);
         check_lengths(edges, &lengths)
             .and_then(|()| check_coefficients(edges, slices.coefficients))
@@ -329,12 +311,7 @@ impl<'a, T> GraphView<'a, T> {
         'a: 'b,
     {
         debug_assert_eq!(factors.len(), self.edge_count());
-        GraphView {
-            slices: GraphSlices {
-                coefficients: (1, factors),
-                ..self.slices
-            },
-        }
+        GraphView { slices: GraphSlices { coefficients: (1, factors), ..self.slices } }
     }
 
     /// Indices of the edges of one row.
@@ -345,11 +322,8 @@ impl<'a, T> GraphView<'a, T> {
 
 impl GraphParts<'_> {
     fn check(&self) -> Result<(), String> {
-        let lengths = [
-            ("angles", self.theta.len()),
-            ("transports", self.transport.len()),
-            ("radii", self.radius.len()),
-        ];
+        let lengths =
+            [("angles", self.theta.len()), ("transports", self.transport.len()), ("radii", self.radius.len())];
         check_lengths(self.neighbours.len(), &lengths)?;
         check_coefficients(self.neighbours.len(), self.coefficients)?;
         check_edges(self.offsets, self.neighbours, self.reverse)
@@ -363,21 +337,13 @@ fn check_lengths(edges: usize, lengths: &[(&str, usize)]) -> Result<(), String> 
     }
 }
 
-fn check_coefficients<T>(
-    edges: usize,
-    (columns, coefficients): (usize, &[T]),
-) -> Result<(), String> {
+fn check_coefficients<T>(edges: usize, (columns, coefficients): (usize, &[T])) -> Result<(), String> {
     if columns > 0 && columns.is_multiple_of(2) {
-        return Err(format!(
-            "{columns} coefficients of each edge; an odd number is needed"
-        ));
+        return Err(format!("{columns} coefficients of each edge; an odd number is needed"));
     }
     match coefficients.len() == edges * columns {
         true => Ok(()),
-        false => Err(format!(
-            "{} coefficients for {edges} edges with {columns} each",
-            coefficients.len()
-        )),
+        false => Err(format!("{} coefficients for {edges} edges with {columns} each", coefficients.len())),
     }
 }
 

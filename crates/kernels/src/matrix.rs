@@ -19,13 +19,7 @@ impl<'a, T> Matrix<'a, T> {
     /// If the buffer is too short. Operators check sizes before.
     pub fn new(data: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, columns, row_stride);
-        Self {
-            data,
-            rows,
-            columns,
-            row_stride,
-            column_stride: 1,
-        }
+        Self { data, rows, columns, row_stride, column_stride: 1 }
     }
 
     /// The transposed matrix, without a copy.
@@ -57,22 +51,14 @@ impl<'a, T> MatrixMut<'a, T> {
     pub fn new(data: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         check_extent(data.len(), rows, columns, row_stride);
         assert!(row_stride >= columns || rows <= 1, "rows overlap");
-        Self {
-            data,
-            rows,
-            columns,
-            row_stride,
-        }
+        Self { data, rows, columns, row_stride }
     }
 }
 
 fn check_extent(length: usize, rows: usize, columns: usize, row_stride: usize) {
     if rows > 0 && columns > 0 {
         let last = (rows - 1) * row_stride + columns;
-        assert!(
-            last <= length,
-            "a {rows}x{columns} matrix does not fit in {length} numbers"
-        );
+        assert!(last <= length, "a {rows}x{columns} matrix does not fit in {length} numbers");
     }
 }
 
@@ -89,12 +75,7 @@ pub enum Destination {
 ///
 /// # Panics
 /// If the shapes do not agree. Operators check sizes before.
-pub fn product<T: Real>(
-    c: &mut MatrixMut<'_, T>,
-    destination: Destination,
-    a: Matrix<'_, T>,
-    b: Matrix<'_, T>,
-) {
+pub fn product<T: Real>(c: &mut MatrixMut<'_, T>, destination: Destination, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     assert!(
         a.rows == c.rows && b.columns == c.columns && a.columns == b.rows,
         "a {}x{} times {}x{} product into {}x{}",
@@ -111,13 +92,7 @@ pub fn product<T: Real>(
     let add = destination == Destination::Add;
     // The kernels prefer columns that are contiguous. The rows of `c` are, so the transposed product is
     // computed: C^T = B^T A^T.
-    let view = |m: &Matrix<'_, T>| {
-        (
-            m.data.as_ptr(),
-            m.row_stride as isize,
-            m.column_stride as isize,
-        )
-    };
+    let view = |m: &Matrix<'_, T>| (m.data.as_ptr(), m.row_stride as isize, m.column_stride as isize);
     let ((lhs, lhs_columns, lhs_rows), (rhs, rhs_columns, rhs_rows)) = (view(&b), view(&a));
     // SAFETY: `Matrix::new` and `MatrixMut::new` checked that every entry of each view lies in its
     // slice, the shapes agree, `c` is borrowed mutably and so overlaps neither `a` nor `b`, and its
@@ -155,27 +130,14 @@ mod tests {
 
     fn check<T: Real>(tolerance: f64) {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        for (m, n, k) in [
-            (1, 1, 1),
-            (7, 5, 3),
-            (64, 32, 160),
-            (33, 17, 1),
-            (3, 4, 0),
-            (0, 4, 2),
-        ] {
-            let mut draw = |count: usize| -> Vec<T> {
-                (0..count)
-                    .map(|_| T::of(rng.random::<f64>() - 0.5))
-                    .collect()
-            };
+        for (m, n, k) in [(1, 1, 1), (7, 5, 3), (64, 32, 160), (33, 17, 1), (3, 4, 0), (0, 4, 2)] {
+            let mut draw = |count: usize| -> Vec<T> { (0..count).map(|_| T::of(rng.random::<f64>() - 0.5)).collect() };
             let (pad_a, pad_b, pad_c) = (k + 2, n + 1, n + 3);
             let (a, b) = (draw(m * pad_a + k), draw(k * pad_b + n));
             let start = draw(m * pad_c + n);
-            for (destination, transposed) in [
-                (Destination::Set, false),
-                (Destination::Add, false),
-                (Destination::Add, true),
-            ] {
+            for (destination, transposed) in
+                [(Destination::Set, false), (Destination::Add, false), (Destination::Add, true)]
+            {
                 let mut c = start.clone();
                 let left = Matrix::new(&a, m, k, pad_a);
                 // The same numbers as b^T, stored by columns.
@@ -185,24 +147,13 @@ mod tests {
                 } else {
                     Matrix::new(&b, k, n, pad_b)
                 };
-                product(
-                    &mut MatrixMut::new(&mut c, m, n, pad_c),
-                    destination,
-                    left,
-                    right,
-                );
+                product(&mut MatrixMut::new(&mut c, m, n, pad_c), destination, left, right);
                 for (at, value) in c.iter().enumerate() {
                     let (i, j) = (at / pad_c, at % pad_c);
                     let mut expected = start[at].as_f64();
                     if i < m && j < n {
-                        let sum: f64 = (0..k)
-                            .map(|l| a[i * pad_a + l].as_f64() * b[l * pad_b + j].as_f64())
-                            .sum();
-                        expected = if destination == Destination::Add {
-                            expected
-                        } else {
-                            0.0
-                        } + sum;
+                        let sum: f64 = (0..k).map(|l| a[i * pad_a + l].as_f64() * b[l * pad_b + j].as_f64()).sum();
+                        expected = if destination == Destination::Add { expected } else { 0.0 } + sum;
                     }
                     assert!((value.as_f64() - expected).abs() < tolerance);
                 }

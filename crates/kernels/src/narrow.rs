@@ -35,13 +35,7 @@ pub(crate) fn narrow_product<T: Real>(
     b: (&[T], usize),
     sizes: Sizes,
 ) {
-    pulp::Arch::new().dispatch(NarrowProduct {
-        destination,
-        c,
-        a,
-        b,
-        sizes,
-    });
+    pulp::Arch::new().dispatch(NarrowProduct { destination, c, a, b, sizes });
 }
 
 struct NarrowProduct<'a, T> {
@@ -58,11 +52,7 @@ impl<T: Real> WithSimd for NarrowProduct<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let ((c, c_stride), a, (b, b_stride)) = (self.c, self.a, self.b);
-        let Sizes {
-            rows,
-            inner,
-            columns,
-        } = self.sizes;
+        let Sizes { rows, inner, columns } = self.sizes;
         if rows == 0 || columns == 0 {
             return;
         }
@@ -126,11 +116,7 @@ struct Place<T> {
 
 impl<T> Place<T> {
     fn below(self, rows: usize) -> Self {
-        Self {
-            c: self.c.wrapping_add(rows * self.c_stride),
-            a: self.a.wrapping_add(rows * self.a_row),
-            ..self
-        }
+        Self { c: self.c.wrapping_add(rows * self.c_stride), a: self.a.wrapping_add(rows * self.a_row), ..self }
     }
 }
 
@@ -166,19 +152,12 @@ unsafe fn strip<S: Simd, T: Real, const VECTORS: usize, const TAIL: bool>(
 /// # Safety
 /// As for [`strip`].
 #[inline(always)]
-unsafe fn block<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const TAIL: bool>(
-    simd: S,
-    place: Place<T>,
-) {
+unsafe fn block<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const TAIL: bool>(simd: S, place: Place<T>) {
     let lanes = T::count::<S>();
     // SAFETY: the caller vouches for `lanes` numbers behind every full vector, and for `tail`
     // numbers behind a partial one.
     let load = |from: *const T| unsafe {
-        if TAIL {
-            T::load(simd, std::slice::from_raw_parts(from, place.tail))
-        } else {
-            T::load_from::<S>(from)
-        }
+        if TAIL { T::load(simd, std::slice::from_raw_parts(from, place.tail)) } else { T::load_from::<S>(from) }
     };
     let mut sums = [[T::splat(simd, T::zero()); VECTORS]; ROWS];
     if place.add {
@@ -226,21 +205,10 @@ mod tests {
 
     /// All sizes of blocks and tails, by rows and by columns, with strides, for one instruction set.
     fn check<S: Simd, T: Real>(simd: S, tolerance: f64) {
-        for (rows, inner, columns) in [
-            (12, 5, 32),
-            (27, 9, 16),
-            (1, 1, 1),
-            (7, 3, 53),
-            (3, 0, 5),
-            (0, 2, 3),
-            (2, 3, 0),
-        ] {
+        for (rows, inner, columns) in [(12, 5, 32), (27, 9, 16), (1, 1, 1), (7, 3, 53), (3, 0, 5), (0, 2, 3), (2, 3, 0)]
+        {
             for by_columns in [false, true] {
-                let (row_stride, column_stride) = if by_columns {
-                    (1, rows + 2)
-                } else {
-                    (inner + 3, 1)
-                };
+                let (row_stride, column_stride) = if by_columns { (1, rows + 2) } else { (inner + 3, 1) };
                 let (c_stride, b_stride) = (columns + 1, columns + 4);
                 let a: Vec<T> = random((rows + 3) * (inner + 3), 1);
                 let b: Vec<T> = random((inner + 1) * b_stride, 2);
@@ -250,17 +218,9 @@ mod tests {
                     simd.vectorize(NarrowProduct {
                         destination,
                         c: (&mut c, c_stride),
-                        a: Left {
-                            data: &a,
-                            row_stride,
-                            column_stride,
-                        },
+                        a: Left { data: &a, row_stride, column_stride },
                         b: (&b, b_stride),
-                        sizes: Sizes {
-                            rows,
-                            inner,
-                            columns,
-                        },
+                        sizes: Sizes { rows, inner, columns },
                     });
                     for (at, (value, start)) in c.iter().zip(&start).enumerate() {
                         let (i, j) = (at / c_stride, at % c_stride);

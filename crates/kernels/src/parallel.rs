@@ -17,10 +17,7 @@ const MOST_PARTIAL_SUMS: usize = 32;
 /// Vertices of each partial sum of a reduction: a multiple of the row blocks. Depends only on the number of
 /// vertices, so that sums are the same for any number of threads.
 pub(crate) fn reduction_block(vertices: usize) -> usize {
-    vertices
-        .div_ceil(MOST_PARTIAL_SUMS)
-        .next_multiple_of(24)
-        .max(TILE)
+    vertices.div_ceil(MOST_PARTIAL_SUMS).next_multiple_of(24).max(TILE)
 }
 
 /// Largest number of pieces of [`piece_length`].
@@ -38,8 +35,8 @@ const PIECES_PER_THREAD: usize = 8;
 
 /// Loops over parallel iterators whose threads are compiled once.
 ///
-/// `for_each` of rayon is compiled anew for each loop and number type, with all that threads need to share the work. That
-/// was a quarter of the code of this crate.
+/// `for_each` of rayon is compiled anew for each loop and number type, with all that threads need to share the work.
+/// That was a quarter of the code of this crate.
 pub trait Loop: IndexedParallelIterator {
     /// Calls `work` for every item, as `for_each` does.
     fn run(self, work: impl Fn(Self::Item) + Sync) {
@@ -101,11 +98,7 @@ struct Next(AtomicUsize);
 /// There are as many parts as workers. A thread begins with the part of its number in the pool and then helps with
 /// the others. So successive loops over the same rows meet them on the same cores, whose caches hold them: cores that
 /// share no cache take longer to fetch a row from each other than to compute it.
-fn share(
-    workers: usize,
-    count: usize,
-    work: &(dyn Fn(usize, &mut dyn Iterator<Item = usize>) + Sync),
-) {
+fn share(workers: usize, count: usize, work: &(dyn Fn(usize, &mut dyn Iterator<Item = usize>) + Sync)) {
     if workers < 2 {
         return work(0, &mut (0..count));
     }
@@ -154,8 +147,8 @@ pub(crate) fn for_rows<T: Real>(y: &mut [T], width: usize, work: impl Fn(usize, 
 /// Numbers between the memories of two workers.
 const GAP: usize = 1 << 15;
 
-/// Length of the memory of each of some workers that need `length` numbers. A core fetches memory ahead of what it works on. Without
-/// a gap that is memory which another core writes, and its lines go to and fro between the two.
+/// Length of the memory of each of some workers that need `length` numbers. A core fetches memory ahead of what it
+/// works on. Without a gap that is memory which another core writes, and its lines go to and fro between the two.
 pub(crate) fn memory_length(workers: usize, length: usize) -> usize {
     match workers {
         0 | 1 => length,
@@ -196,17 +189,14 @@ pub(crate) fn sum_partials<T: Real>(partials: &mut [T], length: usize) -> &[T] {
         return &[];
     }
     let (total, rest) = partials.split_at_mut(length);
-    total
-        .par_chunks_mut(2048)
-        .enumerate()
-        .run(|(index, total)| {
-            for partial in rest.chunks_exact(length) {
-                let start = index * 2048;
-                for (sum, &term) in total.iter_mut().zip(&partial[start..]) {
-                    *sum += term;
-                }
+    total.par_chunks_mut(2048).enumerate().run(|(index, total)| {
+        for partial in rest.chunks_exact(length) {
+            let start = index * 2048;
+            for (sum, &term) in total.iter_mut().zip(&partial[start..]) {
+                *sum += term;
             }
-        });
+        }
+    });
     total
 }
 
@@ -229,12 +219,7 @@ mod tests {
                         *visit += index + number;
                     });
                 });
-                assert!(
-                    visits
-                        .iter()
-                        .enumerate()
-                        .all(|(index, &sum)| sum == 2 * index + 1)
-                );
+                assert!(visits.iter().enumerate().all(|(index, &sum)| sum == 2 * index + 1));
             }
         }
     }
@@ -247,9 +232,7 @@ mod tests {
         pool.install(|| {
             share(2, 10, &|worker, items| {
                 let first = items.next();
-                met.lock()
-                    .unwrap()
-                    .push((rayon::current_thread_index(), worker, first));
+                met.lock().unwrap().push((rayon::current_thread_index(), worker, first));
                 both.wait();
                 items.for_each(drop);
             });

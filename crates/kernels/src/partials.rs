@@ -20,9 +20,7 @@ pub(crate) fn partials_length(vertices: usize, width: usize) -> usize {
 pub(crate) fn fold_partials(partials: &[f64], width: usize) -> Vec<f64> {
     let mut sums = vec![0.0; width];
     for partial in partials.chunks_exact(width.max(1)) {
-        sums.iter_mut()
-            .zip(partial)
-            .for_each(|(sum, part)| *sum += part);
+        sums.iter_mut().zip(partial).for_each(|(sum, part)| *sum += part);
     }
     sums
 }

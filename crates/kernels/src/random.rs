@@ -110,16 +110,8 @@ mod tests {
     fn known_answers() {
         let ones = u32::MAX;
         for (counter, key, words) in [
-            (
-                [0; 4],
-                [0; 2],
-                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
-            ),
-            (
-                [ones; 4],
-                [ones; 2],
-                [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
-            ),
+            ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
+            ([ones; 4], [ones; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
             (
                 [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
                 [0xa409_3822, 0x299f_31d0],
@@ -132,25 +124,17 @@ mod tests {
 
     #[test]
     fn words_are_a_function_of_seed_step_and_index() {
-        let stream = Stream {
-            seed: 0x299f_31d0_a409_3822,
-            step: 0x0370_7344_1319_8a2e,
-        };
+        let stream = Stream { seed: 0x299f_31d0_a409_3822, step: 0x0370_7344_1319_8a2e };
         let index = 4 * 0x05a3_08d3_243f_6a88 + 2;
         assert_eq!(
             stream.word(index),
-            philox4x32_10(
-                [0x243f_6a88, 0x05a3_08d3, 0x1319_8a2e, 0x0370_7344],
-                [0xa409_3822, 0x299f_31d0]
-            )[2]
+            philox4x32_10([0x243f_6a88, 0x05a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0])[2]
         );
         for first in 0..9 {
             for count in [0, 1, 2, 3, 5, 63, 64, 65, 150] {
                 let mut words = vec![0; count];
                 stream.fill(first, &mut words);
-                let expected: Vec<u32> = (first..first + count as u64)
-                    .map(|i| stream.word(i))
-                    .collect();
+                let expected: Vec<u32> = (first..first + count as u64).map(|i| stream.word(i)).collect();
                 assert_eq!(words, expected);
             }
         }

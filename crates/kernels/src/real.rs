@@ -257,22 +257,14 @@ mod tests {
             let x = T::of(lowest * f64::from(step) / 200_000.0);
             let exact = x.as_f64().exp();
             let found = x.exp_of_negative().as_f64();
-            assert!(
-                (found - exact).abs() <= 2.0 * ulp * exact,
-                "{} at {x}: {found} is not {exact}",
-                T::NAME
-            );
+            assert!((found - exact).abs() <= 2.0 * ulp * exact, "{} at {x}: {found} is not {exact}", T::NAME);
         }
         for step in -200_000..=200_000 {
             // Denser towards zero, where relative accuracy is easily lost.
             let x = T::of((f64::from(step) / 60_000.0).powi(3));
             let close = |found: T, exact: f64, ulps: f64| {
                 let error = (found.as_f64() - exact).abs();
-                assert!(
-                    error <= ulps * ulp * exact.abs(),
-                    "{} at {x}: {found} is not {exact}",
-                    T::NAME
-                );
+                assert!(error <= ulps * ulp * exact.abs(), "{} at {x}: {found} is not {exact}", T::NAME);
             };
             close(x.fast_tanh(), x.as_f64().tanh(), 4.0);
             if x <= T::zero() {

@@ -26,12 +26,7 @@ pub(crate) struct Term<'a, T> {
 impl<T: Real> Term<'_, T> {
     /// A rotated row with factor 1.
     pub fn new(source: usize, phase: [T; 2]) -> Self {
-        Self {
-            source,
-            phase,
-            scale: T::one(),
-            weights: &[],
-        }
+        Self { source, phase, scale: T::one(), weights: &[] }
     }
 }
 
@@ -58,12 +53,7 @@ pub(crate) fn rotated_sum<'a, T: Real, Terms: Iterator<Item = Term<'a, T>>>(
 
 /// `y += scale w rho(angle) x`, for one row.
 #[inline(always)]
-pub(crate) fn add_rotated<T: Real>(
-    features: &FeatureType,
-    term: &Term<'_, T>,
-    x: &[T],
-    y: &mut [T],
-) {
+pub(crate) fn add_rotated<T: Real>(features: &FeatureType, term: &Term<'_, T>, x: &[T], y: &mut [T]) {
     let ([cosine, sine], heads) = (term.phase, term.weights.len().max(1));
     let (mut c, mut s) = (T::one(), T::zero());
     let mut start = 0;

@@ -3,8 +3,8 @@
 use bytemuck::Pod;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Runs an `#[inline(always)]` closure, compiled for the instruction set of the CPU. [`Arch::dispatch`] alone calls a closure through
-/// `FnOnce::call_once`, which the compiler does not always inline: then its loops stay scalar.
+/// Runs an `#[inline(always)]` closure, compiled for the instruction set of the CPU. [`Arch::dispatch`] alone calls a
+/// closure through `FnOnce::call_once`, which the compiler does not always inline: then its loops stay scalar.
 pub(crate) fn vectorised(work: impl FnMut()) {
     struct Work<F>(F);
     impl<F: FnMut()> WithSimd for Work<F> {
@@ -55,25 +55,11 @@ pub trait Lanes: Pod {
     /// `a b`.
     fn times<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// `a b + c`, rounded once where the CPU can do that.
-    fn times_plus<S: Simd>(
-        simd: S,
-        a: Self::Vector<S>,
-        b: Self::Vector<S>,
-        c: Self::Vector<S>,
-    ) -> Self::Vector<S>;
+    fn times_plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
     /// `c - a b`, rounded once where the CPU can do that.
-    fn minus_times<S: Simd>(
-        simd: S,
-        a: Self::Vector<S>,
-        b: Self::Vector<S>,
-        c: Self::Vector<S>,
-    ) -> Self::Vector<S>;
+    fn minus_times<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
     /// `values` where `condition` is above zero, else zero.
-    fn where_positive<S: Simd>(
-        simd: S,
-        condition: Self::Vector<S>,
-        values: Self::Vector<S>,
-    ) -> Self::Vector<S>;
+    fn where_positive<S: Simd>(simd: S, condition: Self::Vector<S>, values: Self::Vector<S>) -> Self::Vector<S>;
     /// The sum of all lanes.
     fn sum_lanes<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self;
     /// The upper half of the lanes, then the lower half.
@@ -158,29 +144,15 @@ macro_rules! lanes {
                 simd.$mul(a, b)
             }
             #[inline(always)]
-            fn times_plus<S: Simd>(
-                simd: S,
-                a: S::$vector,
-                b: S::$vector,
-                c: S::$vector,
-            ) -> S::$vector {
+            fn times_plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
                 simd.$mul_add(a, b, c)
             }
             #[inline(always)]
-            fn minus_times<S: Simd>(
-                simd: S,
-                a: S::$vector,
-                b: S::$vector,
-                c: S::$vector,
-            ) -> S::$vector {
+            fn minus_times<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
                 simd.$negate_mul_add(a, b, c)
             }
             #[inline(always)]
-            fn where_positive<S: Simd>(
-                simd: S,
-                condition: S::$vector,
-                values: S::$vector,
-            ) -> S::$vector {
+            fn where_positive<S: Simd>(simd: S, condition: S::$vector, values: S::$vector) -> S::$vector {
                 let zero = simd.$splat(0.0);
                 simd.$select(simd.$greater(condition, zero), values, zero)
             }

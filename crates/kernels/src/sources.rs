@@ -2,9 +2,9 @@
 
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
-    activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion,
-    diffusion_net, dropout, edges, elementwise, gauge_conv, implicit, incidence, irrep, linear,
-    mesh_product, messages, norm_gate, pool, regression, regular, weighted_conv,
+    activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion, diffusion_net, dropout, edges,
+    elementwise, gauge_conv, implicit, incidence, irrep, linear, mesh_product, messages, norm_gate, pool, regression,
+    regular, weighted_conv,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.

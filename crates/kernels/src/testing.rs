@@ -37,9 +37,7 @@ pub(crate) fn graphs<T: Real>() -> Vec<(&'static str, GraphArrays<T>)> {
 }
 
 /// Graphs as arrays.
-pub(crate) fn arrays<T: Real>(
-    graphs: Vec<(&'static str, GaugeGraph)>,
-) -> Vec<(&'static str, GraphArrays<T>)> {
+pub(crate) fn arrays<T: Real>(graphs: Vec<(&'static str, GaugeGraph)>) -> Vec<(&'static str, GraphArrays<T>)> {
     let arrays = |graph: &GaugeGraph| GraphArrays::union(&[parts(graph)]).unwrap();
     graphs.iter().map(|(name, g)| (*name, arrays(g))).collect()
 }
@@ -59,12 +57,7 @@ pub(crate) fn difference<T: Real>(a: &[T], b: &[T]) -> f64 {
 /// `(buffer, found, expected)` of a length error.
 pub(crate) fn wrong_length(error: KernelError) -> (&'static str, usize, usize) {
     match error {
-        KernelError::Length {
-            buffer,
-            found,
-            expected,
-            ..
-        } => (buffer, found, expected),
+        KernelError::Length { buffer, found, expected, .. } => (buffer, found, expected),
         other => panic!("{other}"),
     }
 }
@@ -76,12 +69,7 @@ pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
 }
 
 /// Compares `gradient` at `at` with central differences of `value` along random directions.
-pub(crate) fn assert_gradient(
-    what: &str,
-    value: impl Fn(&[f64]) -> f64,
-    at: &[f64],
-    gradient: &[f64],
-) {
+pub(crate) fn assert_gradient(what: &str, value: impl Fn(&[f64]) -> f64, at: &[f64], gradient: &[f64]) {
     let step = 1e-5;
     for seed in 0..4 {
         let direction: Vec<f64> = random(at.len(), 1000 + seed);
@@ -101,10 +89,7 @@ pub(crate) fn assert_gradient(
 /// Asserts `<A x, y> = <x, A^T y>` to 1e-12 for a map that is linear in `x`.
 pub(crate) fn assert_adjoint(what: &str, output: f64, x: &[f64], adjoint: &[f64]) {
     let found = dot(x, adjoint);
-    assert!(
-        (found - output).abs() <= 1e-12 * output.abs().max(1.0),
-        "{what}: {found} is not {output}"
-    );
+    assert!((found - output).abs() <= 1e-12 * output.abs().max(1.0), "{what}: {found} is not {output}");
 }
 
 /// Runs `compute` in pools of 1, 2 and 3 threads and asserts that its results are the same to the bit.
@@ -146,14 +131,9 @@ pub(crate) fn check_gradient(x: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) 
 /// Checks that two lists agree to `tolerance`, relative to the largest entry (and to 1).
 pub(crate) fn check_close<T: Real>(found: &[T], expected: &[T], tolerance: f64, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
-    let scale = expected
-        .iter()
-        .fold(1.0, |most: f64, e| most.max(e.as_f64().abs()));
+    let scale = expected.iter().fold(1.0, |most: f64, e| most.max(e.as_f64().abs()));
     for (at, (f, e)) in found.iter().zip(expected).enumerate() {
-        assert!(
-            (f.as_f64() - e.as_f64()).abs() <= tolerance * scale,
-            "{what}, entry {at}: {f} is not {e}"
-        );
+        assert!((f.as_f64() - e.as_f64()).abs() <= tolerance * scale, "{what}, entry {at}: {f} is not {e}");
     }
 }
 

@@ -4,9 +4,7 @@
 
 use divan::{Bencher, black_box};
 use gemcnn_mesh::features::shot::{self, ShotOptions};
-use gemcnn_mesh::features::{
-    MatrixOptions, RelativeTangentialOptions, matrix_features, relative_tangential,
-};
+use gemcnn_mesh::features::{MatrixOptions, RelativeTangentialOptions, matrix_features, relative_tangential};
 use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeodesicSolver, GeometryOptions, Mesh};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -26,10 +24,7 @@ fn graph(mesh: &Mesh) -> GaugeGraph {
 }
 
 fn pool(threads: usize) -> ThreadPool {
-    ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .expect("threads")
+    ThreadPoolBuilder::new().num_threads(threads).build().expect("threads")
 }
 
 #[divan::bench(args = THREADS)]

@@ -30,19 +30,12 @@ struct Case {
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:>7} vertices, {} thread(s)",
-            self.size.0 * self.size.1,
-            self.threads
-        )
+        write!(f, "{:>7} vertices, {} thread(s)", self.size.0 * self.size.1, self.threads)
     }
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    [1, 2]
-        .into_iter()
-        .flat_map(|threads| SIZES.into_iter().map(move |size| Case { size, threads }))
+    [1, 2].into_iter().flat_map(|threads| SIZES.into_iter().map(move |size| Case { size, threads }))
 }
 
 impl Case {
@@ -59,27 +52,19 @@ impl Case {
         for (vertex, &place) in vertices.iter().zip(&place) {
             moved[place as usize] = *vertex;
         }
-        let mut faces: Vec<[u32; 3]> = faces
-            .iter()
-            .map(|face| [face[0], face[1], face[2]].map(|v| place[v as usize]))
-            .collect();
+        let mut faces: Vec<[u32; 3]> =
+            faces.iter().map(|face| [face[0], face[1], face[2]].map(|v| place[v as usize])).collect();
         faces.shuffle(&mut rng);
         Mesh::new(moved, faces.iter().collect()).expect("the same torus")
     }
 
     fn pool(self) -> ThreadPool {
-        ThreadPoolBuilder::new()
-            .num_threads(self.threads)
-            .build()
-            .expect("threads")
+        ThreadPoolBuilder::new().num_threads(self.threads).build().expect("threads")
     }
 }
 
 fn bench(bencher: Bencher, case: Case, mesh: &Mesh, normals: NormalWeighting) {
-    let options = GeometryOptions {
-        normals,
-        ..Default::default()
-    };
+    let options = GeometryOptions { normals, ..Default::default() };
     let pool = case.pool();
     bencher
         .counter(ItemsCount::new(mesh.vertex_count()))

@@ -27,10 +27,7 @@ fn bench(bencher: Bencher, kind: &RemeshKind) {
 }
 
 fn isotropic(size: MeshSize) -> RemeshKind {
-    RemeshKind::Isotropic(IsotropicOptions {
-        size,
-        ..Default::default()
-    })
+    RemeshKind::Isotropic(IsotropicOptions { size, ..Default::default() })
 }
 
 #[divan::bench(args = [0.7, 1.0, 1.5], max_time = 3)]
@@ -85,11 +82,6 @@ fn resample(bencher: Bencher, resolution: usize) {
 #[divan::bench(max_time = 3)]
 fn subdivide_then_simplify(bencher: Bencher) {
     let rule = SubdivisionRule::Midpoint;
-    let steps = vec![
-        RemeshKind::Subdivide { rounds: 1, rule },
-        RemeshKind::Simplify {
-            size: MeshSize::Ratio(0.5),
-        },
-    ];
+    let steps = vec![RemeshKind::Subdivide { rounds: 1, rule }, RemeshKind::Simplify { size: MeshSize::Ratio(0.5) }];
     bench(bencher, &RemeshKind::Sequence { steps });
 }

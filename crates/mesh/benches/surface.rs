@@ -28,22 +28,14 @@ impl std::fmt::Display for Case {
     }
 }
 
-const CASES: [Case; 5] = [
-    Case::Body(6890),
-    Case::Torus(130, 53),
-    Case::Body(14_000),
-    Case::Torus(316, 158),
-    Case::Torus(447, 224),
-];
+const CASES: [Case; 5] =
+    [Case::Body(6890), Case::Torus(130, 53), Case::Body(14_000), Case::Torus(316, 158), Case::Torus(447, 224)];
 
 impl Case {
     fn mesh(self) -> Mesh {
         match self {
             Self::Body(vertices) => {
-                let options = BodyOptions {
-                    vertices,
-                    ..BodyOptions::default()
-                };
+                let options = BodyOptions { vertices, ..BodyOptions::default() };
                 BodyFamily::new(&options).expect("a body family").body(1)
             }
             Self::Torus(a, b) => torus(a, b, 1.0, 0.4, Cells::Triangles).expect("a valid torus"),

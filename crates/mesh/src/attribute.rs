@@ -22,10 +22,7 @@ pub struct VertexAttribute {
 impl VertexAttribute {
     /// Creates an attribute with the given name and values.
     pub fn new(name: impl Into<String>, values: AttributeValues) -> Self {
-        Self {
-            name: name.into(),
-            values,
-        }
+        Self { name: name.into(), values }
     }
 }
 

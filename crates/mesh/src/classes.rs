@@ -9,9 +9,7 @@ pub(crate) struct Classes {
 impl Classes {
     /// Creates a partition with every number below `len` in its own class.
     pub(crate) fn new(len: usize) -> Self {
-        Self {
-            parent: (0..len as u32).collect(),
-        }
+        Self { parent: (0..len as u32).collect() }
     }
 
     /// The lowest member of the class of `member`.
@@ -79,9 +77,6 @@ mod tests {
         let (offsets, grouped) = bucket(5, items.into_iter());
         assert_eq!(offsets, [0, 2, 2, 4, 5, 5]);
         assert_eq!(grouped, ['b', 'e', 'a', 'c', 'd']);
-        assert_eq!(
-            bucket(0, std::iter::empty::<(u32, u8)>()),
-            (vec![0], vec![])
-        );
+        assert_eq!(bucket(0, std::iter::empty::<(u32, u8)>()), (vec![0], vec![]));
     }
 }

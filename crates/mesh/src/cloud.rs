@@ -15,16 +15,17 @@ const NORMAL: usize = 12;
 /// Displacement that breaks ties among points on a circle, relative to the distance of the nearest neighbour.
 const TIE: f64 = 1e-5;
 
-/// Connects the points of a cloud to a surface: a mesh with the same vertices in the same order, and triangles between them.
+/// Connects the points of a cloud to a surface: a mesh with the same vertices in the same order, and triangles between
+/// them.
 ///
-/// The normal of each point is that of the plane through its neighbours. Each point chooses the triangles around it: those of the
-/// Delaunay triangulation of its neighbours in its tangent plane. Triangles become faces in the order of the number of corners
-/// that choose them, small ones first, unless they overlap an earlier one. Normals, and with them the faces,
-/// are oriented alike from neighbour to neighbour, outwards at the highest point of each connected part. Every edge has at
-/// most two faces; vertices may be not manifold in places, which the operators of this crate allow.
+/// The normal of each point is that of the plane through its neighbours. Each point chooses the triangles around it:
+/// those of the Delaunay triangulation of its neighbours in its tangent plane. Triangles become faces in the order of
+/// the number of corners that choose them, small ones first, unless they overlap an earlier one. Normals, and with them
+/// the faces, are oriented alike from neighbour to neighbour, outwards at the highest point of each connected part.
+/// Every edge has at most two faces; vertices may be not manifold in places, which the operators of this crate allow.
 ///
-/// The surface follows the points: gaps between sheets must be wider than the distance of neighbouring points. A point whose
-/// neighbours are all in the same place has no faces.
+/// The surface follows the points: gaps between sheets must be wider than the distance of neighbouring points. A point
+/// whose neighbours are all in the same place has no faces.
 ///
 /// # Errors
 /// More faces than a mesh can have.
@@ -38,29 +39,19 @@ pub fn connect_points(points: &[DVec3]) -> Result<Mesh, MeshError> {
             others.take(NEIGHBOURS).copied().collect()
         })
         .collect();
-    let mut normals: Vec<DVec3> = (points.par_iter().zip(&neighbours))
-        .map(|(&point, around)| normal(points, point, around))
-        .collect();
+    let mut normals: Vec<DVec3> =
+        (points.par_iter().zip(&neighbours)).map(|(&point, around)| normal(points, point, around)).collect();
     orient(points, &neighbours, &mut normals);
     let displaced: Vec<DVec3> = (points.iter().zip(&neighbours).enumerate())
         .map(|(vertex, (&point, around))| {
-            let nearest = around
-                .first()
-                .map_or(0.0, |near| near.squared_distance.sqrt());
+            let nearest = around.first().map_or(0.0, |near| near.squared_distance.sqrt());
             let [a, b] = [2.4, 3.7].map(|step| step * vertex as f64);
             point + TIE * nearest * DVec3::new(a.cos(), a.sin(), b.sin())
         })
         .collect();
     let stars: Vec<Vec<[u32; 3]>> = (0..points.len())
         .into_par_iter()
-        .map(|vertex| {
-            star(
-                &displaced,
-                vertex as u32,
-                &neighbours[vertex],
-                normals[vertex],
-            )
-        })
+        .map(|vertex| star(&displaced, vertex as u32, &neighbours[vertex], normals[vertex]))
         .collect();
     let mut chosen: Vec<([u32; 3], u32)> = (stars.iter().enumerate())
         .flat_map(|(vertex, star)| star.iter().map(move |&t| (sorted(t), vertex as u32)))
@@ -109,10 +100,7 @@ fn sorted(mut triangle: [u32; 3]) -> [u32; 3] {
 /// The normal of the plane through the nearest neighbours, of unknown sign.
 fn normal(points: &[DVec3], point: DVec3, around: &[Found]) -> DVec3 {
     let near = &around[..around.len().min(NORMAL)];
-    let offsets = || {
-        near.iter()
-            .map(|other| points[other.point as usize] - point)
-    };
+    let offsets = || near.iter().map(|other| points[other.point as usize] - point);
     let mean = offsets().sum::<DVec3>() / (near.len() + 1) as f64;
     let outer = |d: DVec3| DMat3::from_cols(d * d.x, d * d.y, d * d.z);
     let moments = offsets().map(|offset| outer(offset - mean));
@@ -122,8 +110,8 @@ fn normal(points: &[DVec3], point: DVec3, around: &[Found]) -> DVec3 {
     symmetric_eigen(sum * size.recip()).1[2]
 }
 
-/// Gives normals of neighbours the same side, along a minimum spanning tree of their differences (Hoppe et al. 1992). The
-/// highest point of each connected part has its normal upwards.
+/// Gives normals of neighbours the same side, along a minimum spanning tree of their differences (Hoppe et al. 1992).
+/// The highest point of each connected part has its normal upwards.
 fn orient(points: &[DVec3], neighbours: &[Vec<Found>], normals: &mut [DVec3]) {
     let mut order: Vec<u32> = (0..points.len() as u32).collect();
     order.sort_by(|&a, &b| points[b as usize].z.total_cmp(&points[a as usize].z));
@@ -137,9 +125,8 @@ fn orient(points: &[DVec3], neighbours: &[Vec<Found>], normals: &mut [DVec3]) {
         .collect();
     edges.par_sort_unstable();
     edges.dedup();
-    let offsets: Vec<usize> = (0..=points.len() as u32)
-        .map(|vertex| edges.partition_point(|edge| edge.0 < vertex))
-        .collect();
+    let offsets: Vec<usize> =
+        (0..=points.len() as u32).map(|vertex| edges.partition_point(|edge| edge.0 < vertex)).collect();
     let mut is_oriented = vec![false; points.len()];
     let mut queue = BinaryHeap::new();
     for top in order {
@@ -170,7 +157,8 @@ fn orient(points: &[DVec3], neighbours: &[Vec<Found>], normals: &mut [DVec3]) {
     }
 }
 
-/// The Delaunay triangles around a point, in its tangent plane: neighbours whose bisectors bound its Voronoi cell, in order.
+/// The Delaunay triangles around a point, in its tangent plane: neighbours whose bisectors bound its Voronoi cell, in
+/// order.
 fn star(points: &[DVec3], vertex: u32, around: &[Found], normal: DVec3) -> Vec<[u32; 3]> {
     let Some(farthest) = around.last() else {
         return Vec::new();
@@ -187,9 +175,7 @@ fn star(points: &[DVec3], vertex: u32, around: &[Found], normal: DVec3) -> Vec<[
     // The cell as corners and, for the side that begins at each, the neighbour behind it.
     let size = 0.5 * farthest.squared_distance.sqrt();
     let corners = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)];
-    let mut cell: Vec<(DVec2, Option<u32>)> = (corners.iter())
-        .map(|&(x, y)| (DVec2::new(x, y) * size, None))
-        .collect();
+    let mut cell: Vec<(DVec2, Option<u32>)> = (corners.iter()).map(|&(x, y)| (DVec2::new(x, y) * size, None)).collect();
     for other in around {
         let reach = cell.iter().map(|(corner, _)| corner.length_squared());
         let reach = reach.fold(0.0, f64::max);
@@ -210,11 +196,7 @@ fn star(points: &[DVec3], vertex: u32, around: &[Found], normal: DVec3) -> Vec<[
 }
 
 /// The part of a convex cell around the origin that is nearer to the origin than to `place`.
-fn clipped(
-    cell: &[(DVec2, Option<u32>)],
-    place: DVec2,
-    neighbour: u32,
-) -> Vec<(DVec2, Option<u32>)> {
+fn clipped(cell: &[(DVec2, Option<u32>)], place: DVec2, neighbour: u32) -> Vec<(DVec2, Option<u32>)> {
     let half = 0.5 * place.length_squared();
     let beyond = |corner: DVec2| corner.dot(place) - half;
     let mut kept = Vec::with_capacity(cell.len() + 1);
@@ -259,22 +241,13 @@ mod tests {
         let pairs = graph.frames().iter().zip(mesh.vertices());
         let outwards = pairs.filter(|(frame, p)| frame.normal.dot(**p) > 0.8);
         assert!(outwards.count() > 3980);
-        let options = OperatorOptions {
-            eigenpairs: [9, 0, 0],
-            ..Default::default()
-        };
+        let options = OperatorOptions { eigenpairs: [9, 0, 0], ..Default::default() };
         let operators = SurfaceOperators::new(&mesh, &graph, &options).unwrap();
         let values = &operators.basis(0).unwrap().values;
         // Eigenvalues are for unit area.
         let scale = 1.0 / (4.0 * std::f64::consts::PI);
-        for (value, known) in values
-            .iter()
-            .zip([0.0, 2.0, 2.0, 2.0, 6.0, 6.0, 6.0, 6.0, 6.0])
-        {
-            assert!(
-                (value * scale - known).abs() < 0.01 * known.max(0.1),
-                "{values:?}"
-            );
+        for (value, known) in values.iter().zip([0.0, 2.0, 2.0, 2.0, 6.0, 6.0, 6.0, 6.0, 6.0]) {
+            assert!((value * scale - known).abs() < 0.01 * known.max(0.1), "{values:?}");
         }
     }
 
@@ -285,21 +258,13 @@ mod tests {
         let grid = shapes::grid(20, 30, Cells::Triangles).unwrap();
         let mut sheets = grid.vertices().to_vec();
         sheets.extend(grid.vertices().iter().map(|p| *p + DVec3::Z * 5.0));
-        for (points, expected) in [
-            (torus.vertices(), area(&torus)),
-            (grid.vertices(), area(&grid)),
-            (&sheets, 2.0 * area(&grid)),
-        ] {
+        for (points, expected) in
+            [(torus.vertices(), area(&torus)), (grid.vertices(), area(&grid)), (&sheets, 2.0 * area(&grid))]
+        {
             let mesh = connect_points(points).unwrap();
             let share = area(&mesh) / expected;
-            assert!(
-                (share - 1.0).abs() < 0.02,
-                "{share} {} {}",
-                points.len(),
-                mesh.face_count()
-            );
-            let used: std::collections::HashSet<u32> =
-                mesh.faces().iter().flatten().copied().collect();
+            assert!((share - 1.0).abs() < 0.02, "{share} {} {}", points.len(), mesh.face_count());
+            let used: std::collections::HashSet<u32> = mesh.faces().iter().flatten().copied().collect();
             assert_eq!(used.len(), points.len());
         }
         // The sheets are not connected, and look the same way.

@@ -64,8 +64,7 @@ pub(crate) fn is_keyhole(corners: &[u32]) -> bool {
 /// Whether a face is degenerate (collapsed, or of zero area up to rounding), and its area.
 pub(crate) fn degeneracy_and_area(mesh: &Mesh, face: usize) -> (bool, f64) {
     let area = vector_area(mesh.face_positions(face));
-    let degenerate =
-        is_collapsed(mesh.face(face)) || is_negligible_area(area, mesh.face_positions(face));
+    let degenerate = is_collapsed(mesh.face(face)) || is_negligible_area(area, mesh.face_positions(face));
     (degenerate, area.length())
 }
 
@@ -78,10 +77,7 @@ pub(crate) fn duplicate_faces(mesh: &Mesh) -> Vec<[u32; 2]> {
         push_canonical(&mut canonical, corners);
     }
     // A canonical cycle starts at its lowest vertex, so duplicates share a bucket.
-    let by_lowest = canonical
-        .iter()
-        .enumerate()
-        .filter_map(|(face, cycle)| Some((*cycle.first()?, face as u32)));
+    let by_lowest = canonical.iter().enumerate().filter_map(|(face, cycle)| Some((*cycle.first()?, face as u32)));
     let (groups, mut grouped) = bucket(mesh.vertex_count(), by_lowest);
     let cycle = |face: u32| canonical.get(face as usize);
     let mut duplicates = Vec::new();
@@ -144,21 +140,15 @@ pub(crate) fn position_key(position: DVec3) -> [u64; 3] {
 /// For every point, the first point at exactly the same position.
 pub(crate) fn first_at_same_position(points: &[DVec3]) -> Vec<u32> {
     let hash = |point: &DVec3| {
-        let mix = |hash: u64, bits: u64| {
-            (hash.rotate_left(23) ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        };
+        let mix = |hash: u64, bits: u64| (hash.rotate_left(23) ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         position_key(*point).into_iter().fold(0, mix)
     };
-    let mut hashes: Vec<(u64, u32)> = (points.par_iter().enumerate())
-        .map(|(index, point)| (hash(point), index as u32))
-        .collect();
+    let mut hashes: Vec<(u64, u32)> =
+        (points.par_iter().enumerate()).map(|(index, point)| (hash(point), index as u32)).collect();
     hashes.par_sort_unstable();
     let mut first: Vec<u32> = (0..points.len() as u32).collect();
     let key = |index: u32| position_key(points[index as usize]);
-    for same in hashes
-        .chunk_by_mut(|a, b| a.0 == b.0)
-        .filter(|same| same.len() > 1)
-    {
+    for same in hashes.chunk_by_mut(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
         // Different points may have the same hash.
         same.sort_by_key(|&(_, index)| key(index));
         for coincident in same.chunk_by(|a, b| key(a.1) == key(b.1)) {
@@ -238,12 +228,8 @@ mod tests {
     #[test]
     fn positions_are_compared_exactly_but_for_the_sign_of_zero() {
         let x = 0.1 + 0.2;
-        let points = [
-            DVec3::new(0.0, x, 1.0),
-            DVec3::new(0.0, 0.3, 1.0),
-            DVec3::new(-0.0, x, 1.0),
-            DVec3::new(0.0, 0.3, 1.0),
-        ];
+        let points =
+            [DVec3::new(0.0, x, 1.0), DVec3::new(0.0, 0.3, 1.0), DVec3::new(-0.0, x, 1.0), DVec3::new(0.0, 0.3, 1.0)];
         assert_eq!(first_at_same_position(&points), [0, 1, 0, 1]);
     }
 }

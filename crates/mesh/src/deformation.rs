@@ -43,10 +43,7 @@ impl Deformation {
         }
         let axes = DMat3::from_quat(uniform_rotation(random));
         let scales = DMat3::from_diagonal(DVec3::ONE + stretch * scales);
-        Some(Self {
-            stretch: axes * scales * axes.transpose(),
-            waves: if bend > 0.0 { waves } else { Vec::new() },
-        })
+        Some(Self { stretch: axes * scales * axes.transpose(), waves: if bend > 0.0 { waves } else { Vec::new() } })
     }
 
     /// The deformed mesh. The size of a mesh is the root mean squared distance of its vertices from their mean.
@@ -62,9 +59,7 @@ impl Deformation {
         mesh.map_vertices(|point| {
             let point = (point - centre) / size;
             let waves = self.waves.iter();
-            let shift: DVec3 = waves
-                .map(|(wave, phase, shift)| (wave.dot(point) + phase).sin() * *shift)
-                .sum();
+            let shift: DVec3 = waves.map(|(wave, phase, shift)| (wave.dot(point) + phase).sin() * *shift).sum();
             centre + size * (self.stretch * point + shift)
         })
     }
@@ -92,10 +87,7 @@ mod tests {
                 largest = distances.fold(largest, f64::max);
             }
             let amount: f64 = stretch + bend;
-            assert!(
-                largest > 0.5 * amount && largest < 5.0 * amount,
-                "{largest}"
-            );
+            assert!(largest > 0.5 * amount && largest < 5.0 * amount, "{largest}");
         }
     }
 

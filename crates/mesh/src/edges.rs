@@ -20,11 +20,7 @@ pub(crate) struct Side {
 impl Side {
     /// Corners of the side at the lower and at the higher vertex of the edge.
     pub(crate) fn corners(&self) -> [u32; 2] {
-        if self.forward {
-            [self.tail, self.head]
-        } else {
-            [self.head, self.tail]
-        }
+        if self.forward { [self.tail, self.head] } else { [self.head, self.tail] }
     }
 }
 
@@ -47,22 +43,13 @@ impl EdgeTable {
 
         // Sides are grouped by the lower vertex of their edge; each group is sorted by the higher
         // one.
-        let sides_by_lower = faces
-            .offsets()
-            .windows(2)
-            .enumerate()
-            .filter(|&(face, _)| takes_part[face])
-            .flat_map(|(face, bounds)| {
+        let sides_by_lower =
+            faces.offsets().windows(2).enumerate().filter(|&(face, _)| takes_part[face]).flat_map(|(face, bounds)| {
                 let (start, end) = (bounds[0], bounds[1]);
                 (start..end).map(move |tail| {
                     let head = if tail + 1 == end { start } else { tail + 1 };
                     let (from, to) = (corners[tail as usize], corners[head as usize]);
-                    let side = Side {
-                        face: face as u32,
-                        tail,
-                        head,
-                        forward: from < to,
-                    };
+                    let side = Side { face: face as u32, tail, head, forward: from < to };
                     (from.min(to), side)
                 })
             });
@@ -80,12 +67,7 @@ impl EdgeTable {
                 offsets.push(offsets[offsets.len() - 1] + edge.len() as u32);
             }
         }
-        Self {
-            takes_part,
-            ends,
-            offsets,
-            sides,
-        }
+        Self { takes_part, ends, offsets, sides }
     }
 
     /// True if the face is part of the topology, that is, if it is not collapsed.
@@ -113,8 +95,7 @@ impl EdgeTable {
 
     /// Iterates over the edges with exactly two sides.
     pub(crate) fn two_sided(&self) -> impl Iterator<Item = ([u32; 2], &[Side; 2])> {
-        self.iter()
-            .filter_map(|(ends, sides)| Some((ends, sides.try_into().ok()?)))
+        self.iter().filter_map(|(ends, sides)| Some((ends, sides.try_into().ok()?)))
     }
 }
 
@@ -129,10 +110,7 @@ mod tests {
         let faces = [vec![0, 1, 2, 3], vec![0, 0, 4], vec![4, 2, 1]];
         let mesh = Mesh::new(vec![DVec3::ZERO; 5], faces.iter().collect()).unwrap();
         let edges = EdgeTable::new(&mesh);
-        assert_eq!(
-            edges.ends(),
-            [[0, 1], [0, 3], [1, 2], [1, 4], [2, 3], [2, 4]]
-        );
+        assert_eq!(edges.ends(), [[0, 1], [0, 3], [1, 2], [1, 4], [2, 3], [2, 4]]);
         assert_eq!(edges.len(), 6);
         assert!(edges.takes_part(0) && !edges.takes_part(1) && edges.takes_part(2));
         let sides = edges.iter().find(|(ends, _)| *ends == [1, 2]).unwrap().1;

@@ -104,13 +104,7 @@ impl Tree {
 
     /// Updates the distances of a node after the point at `place` was chosen.
     fn update(&mut self, node: usize, place: u32, centre: DVec3) {
-        let Node {
-            places,
-            low,
-            high,
-            second,
-            farthest,
-        } = &self.nodes[node];
+        let Node { places, low, high, second, farthest } = &self.nodes[node];
         let nearest = centre.clamp(*low, *high);
         // Rounding is monotonic, so no point of the box is nearer than this.
         let is_away = nearest.distance_squared(centre) >= farthest.squared_distance;
@@ -120,24 +114,17 @@ impl Tree {
         let (places, second) = (places.clone(), *second);
         let farthest = if second == NONE {
             let range = places.start as usize..places.end as usize;
-            let mut best = Farthest {
-                squared_distance: f64::NEG_INFINITY,
-                point: NONE,
-            };
+            let mut best = Farthest { squared_distance: f64::NEG_INFINITY, point: NONE };
             for place in range {
                 let distance = &mut self.squared_distances[place];
                 *distance = distance.min(self.points[place].distance_squared(centre));
-                best = best.or(Farthest {
-                    squared_distance: *distance,
-                    point: self.order[place],
-                });
+                best = best.or(Farthest { squared_distance: *distance, point: self.order[place] });
             }
             best
         } else {
             self.update(node + 1, place, centre);
             self.update(second as usize, place, centre);
-            let [first, second] =
-                [node + 1, second as usize].map(|child| self.nodes[child].farthest);
+            let [first, second] = [node + 1, second as usize].map(|child| self.nodes[child].farthest);
             first.or(second)
         };
         self.nodes[node].farthest = farthest;
@@ -155,19 +142,13 @@ fn split(points: &[DVec3], order: &mut [u32], start: u32, nodes: &mut Vec<Node>)
         low,
         high,
         second: NONE,
-        farthest: Farthest {
-            squared_distance: f64::INFINITY,
-            point: order.iter().copied().min().unwrap_or(NONE),
-        },
+        farthest: Farthest { squared_distance: f64::INFINITY, point: order.iter().copied().min().unwrap_or(NONE) },
     });
     if order.len() <= LEAF {
         return;
     }
     let size = high - low;
-    let axis = (0..3).fold(
-        0,
-        |best, axis| if size[axis] > size[best] { axis } else { best },
-    );
+    let axis = (0..3).fold(0, |best, axis| if size[axis] > size[best] { axis } else { best });
     let middle = order.len() / 2;
     order.select_nth_unstable_by(middle, |a, b| of(a)[axis].total_cmp(&of(b)[axis]));
     let (first, second) = order.split_at_mut(middle);
@@ -206,17 +187,12 @@ mod tests {
         let mut random = || DVec3::from(std::array::from_fn(|_| uniform.signed()));
         let cloud: Vec<DVec3> = (0..700).map(|_| random()).collect();
         // Ties and coincident points.
-        let grid: Vec<DVec3> = (0..900)
-            .map(|n| DVec3::new(f64::from(n % 20), f64::from(n / 20 % 15), 0.0))
-            .collect();
+        let grid: Vec<DVec3> = (0..900).map(|n| DVec3::new(f64::from(n % 20), f64::from(n / 20 % 15), 0.0)).collect();
         let flat = vec![DVec3::ONE; 200];
         let huge: Vec<DVec3> = cloud.iter().map(|p| *p * 1e200).collect();
         for points in [cloud, grid, flat, huge] {
             let (count, start) = (points.len() / 2, points.len() / 3);
-            assert_eq!(
-                farthest_points(&points, count, start),
-                plain(&points, count, start)
-            );
+            assert_eq!(farthest_points(&points, count, start), plain(&points, count, start));
         }
     }
 }

@@ -9,10 +9,7 @@
 use crate::classes::bucket;
 use crate::farthest::farthest_points;
 use crate::geometry::atan2;
-use crate::{
-    Adjacency, DVec3, Frame, GaugeGraph, GeometryError, GeometryOptions, Mesh, NeighbourWeights,
-    PointIndex,
-};
+use crate::{Adjacency, DVec3, Frame, GaugeGraph, GeometryError, GeometryOptions, Mesh, NeighbourWeights, PointIndex};
 
 /// Tolerance in `ratio * count`, so that 0.1 of 30 vertices is 3 despite rounding.
 const ROUNDING: f64 = 1e-9;
@@ -137,8 +134,8 @@ impl Hierarchy {
     /// The mesh has no vertices, a ratio is outside (0, 1], the numbers of radii and ratios differ,
     /// or the geometry of a level cannot be computed.
     pub fn new(mesh: &Mesh, options: &HierarchyOptions) -> Result<Self, HierarchyError> {
-        let graph = GaugeGraph::new(mesh, &options.geometry)
-            .map_err(|source| HierarchyError::Geometry { level: 0, source })?;
+        let graph =
+            GaugeGraph::new(mesh, &options.geometry).map_err(|source| HierarchyError::Geometry { level: 0, source })?;
         Self::over(graph, mesh.vertices(), options)
     }
 
@@ -147,34 +144,20 @@ impl Hierarchy {
     ///
     /// # Errors
     /// As [`new`](Self::new), or the numbers of positions and vertices differ.
-    pub fn over(
-        graph: GaugeGraph,
-        points: &[DVec3],
-        options: &HierarchyOptions,
-    ) -> Result<Self, HierarchyError> {
+    pub fn over(graph: GaugeGraph, points: &[DVec3], options: &HierarchyOptions) -> Result<Self, HierarchyError> {
         if points.is_empty() {
             return Err(HierarchyError::NoVertices);
         }
         options.check()?;
         if points.len() != graph.vertex_count() {
-            return Err(HierarchyError::Positions {
-                vertices: graph.vertex_count(),
-                positions: points.len(),
-            });
+            return Err(HierarchyError::Positions { vertices: graph.vertex_count(), positions: points.len() });
         }
         let mut points = points.to_vec();
-        let mut levels = vec![Level {
-            vertices: (0..graph.vertex_count() as u32).collect(),
-            graph,
-            clusters: None,
-        }];
+        let mut levels = vec![Level { vertices: (0..graph.vertex_count() as u32).collect(), graph, clusters: None }];
         for (index, (&ratio, &radius)) in options.ratios.iter().zip(&options.radii).enumerate() {
             let finer = &levels[index];
             let (level, kept) = coarsen(finer, &points, ratio, radius, options.neighbour_limit)
-                .map_err(|source| HierarchyError::Geometry {
-                    level: index + 1,
-                    source,
-                })?;
+                .map_err(|source| HierarchyError::Geometry { level: index + 1, source })?;
             points = kept;
             levels.push(level);
         }
@@ -187,9 +170,7 @@ impl Hierarchy {
     /// [`HierarchyError::NoVertices`] if there are no levels, [`HierarchyError::BadLevels`] if a
     /// level is inconsistent with the previous one.
     pub fn from_levels(levels: Vec<Level>) -> Result<Self, HierarchyError> {
-        let bad = |level: usize, what: &str| HierarchyError::BadLevels {
-            problem: format!("level {level} {what}"),
-        };
+        let bad = |level: usize, what: &str| HierarchyError::BadLevels { problem: format!("level {level} {what}") };
         let Some(finest) = levels.first() else {
             return Err(HierarchyError::NoVertices);
         };
@@ -202,10 +183,7 @@ impl Hierarchy {
                 return Err(HierarchyError::NoVertices);
             }
             if level.vertices.len() != level.graph.vertex_count() {
-                return Err(bad(
-                    index,
-                    "has a graph with a different number of vertices",
-                ));
+                return Err(bad(index, "has a graph with a different number of vertices"));
             }
         }
         for (index, pair) in levels.windows(2).enumerate() {
@@ -214,14 +192,10 @@ impl Hierarchy {
             let rising = coarser.vertices.is_sorted_by(|a, b| a < b);
             let kept = |vertex| finer.vertices.binary_search(vertex).is_ok();
             if !rising || !coarser.vertices.iter().all(kept) {
-                return Err(bad(
-                    level,
-                    "has vertices that the previous level does not have",
-                ));
+                return Err(bad(level, "has vertices that the previous level does not have"));
             }
             let fits = coarser.clusters.as_ref().is_some_and(|clusters| {
-                clusters.len() == coarser.vertices.len()
-                    && clusters.cluster_of.len() == finer.vertices.len()
+                clusters.len() == coarser.vertices.len() && clusters.cluster_of.len() == finer.vertices.len()
             });
             if !fits {
                 return Err(bad(level, "has no clusters of the previous level"));
@@ -240,19 +214,10 @@ impl HierarchyOptions {
     fn check(&self) -> Result<(), HierarchyError> {
         let (ratios, radii) = (&self.ratios, &self.radii);
         if ratios.len() != radii.len() {
-            return Err(HierarchyError::Unpaired {
-                ratios: ratios.len(),
-                radii: radii.len(),
-            });
+            return Err(HierarchyError::Unpaired { ratios: ratios.len(), radii: radii.len() });
         }
-        if let Some(at) = ratios
-            .iter()
-            .position(|&ratio| !(ratio > 0.0 && ratio <= 1.0))
-        {
-            return Err(HierarchyError::BadRatio {
-                level: at + 1,
-                ratio: ratios[at],
-            });
+        if let Some(at) = ratios.iter().position(|&ratio| !(ratio > 0.0 && ratio <= 1.0)) {
+            return Err(HierarchyError::BadRatio { level: at + 1, ratio: ratios[at] });
         }
         Ok(())
     }
@@ -283,20 +248,13 @@ fn coarsen(
             GaugeGraph::weighted(&kept, frames, adjacency, weights, areas, Some(radius))?
         }
     };
-    let level = Level {
-        graph,
-        vertices: select(&finer.vertices, &representatives),
-        clusters: Some(clusters),
-    };
+    let level = Level { graph, vertices: select(&finer.vertices, &representatives), clusters: Some(clusters) };
     Ok((level, kept))
 }
 
 /// Gathers the values of the given vertices.
 fn select<T: Copy>(values: &[T], vertices: &[u32]) -> Vec<T> {
-    vertices
-        .iter()
-        .map(|&vertex| values[vertex as usize])
-        .collect()
+    vertices.iter().map(|&vertex| values[vertex as usize]).collect()
 }
 
 impl Clusters {
@@ -305,10 +263,8 @@ impl Clusters {
     /// empty.
     fn nearest(points: &[DVec3], frames: &[Frame], representatives: &[u32]) -> Self {
         let index = PointIndex::new(&select(points, representatives));
-        let mut cluster_of: Vec<u32> = points
-            .iter()
-            .map(|&point| index.nearest(point).map_or(0, |found| found.point))
-            .collect();
+        let mut cluster_of: Vec<u32> =
+            points.iter().map(|&point| index.nearest(point).map_or(0, |found| found.point)).collect();
         for (cluster, &representative) in representatives.iter().enumerate() {
             cluster_of[representative as usize] = cluster as u32;
         }
@@ -324,12 +280,7 @@ impl Clusters {
         let transport = cluster_of.iter().enumerate().map(transport).collect();
         let by_cluster = cluster_of.iter().copied().zip(0u32..);
         let (offsets, members) = bucket(representatives.len(), by_cluster);
-        Self {
-            offsets,
-            members,
-            cluster_of,
-            transport,
-        }
+        Self { offsets, members, cluster_of, transport }
     }
 
     /// Creates clusters from the cluster index of each vertex of the finer level and the transport
@@ -338,16 +289,10 @@ impl Clusters {
     /// # Errors
     /// [`HierarchyError::BadLevels`] if a cluster index is out of range, a cluster is empty, or the
     /// transport is not one finite angle per vertex.
-    pub fn new(
-        count: usize,
-        cluster_of: Vec<u32>,
-        transport: Vec<f64>,
-    ) -> Result<Self, HierarchyError> {
+    pub fn new(count: usize, cluster_of: Vec<u32>, transport: Vec<f64>) -> Result<Self, HierarchyError> {
         let bad = |problem: String| Err(HierarchyError::BadLevels { problem });
         if let Some(other) = cluster_of.iter().find(|&&of| of as usize >= count) {
-            return bad(format!(
-                "cluster index {other} is out of range: there are {count} clusters"
-            ));
+            return bad(format!("cluster index {other} is out of range: there are {count} clusters"));
         }
         if transport.len() != cluster_of.len() || !transport.iter().all(|t| t.is_finite()) {
             return bad("clusters need one finite transport angle per vertex".into());
@@ -357,12 +302,7 @@ impl Clusters {
         if let Some(empty) = offsets.windows(2).position(|pair| pair[0] == pair[1]) {
             return bad(format!("cluster {empty} has no vertices"));
         }
-        Ok(Self {
-            offsets,
-            members,
-            cluster_of,
-            transport,
-        })
+        Ok(Self { offsets, members, cluster_of, transport })
     }
 
     /// Number of clusters.

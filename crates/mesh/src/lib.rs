@@ -37,16 +37,16 @@ pub use deformation::{Deformation, uniform_rotation};
 pub use farthest::farthest_points;
 pub use geodesic::{GeodesicError, GeodesicSolver};
 pub use geometry::{
-    Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, NeighbourWeights,
-    Neighbourhood, NormalTrouble, NormalWeighting, StoreError, vertex_areas, vertex_normals,
+    Adjacency, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, NeighbourWeights, Neighbourhood,
+    NormalTrouble, NormalWeighting, StoreError, vertex_areas, vertex_normals,
 };
 pub use glam::DVec3;
 pub use hierarchy::{Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level};
 pub use io::{
-    FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, SharedFolder, Stored,
-    ValueFile, WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, is_leftover, parse_mesh,
-    parse_values, read_file, read_mesh, read_text, read_values, remove_leftovers, stored_in,
-    vector_name, write_atomically, write_mesh, write_mesh_with_faces,
+    FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, SharedFolder, Stored, ValueFile,
+    WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, is_leftover, parse_mesh, parse_values, read_file, read_mesh,
+    read_text, read_values, remove_leftovers, stored_in, vector_name, write_atomically, write_mesh,
+    write_mesh_with_faces,
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use normalisation::normalised;

@@ -14,9 +14,7 @@ pub enum MeshError {
         position: DVec3,
     },
     /// A face refers to a vertex that does not exist.
-    #[error(
-        "face {face} refers to vertex {index}, but there are only {vertices} vertices (indices start at 0)"
-    )]
+    #[error("face {face} refers to vertex {index}, but there are only {vertices} vertices (indices start at 0)")]
     IndexOutOfRange {
         /// Index of the face, from 0.
         face: usize,
@@ -77,10 +75,7 @@ impl Faces {
     pub fn with_capacity(faces: usize, corners: usize) -> Self {
         let mut offsets = Vec::with_capacity(faces + 1);
         offsets.push(0);
-        Self {
-            offsets,
-            corners: Vec::with_capacity(corners),
-        }
+        Self { offsets, corners: Vec::with_capacity(corners) }
     }
 
     /// Appends one polygon.
@@ -97,8 +92,7 @@ impl Faces {
     /// Completes the face that consists of the corners pushed since the previous face.
     pub fn close_face(&mut self) {
         // The offset saturates above u32::MAX; `Mesh::new` then rejects the list.
-        self.offsets
-            .push(u32::try_from(self.corners.len()).unwrap_or(u32::MAX));
+        self.offsets.push(u32::try_from(self.corners.len()).unwrap_or(u32::MAX));
     }
 
     /// Number of faces.
@@ -121,9 +115,7 @@ impl Faces {
 
     /// All faces in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> + Clone {
-        self.offsets
-            .windows(2)
-            .map(|bounds| &self.corners[bounds[0] as usize..bounds[1] as usize])
+        self.offsets.windows(2).map(|bounds| &self.corners[bounds[0] as usize..bounds[1] as usize])
     }
 
     /// Vertex index of every corner, in face order.
@@ -175,33 +167,20 @@ impl Mesh {
     /// A coordinate is not finite, an index is out of range, a face has fewer than three corners,
     /// or there are more vertices or corners than 32-bit indices can address.
     pub fn new(vertices: Vec<DVec3>, faces: Faces) -> Result<Self, MeshError> {
-        for (what, count) in [
-            ("vertices", vertices.len()),
-            ("face corners", faces.corners.len()),
-        ] {
+        for (what, count) in [("vertices", vertices.len()), ("face corners", faces.corners.len())] {
             if count >= u32::MAX as usize {
                 return Err(MeshError::TooMany { what, count });
             }
         }
         if let Some(vertex) = vertices.iter().position(|position| !position.is_finite()) {
-            return Err(MeshError::NotFinite {
-                vertex,
-                position: vertices[vertex],
-            });
+            return Err(MeshError::NotFinite { vertex, position: vertices[vertex] });
         }
         for (face, corners) in faces.iter().enumerate() {
             if corners.len() < 3 {
-                return Err(MeshError::ShortFace {
-                    face,
-                    corners: corners.len(),
-                });
+                return Err(MeshError::ShortFace { face, corners: corners.len() });
             }
             if let Some(&index) = corners.iter().find(|&&v| v as usize >= vertices.len()) {
-                return Err(MeshError::IndexOutOfRange {
-                    face,
-                    index,
-                    vertices: vertices.len(),
-                });
+                return Err(MeshError::IndexOutOfRange { face, index, vertices: vertices.len() });
             }
         }
         Ok(Self { vertices, faces })
@@ -255,10 +234,7 @@ impl Mesh {
     /// # Errors
     /// `place` returns a coordinate that is not finite.
     pub fn map_vertices(&self, place: impl FnMut(DVec3) -> DVec3) -> Result<Self, MeshError> {
-        Self::new(
-            self.vertices.iter().copied().map(place).collect(),
-            self.faces.clone(),
-        )
+        Self::new(self.vertices.iter().copied().map(place).collect(), self.faces.clone())
     }
 
     /// The same vertices with every face the other way round.
@@ -288,27 +264,11 @@ mod tests {
     fn bad_parts_are_refused_with_their_place() {
         let mut bad = corners();
         bad[1].y = f64::NAN;
-        assert!(matches!(
-            Mesh::new(bad, Faces::new()),
-            Err(MeshError::NotFinite { vertex: 1, .. })
-        ));
+        assert!(matches!(Mesh::new(bad, Faces::new()), Err(MeshError::NotFinite { vertex: 1, .. })));
         let faces: Faces = [vec![0, 1, 2], vec![0, 1, 3]].iter().collect();
-        assert_eq!(
-            Mesh::new(corners(), faces),
-            Err(MeshError::IndexOutOfRange {
-                face: 1,
-                index: 3,
-                vertices: 3
-            })
-        );
+        assert_eq!(Mesh::new(corners(), faces), Err(MeshError::IndexOutOfRange { face: 1, index: 3, vertices: 3 }));
         let faces: Faces = [vec![0, 1, 2], vec![0, 1]].iter().collect();
-        assert_eq!(
-            Mesh::new(corners(), faces),
-            Err(MeshError::ShortFace {
-                face: 1,
-                corners: 2
-            })
-        );
+        assert_eq!(Mesh::new(corners(), faces), Err(MeshError::ShortFace { face: 1, corners: 2 }));
     }
 
     #[test]

@@ -42,9 +42,8 @@ fn tamed(mesh: &Mesh) -> Result<Mesh, MeshError> {
         let distance = points[neighbour].distance(means[vertex]);
         reaches[vertex] = reaches[vertex].max(distance);
     });
-    let is_spike = |&vertex: &usize| {
-        counts[vertex] >= 3 && points[vertex].distance(means[vertex]) > SPIKE * reaches[vertex]
-    };
+    let is_spike =
+        |&vertex: &usize| counts[vertex] >= 3 && points[vertex].distance(means[vertex]) > SPIKE * reaches[vertex];
     let spikes: Vec<usize> = (0..points.len()).filter(is_spike).collect();
     let most = (MOST_SPIKES * points.len() as f64).max(1.0);
     if spikes.is_empty() || spikes.len() as f64 > most {
@@ -111,9 +110,8 @@ mod tests {
     #[test]
     fn many_spikes_are_the_shape() {
         let mesh = shapes::icosphere(2).unwrap();
-        let urchin = (0..mesh.vertex_count())
-            .step_by(20)
-            .fold(mesh, |mesh, vertex| with_vertex(&mesh, vertex, |p| 4.0 * p));
+        let urchin =
+            (0..mesh.vertex_count()).step_by(20).fold(mesh, |mesh, vertex| with_vertex(&mesh, vertex, |p| 4.0 * p));
         assert_eq!(tamed(&urchin).unwrap(), urchin);
     }
 

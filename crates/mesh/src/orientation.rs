@@ -24,10 +24,7 @@ pub(crate) struct Orientation {
 impl Orientation {
     pub(crate) fn new(faces: usize, edges: &EdgeTable) -> Self {
         if !edges.two_sided().any(|(_, sides)| disagree(sides)) {
-            return Self {
-                turn: Vec::new(),
-                nonorientable: Vec::new(),
-            };
+            return Self { turn: Vec::new(), nonorientable: Vec::new() };
         }
         // The orientation double cover: sheet 2f is face f as given, sheet 2f + 1 is face f
         // reversed. The cover of an orientable patch has two classes, that of a non-orientable
@@ -40,9 +37,7 @@ impl Orientation {
             sheets.join(a, b + turned);
             sheets.join(a + 1, b + 1 - turned);
         }
-        let class: Vec<u32> = (0..faces as u32)
-            .map(|face| sheets.find(2 * face))
-            .collect();
+        let class: Vec<u32> = (0..faces as u32).map(|face| sheets.find(2 * face)).collect();
         let mut size = vec![0u32; 2 * faces];
         for &class in &class {
             size[class as usize] += 1;
@@ -56,18 +51,12 @@ impl Orientation {
                 }
                 continue;
             }
-            let smaller = if size[against_first as usize] <= size[with_first as usize] {
-                against_first
-            } else {
-                with_first
-            };
+            let smaller =
+                if size[against_first as usize] <= size[with_first as usize] { against_first } else { with_first };
             if class == smaller {
                 turn.push(face);
             }
         }
-        Self {
-            turn,
-            nonorientable,
-        }
+        Self { turn, nonorientable }
     }
 }

@@ -43,9 +43,7 @@ pub struct Found {
 impl Found {
     /// Ordering by distance, then by index.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
-        self.squared_distance
-            .total_cmp(&other.squared_distance)
-            .then(self.point.cmp(&other.point))
+        self.squared_distance.total_cmp(&other.squared_distance).then(self.point.cmp(&other.point))
     }
 }
 
@@ -56,11 +54,7 @@ impl PointIndex {
         let mut original: Vec<u32> = (0..points.len() as u32).collect();
         let mut axes = vec![0; points.len()];
         build(points, &mut original, &mut axes);
-        Self {
-            points: original.iter().map(|&i| points[i as usize]).collect(),
-            original,
-            axes,
-        }
+        Self { points: original.iter().map(|&i| points[i as usize]).collect(), original, axes }
     }
 
     /// The point nearest to `centre`; `None` if the index is empty.
@@ -77,13 +71,7 @@ impl PointIndex {
         if limit == 0 || radius.is_nan() || radius < 0.0 {
             return;
         }
-        let mut query = Query {
-            index: self,
-            centre,
-            bound: radius * radius,
-            limit,
-            found,
-        };
+        let mut query = Query { index: self, centre, bound: radius * radius, limit, found };
         query.visit(0, self.points.len());
         if limit == usize::MAX {
             found.sort_unstable_by(Found::order);
@@ -103,9 +91,7 @@ fn build(points: &[DVec3], order: &mut [u32], axes: &mut [u8]) {
     let axis = (high - low).max_position();
     let middle = order.len() / 2;
     order.select_nth_unstable_by(middle, |&a, &b| {
-        points[a as usize][axis]
-            .total_cmp(&points[b as usize][axis])
-            .then(a.cmp(&b))
+        points[a as usize][axis].total_cmp(&points[b as usize][axis]).then(a.cmp(&b))
     });
     axes[middle] = axis as u8;
     let (left, rest) = order.split_at_mut(middle);
@@ -141,11 +127,8 @@ impl Query<'_> {
         let middle = start + (end - start) / 2;
         let axis = self.index.axes[middle] as usize;
         let delta = self.centre[axis] - self.index.points[middle][axis];
-        let (near, far) = if delta < 0.0 {
-            ((start, middle), (middle + 1, end))
-        } else {
-            ((middle + 1, end), (start, middle))
-        };
+        let (near, far) =
+            if delta < 0.0 { ((start, middle), (middle + 1, end)) } else { ((middle + 1, end), (start, middle)) };
         self.visit(near.0, near.1);
         self.offer(middle);
         if delta * delta <= self.bound {
@@ -165,9 +148,7 @@ impl Query<'_> {
             self.found.push(candidate);
             return;
         }
-        let place = self
-            .found
-            .partition_point(|kept| kept.order(&candidate).is_lt());
+        let place = self.found.partition_point(|kept| kept.order(&candidate).is_lt());
         if place < self.limit {
             if self.found.len() == self.limit {
                 self.found.pop();
@@ -190,10 +171,7 @@ mod tests {
         let mut all: Vec<Found> = points
             .iter()
             .enumerate()
-            .map(|(i, p)| Found {
-                squared_distance: centre.distance_squared(*p),
-                point: i as u32,
-            })
+            .map(|(i, p)| Found { squared_distance: centre.distance_squared(*p), point: i as u32 })
             .filter(|f| f.squared_distance <= radius * radius)
             .collect();
         all.sort_by(Found::order);
@@ -215,31 +193,17 @@ mod tests {
         ] {
             // Coordinates on a lattice of `steps` values: few steps give many coincident points.
             let mut draw = || (rng.random::<f64>() * steps).floor() / steps;
-            let points: Vec<DVec3> = (0..count)
-                .map(|_| DVec3::new(draw(), draw(), if flat { 0.25 } else { draw() }))
-                .collect();
+            let points: Vec<DVec3> =
+                (0..count).map(|_| DVec3::new(draw(), draw(), if flat { 0.25 } else { draw() })).collect();
             let index = PointIndex::new(&points);
             let mut found = Vec::new();
-            for (radius, limit) in [
-                (0.3, usize::MAX),
-                (0.3, 7),
-                (f64::INFINITY, 3),
-                (0.0, usize::MAX),
-                (0.0, 2),
-                (-1.0, 5),
-                (1.0, 0),
-            ] {
+            for (radius, limit) in
+                [(0.3, usize::MAX), (0.3, 7), (f64::INFINITY, 3), (0.0, usize::MAX), (0.0, 2), (-1.0, 5), (1.0, 0)]
+            {
                 let centre = DVec3::new(draw(), draw(), 0.25);
                 index.within(centre, radius, limit, &mut found);
-                let expected = if radius < 0.0 {
-                    vec![]
-                } else {
-                    brute_force(&points, centre, radius, limit)
-                };
-                assert_eq!(
-                    found, expected,
-                    "{count} points, radius {radius}, limit {limit}"
-                );
+                let expected = if radius < 0.0 { vec![] } else { brute_force(&points, centre, radius, limit) };
+                assert_eq!(found, expected, "{count} points, radius {radius}, limit {limit}");
             }
         }
     }

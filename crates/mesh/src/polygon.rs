@@ -54,15 +54,8 @@ mod tests {
         assert_eq!(vector_area(reversed), -DVec3::Z);
         // An L shape: the fan from the first corner leaves the polygon, but signed areas still add
         // up.
-        let l = [
-            (0.0, 0.0),
-            (2.0, 0.0),
-            (2.0, 1.0),
-            (1.0, 1.0),
-            (1.0, 2.0),
-            (0.0, 2.0),
-        ]
-        .map(|(x, y)| DVec3::new(x, y, 5.0));
+        let l = [(0.0, 0.0), (2.0, 0.0), (2.0, 1.0), (1.0, 1.0), (1.0, 2.0), (0.0, 2.0)]
+            .map(|(x, y)| DVec3::new(x, y, 5.0));
         for start in 0..6 {
             let mut turned = l;
             turned.rotate_left(start);
@@ -72,13 +65,9 @@ mod tests {
 
     #[test]
     fn collinear_corners_have_no_direction_even_when_rounding_gives_them_an_area() {
-        let line =
-            [0.1, 0.3, 0.7].map(|t| DVec3::new(1.0, 3.0, 0.1) * t + DVec3::new(9.0, 7.0, 3.0));
+        let line = [0.1, 0.3, 0.7].map(|t| DVec3::new(1.0, 3.0, 0.1) * t + DVec3::new(9.0, 7.0, 3.0));
         let area = vector_area(line);
-        assert!(
-            area != DVec3::ZERO,
-            "the rounded area should not be exactly zero here"
-        );
+        assert!(area != DVec3::ZERO, "the rounded area should not be exactly zero here");
         assert!(is_negligible_area(area, line));
         let sliver = [DVec3::ZERO, DVec3::X, DVec3::new(0.5, 1e-9, 0.0)];
         assert!(!is_negligible_area(vector_area(sliver), sliver));

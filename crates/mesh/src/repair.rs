@@ -103,9 +103,7 @@ pub enum RepairError {
         tolerance: f64,
     },
     /// A word is not the name of a repair.
-    #[error(
-        "'{word}' is not a repair: use weld, weld=DISTANCE, degenerate, duplicates, isolated or orient"
-    )]
+    #[error("'{word}' is not a repair: use weld, weld=DISTANCE, degenerate, duplicates, isolated or orient")]
     Unknown {
         /// The word.
         word: String,
@@ -116,11 +114,7 @@ pub enum RepairError {
 }
 
 fn check_tolerance(tolerance: f64) -> Result<(), RepairError> {
-    if tolerance.is_finite() && tolerance >= 0.0 {
-        Ok(())
-    } else {
-        Err(RepairError::Tolerance { tolerance })
-    }
+    if tolerance.is_finite() && tolerance >= 0.0 { Ok(()) } else { Err(RepairError::Tolerance { tolerance }) }
 }
 
 /// A repaired mesh and the relation of its vertices and faces to those of the original mesh.
@@ -155,20 +149,11 @@ pub struct RepairStep {
 
 impl fmt::Display for RepairStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            repair,
-            changed,
-            total,
-            nonorientable,
-        } = self;
+        let Self { repair, changed, total, nonorientable } = self;
         write!(f, "{repair}: ")?;
         match repair {
             Repair::Weld { .. } if *changed == 0 => f.write_str("no vertices to merge"),
-            Repair::Weld { .. } => write!(
-                f,
-                "merged {total} vertices into {}",
-                total.saturating_sub(*changed)
-            ),
+            Repair::Weld { .. } => write!(f, "merged {total} vertices into {}", total.saturating_sub(*changed)),
             Repair::DropDegenerateFaces | Repair::DropDuplicateFaces => {
                 write!(f, "dropped {changed} of {total} faces")
             }
@@ -239,9 +224,7 @@ impl Repaired {
                 (changed, vertices)
             }
             Repair::DropDegenerateFaces => {
-                let drop: Vec<bool> = (0..faces)
-                    .map(|face| degeneracy_and_area(&self.mesh, face).0)
-                    .collect();
+                let drop: Vec<bool> = (0..faces).map(|face| degeneracy_and_area(&self.mesh, face).0).collect();
                 (self.drop_faces(&drop)?, faces)
             }
             Repair::DropDuplicateFaces => {
@@ -258,21 +241,13 @@ impl Repaired {
                 (orientation.turn.len(), faces)
             }
         };
-        self.steps.push(RepairStep {
-            repair,
-            changed,
-            total,
-            nonorientable,
-        });
+        self.steps.push(RepairStep { repair, changed, total, nonorientable });
         Ok(())
     }
 
     /// Replaces every vertex by its `target`, or drops it if there is none. A target is the vertex
     /// itself or a lower vertex that is its own target. Returns the number of vertices removed.
-    fn merge_vertices(
-        &mut self,
-        target: impl Fn(u32) -> Option<u32>,
-    ) -> Result<usize, RepairError> {
+    fn merge_vertices(&mut self, target: impl Fn(u32) -> Option<u32>) -> Result<usize, RepairError> {
         let old = self.mesh.vertices();
         let mut kept = Vec::with_capacity(old.len());
         let mut renumbered: Vec<Option<u32>> = Vec::with_capacity(old.len());
@@ -298,10 +273,7 @@ impl Repaired {
             renamed.close_face();
         }
         self.mesh = Mesh::new(positions, renamed)?;
-        self.vertex_origin = kept
-            .iter()
-            .map(|&v| self.vertex_origin[v as usize])
-            .collect();
+        self.vertex_origin = kept.iter().map(|&v| self.vertex_origin[v as usize]).collect();
         for vertex in &mut self.vertex_map {
             *vertex = vertex.and_then(|v| renumbered[v as usize]);
         }
@@ -311,12 +283,7 @@ impl Repaired {
     /// Drops the marked faces and returns their number.
     fn drop_faces(&mut self, drop: &[bool]) -> Result<usize, RepairError> {
         let faces = self.mesh.faces();
-        let kept: Faces = faces
-            .iter()
-            .zip(drop)
-            .filter(|&(_, &drop)| !drop)
-            .map(|(face, _)| face)
-            .collect();
+        let kept: Faces = faces.iter().zip(drop).filter(|&(_, &drop)| !drop).map(|(face, _)| face).collect();
         let gone = faces.len() - kept.len();
         let mut dropped = drop.iter();
         (self.face_origin).retain(|_| dropped.next().is_none_or(|drop| !drop));
@@ -364,9 +331,5 @@ fn weld_targets(points: &[DVec3], tolerance: f64) -> Vec<u32> {
             target[found.point as usize].get_or_insert(point);
         }
     }
-    target
-        .into_iter()
-        .zip(0..)
-        .map(|(target, own)| target.unwrap_or(own))
-        .collect()
+    target.into_iter().zip(0..).map(|(target, own)| target.unwrap_or(own)).collect()
 }

@@ -146,10 +146,7 @@ impl<T> FromIterator<T> for Tally<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         let mut items = items.into_iter();
         let examples: Vec<T> = items.by_ref().take(EXAMPLES).collect();
-        Self {
-            count: examples.len() + items.count(),
-            examples,
-        }
+        Self { count: examples.len() + items.count(), examples }
     }
 }
 
@@ -158,24 +155,17 @@ impl MeshReport {
     pub fn new(mesh: &Mesh) -> Self {
         let (topology, (duplicates, coincident)) = rayon::join(
             || Topology::new(mesh),
-            || {
-                rayon::join(
-                    || duplicate_faces(mesh).into_iter().collect::<Tally<_>>(),
-                    || coincident_vertices(mesh),
-                )
-            },
+            || rayon::join(|| duplicate_faces(mesh).into_iter().collect::<Tally<_>>(), || coincident_vertices(mesh)),
         );
         let (degenerate, area) = degenerate_faces_and_area(mesh);
-        let [mean_edge_length, min_edge_length, max_edge_length] =
-            mean_min_max(&edge_lengths(mesh, &topology.edges));
+        let [mean_edge_length, min_edge_length, max_edge_length] = mean_min_max(&edge_lengths(mesh, &topology.edges));
 
         let corner_counts = mesh.faces().iter().map(<[u32]>::len);
         let triangles = corner_counts.clone().filter(|&n| n == 3).count();
         let quads = corner_counts.filter(|&n| n == 4).count();
 
         let euler = topology.vertices as i64 - topology.edges.len() as i64 + topology.faces as i64;
-        let manifold =
-            topology.nonmanifold_edges.count == 0 && topology.nonmanifold_vertices.count == 0;
+        let manifold = topology.nonmanifold_edges.count == 0 && topology.nonmanifold_vertices.count == 0;
         let orientable = topology.nonorientable_components.count == 0;
         let twice_genus = 2 * topology.components as i64 - euler - topology.boundary_loops as i64;
 
@@ -316,11 +306,8 @@ impl Topology {
                 components.join(first, corners[corner as usize]);
             }
         }
-        let mut nonorientable: Vec<u32> = orientation
-            .nonorientable
-            .iter()
-            .map(|&face| components.find(mesh.face(face as usize)[0]))
-            .collect();
+        let mut nonorientable: Vec<u32> =
+            orientation.nonorientable.iter().map(|&face| components.find(mesh.face(face as usize)[0])).collect();
         nonorientable.sort_unstable();
         nonorientable.dedup();
 
@@ -330,36 +317,19 @@ impl Topology {
         }
         let proper_vertices = || (0u32..).zip(&fan_count).filter(|&(_, &fans)| fans > 0);
         let edges_where = |wanted: fn(usize) -> bool| {
-            edges
-                .iter()
-                .filter(move |(_, sides)| wanted(sides.len()))
-                .map(|(ends, _)| ends)
-                .collect()
+            edges.iter().filter(move |(_, sides)| wanted(sides.len())).map(|(ends, _)| ends).collect()
         };
 
         Self {
             faces: proper_faces().count(),
             vertices: proper_vertices().count(),
-            components: proper_vertices()
-                .filter(|&(vertex, _)| components.find(vertex) == vertex)
-                .count(),
+            components: proper_vertices().filter(|&(vertex, _)| components.find(vertex) == vertex).count(),
             boundary_loops,
             boundary_edges: edges_where(|sides| sides == 1),
             nonmanifold_edges: edges_where(|sides| sides > 2),
-            nonmanifold_vertices: proper_vertices()
-                .filter(|&(_, &fans)| fans > 1)
-                .map(|(vertex, _)| vertex)
-                .collect(),
-            inconsistent_edges: edges
-                .two_sided()
-                .filter(|(_, sides)| disagree(sides))
-                .map(|(ends, _)| ends)
-                .collect(),
-            isolated_vertices: (0u32..)
-                .zip(&in_a_face)
-                .filter(|&(_, &used)| !used)
-                .map(|(vertex, _)| vertex)
-                .collect(),
+            nonmanifold_vertices: proper_vertices().filter(|&(_, &fans)| fans > 1).map(|(vertex, _)| vertex).collect(),
+            inconsistent_edges: edges.two_sided().filter(|(_, sides)| disagree(sides)).map(|(ends, _)| ends).collect(),
+            isolated_vertices: (0u32..).zip(&in_a_face).filter(|&(_, &used)| !used).map(|(vertex, _)| vertex).collect(),
             nonorientable_components: nonorientable.into_iter().collect(),
             misoriented_faces: orientation.turn.len(),
             edges,
@@ -374,16 +344,8 @@ fn fans(mesh: &Mesh, faces: impl Iterator<Item = Range<u32>> + Clone) -> Vec<u32
     // Each corner with the vertices before and after it, by its own vertex.
     let around = faces.flat_map(|face| {
         face.clone().map(move |corner| {
-            let before = if corner == face.start {
-                face.end
-            } else {
-                corner
-            } - 1;
-            let after = if corner + 1 == face.end {
-                face.start
-            } else {
-                corner + 1
-            };
+            let before = if corner == face.start { face.end } else { corner } - 1;
+            let after = if corner + 1 == face.end { face.start } else { corner + 1 };
             let ends = [before, after].map(|end| corners[end as usize]);
             (corners[corner as usize], (corner, ends))
         })
@@ -450,29 +412,16 @@ fn coincident_vertices(mesh: &Mesh) -> Tally<[u32; 2]> {
 }
 
 fn degenerate_faces_and_area(mesh: &Mesh) -> (Tally<u32>, f64) {
-    let faces: Vec<(bool, f64)> = (0..mesh.face_count())
-        .into_par_iter()
-        .map(|face| degeneracy_and_area(mesh, face))
-        .collect();
-    let degenerate = (0u32..)
-        .zip(&faces)
-        .filter(|(_, (degenerate, _))| *degenerate)
-        .map(|(face, _)| face)
-        .collect();
+    let faces: Vec<(bool, f64)> =
+        (0..mesh.face_count()).into_par_iter().map(|face| degeneracy_and_area(mesh, face)).collect();
+    let degenerate = (0u32..).zip(&faces).filter(|(_, (degenerate, _))| *degenerate).map(|(face, _)| face).collect();
     // Sum in face order, so that the result does not depend on the number of threads.
-    (
-        degenerate,
-        faces.iter().fold(0.0, |sum, (_, area)| sum + area),
-    )
+    (degenerate, faces.iter().fold(0.0, |sum, (_, area)| sum + area))
 }
 
 fn edge_lengths(mesh: &Mesh, edges: &EdgeTable) -> Vec<f64> {
     let at = |vertex: u32| mesh.vertices()[vertex as usize];
-    edges
-        .ends()
-        .par_iter()
-        .map(|&[a, b]| at(a).distance(at(b)))
-        .collect()
+    edges.ends().par_iter().map(|&[a, b]| at(a).distance(at(b))).collect()
 }
 
 fn mean_min_max(lengths: &[f64]) -> [f64; 3] {

@@ -61,8 +61,7 @@ mod tests {
             [1e-200, 1e-201, 0.0],
             [0.0, 0.0, 0.0],
         ] {
-            let matrix =
-                turn * DMat3::from_diagonal(DVec3::from_array(spectrum)) * turn.transpose();
+            let matrix = turn * DMat3::from_diagonal(DVec3::from_array(spectrum)) * turn.transpose();
             let (values, vectors) = symmetric_eigen(matrix);
             let scale = spectrum[0].max(f64::MIN_POSITIVE);
             for i in 0..3 {

@@ -99,16 +99,13 @@ fn clip_ears(flat: &[DVec2], triangles: &mut Vec<[usize; 3]>) {
             let ear = corners(i);
             turn_at(i) > 0.0
                 && (0..n).all(|other| {
-                    ear.contains(&left[other])
-                        || !enters(corners(other).map(|c| flat[c]), ear.map(|c| flat[c]))
+                    ear.contains(&left[other]) || !enters(corners(other).map(|c| flat[c]), ear.map(|c| flat[c]))
                 })
         };
         // A self-intersecting polygon may have no ear left. A corner without area is cut off then,
         // such as the tip of a line that runs back on itself, or else any corner.
         let ear = (0..n).find(is_ear);
-        let i = ear
-            .or_else(|| (0..n).find(|&i| turn_at(i) == 0.0))
-            .unwrap_or(1);
+        let i = ear.or_else(|| (0..n).find(|&i| turn_at(i) == 0.0)).unwrap_or(1);
         triangles.push(corners(i));
         left.remove(i);
     }
@@ -128,8 +125,7 @@ fn enters([before, point, after]: [DVec2; 3], [a, b, c]: [DVec2; 3]) -> bool {
         return true;
     }
     let goes_in = |to: DVec2| {
-        let is_inside =
-            |(side, here): ((DVec2, DVec2), f64)| here > 0.0 || turn(side.0, side.1, to) > 0.0;
+        let is_inside = |(side, here): ((DVec2, DVec2), f64)| here > 0.0 || turn(side.0, side.1, to) > 0.0;
         sides.into_iter().zip([first, second, cut]).all(is_inside)
     };
     goes_in(before) || goes_in(after)
@@ -166,9 +162,7 @@ mod tests {
                 triangulate(&corners, area, &mut triangles);
                 assert_eq!(triangles.len(), 6);
                 // No triangle is inverted, and their areas add up to the area of the star.
-                let areas = triangles
-                    .iter()
-                    .map(|t| vector_area(t.map(|i| corners[i])).dot(area.normalize()));
+                let areas = triangles.iter().map(|t| vector_area(t.map(|i| corners[i])).dot(area.normalize()));
                 assert!(areas.clone().all(|area| area > 0.0));
                 assert!((areas.sum::<f64>() - area.length()).abs() < 1e-12);
             }
@@ -177,25 +171,10 @@ mod tests {
 
     #[test]
     fn any_polygon_gives_two_triangles_fewer_than_corners() {
-        let crossing = [
-            DVec3::ZERO,
-            DVec3::new(1.0, 1.0, 0.0),
-            DVec3::X,
-            DVec3::Y,
-            DVec3::new(0.5, 3.0, 0.0),
-        ];
-        for corners in [
-            &crossing[..],
-            &crossing[..4],
-            &crossing[..3],
-            &[DVec3::ONE; 6],
-        ] {
+        let crossing = [DVec3::ZERO, DVec3::new(1.0, 1.0, 0.0), DVec3::X, DVec3::Y, DVec3::new(0.5, 3.0, 0.0)];
+        for corners in [&crossing[..], &crossing[..4], &crossing[..3], &[DVec3::ONE; 6]] {
             let mut triangles = Vec::new();
-            triangulate(
-                corners,
-                vector_area(corners.iter().copied()),
-                &mut triangles,
-            );
+            triangulate(corners, vector_area(corners.iter().copied()), &mut triangles);
             assert_eq!(triangles.len(), corners.len() - 2);
         }
     }
@@ -205,10 +184,7 @@ mod tests {
     fn check_area(polygon: &[(f64, f64)], expected: f64, triangle_count: usize) {
         for reversed in [false, true] {
             for start in 0..polygon.len() {
-                let mut corners: Vec<DVec3> = polygon
-                    .iter()
-                    .map(|&(x, y)| DVec3::new(x, 7.0, y))
-                    .collect();
+                let mut corners: Vec<DVec3> = polygon.iter().map(|&(x, y)| DVec3::new(x, 7.0, y)).collect();
                 if reversed {
                     corners.reverse();
                 }
@@ -218,10 +194,8 @@ mod tests {
                 let mut triangles = Vec::new();
                 triangulate(&corners, area, &mut triangles);
                 assert_eq!(triangles.len(), corners.len() - 2);
-                let areas: Vec<f64> = triangles
-                    .iter()
-                    .map(|t| vector_area(t.map(|i| corners[i])).dot(area.normalize()))
-                    .collect();
+                let areas: Vec<f64> =
+                    triangles.iter().map(|t| vector_area(t.map(|i| corners[i])).dot(area.normalize())).collect();
                 assert!(areas.iter().all(|&area| area >= 0.0), "{start}: {areas:?}");
                 let sound = areas.iter().filter(|&&area| area > 0.0).count();
                 assert_eq!(sound, triangle_count, "{start}");
@@ -244,27 +218,10 @@ mod tests {
         let [a, b, c, d] = outer;
         let left = [(1.0, 1.0), (1.0, 3.0), (3.0, 3.0), (3.0, 1.0)];
         let right = left.map(|(x, y)| (x + 4.0, y));
-        let polygon = [
-            &[a, b, c, d, a][..],
-            &left,
-            &right,
-            &[right[0], left[3], left[0]],
-        ]
-        .concat();
+        let polygon = [&[a, b, c, d, a][..], &left, &right, &[right[0], left[3], left[0]]].concat();
         check_area(&polygon, 32.0 - 8.0, polygon.len() - 2);
         // The border runs into a square and back.
         let tip = (1.0, 2.0);
-        check_area(
-            &[
-                (0.0, 0.0),
-                (4.0, 0.0),
-                (4.0, 4.0),
-                (0.0, 4.0),
-                (0.0, 0.0),
-                tip,
-            ],
-            16.0,
-            4,
-        );
+        check_area(&[(0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0), (0.0, 0.0), tip], 16.0, 4);
     }
 }

@@ -1,9 +1,9 @@
 //! Mutation fuzzing of every reader: whatever the bytes, reading ends without a panic, with a
 //! one-line error or a sound mesh, and within memory in proportion to the file.
 //!
-//! `GEMCNN_FUZZ_INPUTS=1000000 cargo test -p gemcnn-mesh --test fuzz_readers -- --nocapture`
-//! reads that many inputs for each format, or for the one in `GEMCNN_FUZZ_FORMAT` only. Every input is made from its number alone, so a failure
-//! is repeated by running it again.
+//! `GEMCNN_FUZZ_INPUTS=1000000 cargo test -p gemcnn-mesh --test fuzz_readers -- --nocapture` reads that many inputs for
+//! each format, or for the one in `GEMCNN_FUZZ_FORMAT` only. Every input is made from its number alone, so a failure is
+//! repeated by running it again.
 
 // A global allocator, which counts bytes, cannot be written without `unsafe`.
 #![allow(unsafe_code)]
@@ -102,19 +102,12 @@ fn limit(input: &[u8]) -> usize {
 
 fn formats() -> Vec<Format> {
     let fixture = |name: &str| {
-        let folder = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../fixtures/meshes/trouble/"
-        );
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/meshes/trouble/");
         std::fs::read(format!("{folder}{name}")).unwrap()
     };
     let format = |extension, fixtures: &[&str], written: &[&[u8]]| Format {
         extension,
-        seeds: written
-            .iter()
-            .map(|seed| seed.to_vec())
-            .chain(fixtures.iter().map(|name| fixture(name)))
-            .collect(),
+        seeds: written.iter().map(|seed| seed.to_vec()).chain(fixtures.iter().map(|name| fixture(name))).collect(),
     };
     let mut formats = vec![
         format(
@@ -178,9 +171,7 @@ fn formats() -> Vec<Format> {
 /// Formats whose seeds are made by code.
 fn further_formats() -> Vec<Format> {
     let format = |extension, seeds: Vec<Vec<u8>>| Format { extension, seeds };
-    let (compressed, plain): (Vec<Vtp>, Vec<Vtp>) = Vtp::all()
-        .into_iter()
-        .partition(|storage| storage.compressed);
+    let (compressed, plain): (Vec<Vtp>, Vec<Vtp>) = Vtp::all().into_iter().partition(|storage| storage.compressed);
     let vtp = |storages: &[Vtp]| storages.iter().map(|storage| storage.file()).collect();
     let kinds = [[false, false], [false, true], [true, false], [true, true]];
     let buffer = samples::base64(&samples::gltf_buffer());
@@ -188,13 +179,7 @@ fn further_formats() -> Vec<Format> {
     vec![
         format("vtp", vtp(&plain)),
         format("zlib.vtp", vtp(&compressed)),
-        format(
-            "vtk",
-            kinds
-                .iter()
-                .flat_map(|&[a, b]| [samples::vtk(a, b, false), samples::vtk(a, b, true)])
-                .collect(),
-        ),
+        format("vtk", kinds.iter().flat_map(|&[a, b]| [samples::vtk(a, b, false), samples::vtk(a, b, true)]).collect()),
         format(
             "gii",
             ["ASCII", "Base64Binary", "GZipBase64Binary"]
@@ -202,25 +187,11 @@ fn further_formats() -> Vec<Format> {
                 .flat_map(|encoding| kinds.map(|[a, b]| samples::gifti(encoding, a, b)))
                 .collect(),
         ),
-        format(
-            "pial",
-            [Brain::Triangles, Brain::Quads, Brain::OldQuads]
-                .map(samples::freesurfer)
-                .to_vec(),
-        ),
-        format(
-            "annot",
-            vec![samples::annot(false), samples::annot(true), samples::curv()],
-        ),
+        format("pial", [Brain::Triangles, Brain::Quads, Brain::OldQuads].map(samples::freesurfer).to_vec()),
+        format("annot", vec![samples::annot(false), samples::annot(true), samples::curv()]),
         format("glb", vec![samples::glb()]),
         format("gltf", vec![samples::gltf(&embedded).into_bytes()]),
-        format(
-            "msh",
-            kinds
-                .iter()
-                .map(|&[a, b]| samples::gmsh(if a { "2.2" } else { "4.1" }, b))
-                .collect(),
-        ),
+        format("msh", kinds.iter().map(|&[a, b]| samples::gmsh(if a { "2.2" } else { "4.1" }, b)).collect()),
     ]
 }
 
@@ -306,10 +277,7 @@ fn chunk<'a>(bytes: &'a [u8], rng: &mut ChaCha8Rng) -> &'a [u8] {
 /// The run of bytes around `at` up to those that `ends` names.
 fn run_around(bytes: &[u8], at: usize, ends: impl Fn(&u8) -> bool) -> std::ops::Range<usize> {
     let start = bytes[..at].iter().rposition(&ends).map_or(0, |p| p + 1);
-    let end = bytes[at..]
-        .iter()
-        .position(&ends)
-        .map_or(bytes.len(), |p| at + p);
+    let end = bytes[at..].iter().position(&ends).map_or(bytes.len(), |p| at + p);
     start..end.max(start)
 }
 
@@ -327,9 +295,7 @@ fn line_around(input: &[u8], at: usize) -> std::ops::Range<usize> {
 /// Makes input `number` of a format.
 fn make_input(format: &Format, all: &[Format], number: u64) -> (String, Vec<u8>) {
     let mut rng = ChaCha8Rng::seed_from_u64(number);
-    let seed = |format: &Format, rng: &mut ChaCha8Rng| {
-        format.seeds.choose(rng).cloned().unwrap_or_default()
-    };
+    let seed = |format: &Format, rng: &mut ChaCha8Rng| format.seeds.choose(rng).cloned().unwrap_or_default();
     let mut input = seed(format, &mut rng);
     for _ in 0..rng.random_range(1..=4) {
         let foreign = rng.random_range(0..8) == 0;
@@ -337,11 +303,7 @@ fn make_input(format: &Format, all: &[Format], number: u64) -> (String, Vec<u8>)
         let other = seed(donor, &mut rng);
         mutate(&mut input, &other, &mut rng);
     }
-    let extension = if rng.random_range(0..8) == 0 {
-        "mesh"
-    } else {
-        format.extension
-    };
+    let extension = if rng.random_range(0..8) == 0 { "mesh" } else { format.extension };
     (format!("input.{extension}"), input)
 }
 
@@ -363,20 +325,13 @@ fn check(name: &str, input: &[u8]) -> (bool, usize) {
             assert!(file.attributes.iter().all(|a| a.values.len() == vertices));
             let faces = file.mesh.face_count();
             assert!(file.face_attributes.iter().all(|a| a.values.len() == faces));
-            assert!(
-                file.notes
-                    .iter()
-                    .all(|note| !note.contains('\n') && note.len() < 400)
-            );
+            assert!(file.notes.iter().all(|note| !note.contains('\n') && note.len() < 400));
             (true, peak)
         }
         Err(_) if values.is_ok() => (true, peak),
         Err(error) => {
             let message = error.to_string();
-            assert!(
-                !message.contains('\n') && message.contains("; "),
-                "{message}"
-            );
+            assert!(!message.contains('\n') && message.contains("; "), "{message}");
             assert!(message.len() < 400, "{message}");
             (false, peak)
         }
@@ -397,11 +352,7 @@ fn read_inputs(format: &Format, all: &[Format], inputs: u64) {
         let (name, input) = make_input(format, all, number);
         let checked = catch_unwind(AssertUnwindSafe(|| check(&name, &input)));
         let Ok((is_mesh, peak)) = checked else {
-            panic!(
-                "{} input {number} ({name}) failed: {:?}",
-                format.extension,
-                String::from_utf8_lossy(&input)
-            );
+            panic!("{} input {number} ({name}) failed: {:?}", format.extension, String::from_utf8_lossy(&input));
         };
         meshes += u64::from(is_mesh);
         if may_inflate(&input) {
@@ -452,9 +403,7 @@ fn the_worst_files_known_stay_within_the_limit() {
     strip.extend((0..300_000).map(|at| (at % 3) as u8));
     let mut points = header(200_000, "face", 0);
     points.extend([7; 600_000]);
-    let properties: String = (0..20_000)
-        .map(|at| format!("property char p{at}\n"))
-        .collect();
+    let properties: String = (0..20_000).map(|at| format!("property char p{at}\n")).collect();
     let wide = format!(
         "ply\nformat ascii 1.0\nelement vertex 0\nproperty char x\nproperty char y\nproperty char z\n{properties}end_header\n"
     );
@@ -476,25 +425,17 @@ fn the_worst_files_known_stay_within_the_limit() {
         "# vtk DataFile Version 3.0\n\nBINARY\nDATASET POLYDATA\nPOINTS 1 char\n123\nPOINT_DATA 1\nFIELD f 20000\n{fields}"
     );
     let vtk = |points: &str, cells: &str| {
-        format!("# vtk DataFile Version 3.0\n\nASCII\nDATASET POLYDATA\nPOINTS {points}\n{cells}\n")
-            .into_bytes()
+        format!("# vtk DataFile Version 3.0\n\nASCII\nDATASET POLYDATA\nPOINTS {points}\n{cells}\n").into_bytes()
     };
     let arrays = "<DataArray type=\"Int8\">0</DataArray>".repeat(20_000);
     let arrays = format!(
         "<VTKFile type=\"PolyData\"><Piece NumberOfPoints=\"1\"><PointData>{arrays}</PointData><Points>\
          <DataArray type=\"Int8\">0 0 0</DataArray></Points></Piece></VTKFile>"
     );
-    let deep = "<VTKFile type=\"PolyData\">".to_owned()
-        + &"<a>".repeat(100_000)
-        + &"</a>".repeat(100_000)
-        + "</VTKFile>";
-    let nodes: Vec<String> = (1..=20_000)
-        .map(|node| format!("{{\"children\":[{node}]}}"))
-        .collect();
-    let chain = format!(
-        "{{\"asset\":{{}},\"scenes\":[{{\"nodes\":[0]}}],\"nodes\":[{},{{}}]}}",
-        nodes.join(",")
-    );
+    let deep =
+        "<VTKFile type=\"PolyData\">".to_owned() + &"<a>".repeat(100_000) + &"</a>".repeat(100_000) + "</VTKFile>";
+    let nodes: Vec<String> = (1..=20_000).map(|node| format!("{{\"children\":[{node}]}}")).collect();
+    let chain = format!("{{\"asset\":{{}},\"scenes\":[{{\"nodes\":[0]}}],\"nodes\":[{},{{}}]}}", nodes.join(","));
     let flat = format!(
         "{{\"asset\":{{}},\"scenes\":[{{\"nodes\":[{}0]}}],\"nodes\":[{}0],\"accessors\":[{}0]}}",
         "0,".repeat(50_000),
@@ -508,13 +449,7 @@ fn the_worst_files_known_stay_within_the_limit() {
         ("points.vtk", vtk("200000 char", &"0 ".repeat(600_000))),
         (
             "strip.vtk",
-            vtk(
-                "3 char\n0 0 0 0 0 0 0 0 0",
-                &format!(
-                    "TRIANGLE_STRIPS 1 300001\n300000 {}",
-                    "0 1 2 ".repeat(100_000)
-                ),
-            ),
+            vtk("3 char\n0 0 0 0 0 0 0 0 0", &format!("TRIANGLE_STRIPS 1 300001\n300000 {}", "0 1 2 ".repeat(100_000))),
         ),
         ("arrays.vtp", arrays.into_bytes()),
         ("deep.vtp", deep.into_bytes()),
@@ -528,20 +463,11 @@ fn the_worst_files_known_stay_within_the_limit() {
         ("triangles.stl", triangles),
         ("points.obj", b"v 0 0 0\n".repeat(100_000)),
         ("colours.obj", b"v 0 0 0 0 0 0\n".repeat(100_000)),
-        (
-            "faces.obj",
-            [&b"v 0 0 0\n"[..], &b"f 1 1 1\n".repeat(100_000)].concat(),
-        ),
-        (
-            "joined.obj",
-            [&b"v 0 0 0\nf "[..], &b"1\\\n".repeat(100_000), b"1 1 1\n"].concat(),
-        ),
+        ("faces.obj", [&b"v 0 0 0\n"[..], &b"f 1 1 1\n".repeat(100_000)].concat()),
+        ("joined.obj", [&b"v 0 0 0\nf "[..], &b"1\\\n".repeat(100_000), b"1 1 1\n"].concat()),
     ] {
         let (is_mesh, peak) = check(name, &content);
-        println!(
-            "{name}: {:.1} bytes per byte",
-            peak as f64 / content.len() as f64
-        );
+        println!("{name}: {:.1} bytes per byte", peak as f64 / content.len() as f64);
         assert!(is_mesh, "{name}");
     }
 }

@@ -9,9 +9,7 @@
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 use gemcnn_nn::equivariance::{Symmetry, Trial, equivariance_error};
 use gemcnn_nn::layers::Regular;
-use gemcnn_nn::{
-    Activation, FeatureType, GraphBatch, Module, Network, NnError, Parameters, Tape, Workspace,
-};
+use gemcnn_nn::{Activation, FeatureType, GraphBatch, Module, Network, NnError, Parameters, Tape, Workspace};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mesh = shapes::icosphere(2)?;
@@ -20,10 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hidden: FeatureType = "8x0 + 8x1 + 8x2".parse()?;
     println!("| nonlinearity | scalars (4x0) | vectors (2x1) |\n| --- | --- | --- |");
     let relu = [5, 7, 11, 21, 51, 101].map(|n| (format!("ReLU, N = {n}"), Regular::relu(n)));
-    let square = Regular {
-        activation: Activation::Polynomial(vec![0.0, 1.0, 0.3]),
-        ..Regular::relu(7)
-    };
+    let square = Regular { activation: Activation::Polynomial(vec![0.0, 1.0, 0.3]), ..Regular::relu(7) };
     let polynomial = ("x + 0.3 x^2, N = 7".to_owned(), square);
     for (name, nonlinearity) in relu.into_iter().chain([polynomial]) {
         let mut errors = Vec::new();
@@ -36,13 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .init(1)?;
             let mut worst: f64 = 0.0;
             for seed in 0..5 {
-                let trial = Trial {
-                    mesh: &mesh,
-                    options: &options,
-                    input: &input,
-                    output: &output,
-                    seed,
-                };
+                let trial = Trial { mesh: &mesh, options: &options, input: &input, output: &output, seed };
                 let error = equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| {
                     predict(&network, &parameters, graph, x)
                 })?;
@@ -65,8 +54,5 @@ fn predict(
     let mut workspace = Workspace::default();
     let mut tape = Tape::inference(&mut workspace, parameters);
     let x = tape.input(network.input().clone(), x)?;
-    Ok(network
-        .forward(&mut tape, (&batch).into(), x)?
-        .values()?
-        .into_owned())
+    Ok(network.forward(&mut tape, (&batch).into(), x)?.values()?.into_owned())
 }

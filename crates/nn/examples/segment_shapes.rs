@@ -14,8 +14,8 @@ use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Aggregation, FeatureType, GraphBatch, Method, Module, Network, Optimiser, Parameters, Rows,
-    Schedule, Stream, Tape, Targets, Workspace,
+    Aggregation, FeatureType, GraphBatch, Method, Module, Network, Optimiser, Parameters, Rows, Schedule, Stream, Tape,
+    Targets, Workspace,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -67,12 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         network.calibrate(&mut workspace, &mut parameters, graph, features)?;
     }
     let mut optimiser = Optimiser::new(Method::adam(), &parameters)?;
-    let schedule = Schedule::OneCycle {
-        steps: EPOCHS * epoch_batches.len() as u64,
-        rise: 0.2,
-        first: 0.1,
-        last: 0.0,
-    };
+    let schedule = Schedule::OneCycle { steps: EPOCHS * epoch_batches.len() as u64, rise: 0.2, first: 0.1, last: 0.0 };
     for epoch in 1..=EPOCHS {
         shuffle(&mut epoch_batches, &mut random);
         let (mut loss_sum, mut correct, mut counted) = (0.0, 0, 0);
@@ -83,13 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
             let x = tape.input(INPUT.parse()?, &batch.features)?;
             let targets = batch.targets();
-            let loss = network.classify(
-                &mut tape,
-                (&batch.graph).into(),
-                x,
-                targets,
-                Rows::default(),
-            )?;
+            let loss = network.classify(&mut tape, (&batch.graph).into(), x, targets, Rows::default())?;
             tape.backward(&loss)?;
             parameters.clip_gradients(1.0)?;
             optimiser.step(&mut parameters, 0.01 * schedule.factor(step))?;
@@ -109,10 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let right = accuracy(&network, &parameters, &mut workspace, &test)?;
-    println!(
-        "\n{:.2} % of the vertices of {TEST_SHAPES} unseen shapes are right",
-        100.0 * right
-    );
+    println!("\n{:.2} % of the vertices of {TEST_SHAPES} unseen shapes are right", 100.0 * right);
     if right < 0.95 {
         return Err("less than 95 % are right".into());
     }
@@ -136,13 +122,7 @@ fn accuracy(
         let mut tape = Tape::inference(workspace, parameters);
         let x = tape.input(INPUT.parse()?, &batch.features)?;
         let targets = batch.targets();
-        let loss = network.classify(
-            &mut tape,
-            (&batch.graph).into(),
-            x,
-            targets,
-            Rows::default(),
-        )?;
+        let loss = network.classify(&mut tape, (&batch.graph).into(), x, targets, Rows::default())?;
         let score = loss.score()?.unwrap_or_default();
         correct += score.correct;
         counted += score.counted;
@@ -177,11 +157,7 @@ fn samples(count: usize, random: &mut ChaCha8Rng) -> Result<Vec<Sample>, Box<dyn
             };
             let mesh = turned(&rough(&mesh, random)?, random)?;
             let graph = GaugeGraph::new(&mesh, &GeometryOptions::default())?;
-            Ok(Sample {
-                features: curvature(&mesh, &graph),
-                graph,
-                labels,
-            })
+            Ok(Sample { features: curvature(&mesh, &graph), graph, labels })
         })
         .collect()
 }

@@ -60,10 +60,7 @@ impl Archive {
     /// A path that is not a readable regular file, or a file that is not a safetensors file.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, NnError> {
         let path = path.as_ref();
-        let bytes = read_file(path).map_err(|source| NnError::File {
-            path: path.into(),
-            source,
-        })?;
+        let bytes = read_file(path).map_err(|source| NnError::File { path: path.into(), source })?;
         Self::parse(&bytes, path)
     }
 
@@ -76,10 +73,7 @@ impl Archive {
     }
 
     fn parse(bytes: &[u8], path: &Path) -> Result<Self, NnError> {
-        let bad = |problem: String| NnError::Archive {
-            path: path.into(),
-            problem,
-        };
+        let bad = |problem: String| NnError::Archive { path: path.into(), problem };
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| bad(e.to_string()))?;
         let file = SafeTensors::deserialize(bytes).map_err(|e| bad(e.to_string()))?;
         let settings = match header.metadata().as_ref().and_then(|m| m.get(METADATA_KEY)) {
@@ -92,11 +86,7 @@ impl Archive {
             bytes: view.data().to_vec(),
         };
         let tensors = file.iter().map(|(name, view)| (name.into(), stored(&view)));
-        Ok(Self {
-            settings,
-            tensors: tensors.collect(),
-            origin: path.into(),
-        })
+        Ok(Self { settings, tensors: tensors.collect(), origin: path.into() })
     }
 
     /// The bytes of a safetensors file.
@@ -104,10 +94,7 @@ impl Archive {
     /// # Errors
     /// Content that the safetensors format cannot represent.
     pub fn to_bytes(&self) -> Result<Vec<u8>, NnError> {
-        let bad = |problem: String| NnError::Archive {
-            path: self.origin.clone(),
-            problem,
-        };
+        let bad = |problem: String| NnError::Archive { path: self.origin.clone(), problem };
         let settings = serde_json::to_string(&self.settings).map_err(|e| bad(e.to_string()))?;
         let metadata = HashMap::from([(METADATA_KEY.to_string(), settings)]);
         let views: Vec<(&String, TensorView<'_>)> = self
@@ -115,8 +102,7 @@ impl Archive {
             .iter()
             .map(|(name, t)| {
                 let view = TensorView::new(t.dtype, t.shape.clone(), &t.bytes);
-                view.map(|view| (name, view))
-                    .map_err(|e| bad(e.to_string()))
+                view.map(|view| (name, view)).map_err(|e| bad(e.to_string()))
             })
             .collect::<Result<_, _>>()?;
         safetensors::serialize(views, Some(metadata)).map_err(|e| bad(e.to_string()))
@@ -130,10 +116,8 @@ impl Archive {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), NnError> {
         let path = path.as_ref();
         let bytes = self.to_bytes()?;
-        write_atomically(path, |file| file.write_all(&bytes)).map_err(|source| NnError::File {
-            path: path.into(),
-            source,
-        })
+        write_atomically(path, |file| file.write_all(&bytes))
+            .map_err(|source| NnError::File { path: path.into(), source })
     }
 
     /// Stores a setting.
@@ -141,8 +125,8 @@ impl Archive {
     /// # Errors
     /// A value that JSON cannot represent.
     pub fn set_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), NnError> {
-        let value = serde_json::to_value(value)
-            .map_err(|e| NnError::setting(format!("setting `{key}`"), e.to_string()))?;
+        let value =
+            serde_json::to_value(value).map_err(|e| NnError::setting(format!("setting `{key}`"), e.to_string()))?;
         self.settings.insert(key.into(), value);
         Ok(())
     }
@@ -152,13 +136,9 @@ impl Archive {
     /// # Errors
     /// A setting that is missing or of another type.
     pub fn json<V: DeserializeOwned>(&self, key: &str) -> Result<V, NnError> {
-        let bad = |problem: String| NnError::Archive {
-            path: self.origin.clone(),
-            problem,
-        };
+        let bad = |problem: String| NnError::Archive { path: self.origin.clone(), problem };
         let Some(value) = self.settings.get(key) else {
-            return serde_json::from_value(Value::Null)
-                .map_err(|_| bad(format!("there is no setting `{key}`")));
+            return serde_json::from_value(Value::Null).map_err(|_| bad(format!("there is no setting `{key}`")));
         };
         serde_json::from_value(value.clone()).map_err(|e| bad(format!("setting `{key}`: {e}")))
     }
@@ -178,14 +158,8 @@ impl Archive {
     /// # Errors
     /// A tensor that is missing or of another element type.
     pub fn tensor<T: Real>(&self, name: &str) -> Result<Vec<T>, NnError> {
-        let bad = |problem: String| NnError::Archive {
-            path: self.origin.clone(),
-            problem,
-        };
-        let tensor = self
-            .tensors
-            .get(name)
-            .ok_or_else(|| bad(format!("there is no tensor `{name}`")))?;
+        let bad = |problem: String| NnError::Archive { path: self.origin.clone(), problem };
+        let tensor = self.tensors.get(name).ok_or_else(|| bad(format!("there is no tensor `{name}`")))?;
         numbers(tensor).map_err(|problem| bad(format!("tensor `{name}` {problem}")))
     }
 
@@ -200,21 +174,9 @@ impl Archive {
         values: &[T],
     ) -> Result<(), NnError> {
         let name = name.into();
-        crate::error::check_size(
-            format!("values of `{name}`"),
-            shape.iter().product(),
-            values.len(),
-        )?;
-        let dtype = if size_of::<T>() == 4 {
-            Dtype::F32
-        } else {
-            Dtype::F64
-        };
-        let tensor = StoredTensor {
-            dtype,
-            shape: shape.to_vec(),
-            bytes: bytemuck::cast_slice(values).to_vec(),
-        };
+        crate::error::check_size(format!("values of `{name}`"), shape.iter().product(), values.len())?;
+        let dtype = if size_of::<T>() == 4 { Dtype::F32 } else { Dtype::F64 };
+        let tensor = StoredTensor { dtype, shape: shape.to_vec(), bytes: bytemuck::cast_slice(values).to_vec() };
         self.tensors.insert(name, tensor);
         Ok(())
     }
@@ -239,10 +201,7 @@ impl Archive {
             return Err(format!("`{name}` is missing from the file"));
         };
         if tensor.shape != shape {
-            return Err(format!(
-                "`{name}` has shape {:?} in the file, but {shape:?} here",
-                tensor.shape
-            ));
+            return Err(format!("`{name}` has shape {:?} in the file, but {shape:?} here", tensor.shape));
         }
         numbers(tensor).map_err(|problem| format!("`{name}` {problem}"))
     }
@@ -254,9 +213,8 @@ impl Archive {
         parameters: &'a Parameters<T>,
     ) -> impl Iterator<Item = String> + 'a {
         let prefix = format!("{group}/");
-        let is_unknown = move |name: &&str| {
-            (name.strip_prefix(&prefix)).is_some_and(|own| parameters.find(own).is_none())
-        };
+        let is_unknown =
+            move |name: &&str| (name.strip_prefix(&prefix)).is_some_and(|own| parameters.find(own).is_none());
         let names = self.tensor_names().filter(is_unknown);
         names.map(|name| format!("`{name}` is in the file, but not in this model"))
     }
@@ -283,11 +241,7 @@ fn converted<T: Real>(tensor: &StoredTensor) -> Result<Vec<T>, String> {
 
 /// Fails if there are differences.
 pub(crate) fn no_differences(differences: Vec<String>) -> Result<(), NnError> {
-    if differences.is_empty() {
-        Ok(())
-    } else {
-        Err(NnError::Mismatch { differences })
-    }
+    if differences.is_empty() { Ok(()) } else { Err(NnError::Mismatch { differences }) }
 }
 
 impl<T: Real> Parameters<T> {
@@ -377,10 +331,7 @@ mod tests {
         // The same weights in the other precision.
         let mut single = parameters::<f32>(9.0);
         single.load(&again, "weights").unwrap();
-        assert_eq!(
-            single.iter().next().unwrap().value()[1],
-            (4.0f64 / 3.0) as f32
-        );
+        assert_eq!(single.iter().next().unwrap().value()[1], (4.0f64 / 3.0) as f32);
     }
 
     #[test]
@@ -388,16 +339,10 @@ mod tests {
         let mut other = Parameters::<f64>::new();
         for (name, shape) in [("conv.weight", &[3, 2][..]), ("head.bias", &[1])] {
             let count = shape.iter().product();
-            other
-                .add(name, shape, Role::Weight, vec![7.0; count])
-                .unwrap();
+            other.add(name, shape, Role::Weight, vec![7.0; count]).unwrap();
         }
-        let error = other
-            .load(&archive_of(&parameters::<f64>(1.0)), "weights")
-            .unwrap_err();
-        let NnError::Mismatch { differences } = error else {
-            panic!("{error}")
-        };
+        let error = other.load(&archive_of(&parameters::<f64>(1.0)), "weights").unwrap_err();
+        let NnError::Mismatch { differences } = error else { panic!("{error}") };
         let names = ["conv.weight", "head.bias", "conv.bias", "norm.mean"];
         assert_eq!(differences.len(), names.len());
         for (difference, name) in differences.iter().zip(names) {

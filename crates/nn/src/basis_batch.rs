@@ -72,30 +72,21 @@ impl<T: Real> BasisBatch<T> {
         let (mut mesh_offsets, mut vertices) = (vec![0], 0);
         for (index, part) in parts.iter().enumerate() {
             let expected = part.vertices * stride;
-            check_size(
-                format!("basis of mesh {index}"),
-                expected,
-                part.values.len(),
-            )?;
+            check_size(format!("basis of mesh {index}"), expected, part.values.len())?;
             if let Some(weights) = part.weights {
-                check_size(
-                    format!("weights of mesh {index}"),
-                    part.vertices,
-                    weights.len(),
-                )?;
+                check_size(format!("weights of mesh {index}"), part.vertices, weights.len())?;
             }
             vertices += part.vertices;
-            mesh_offsets.push(u32::try_from(vertices).map_err(|_| {
-                NnError::setting("basis", "more vertices than 32-bit indices can address")
-            })?);
+            mesh_offsets.push(
+                u32::try_from(vertices)
+                    .map_err(|_| NnError::setting("basis", "more vertices than 32-bit indices can address"))?,
+            );
         }
         Ok(Self {
             mesh_offsets,
             columns,
             complex,
-            values: (parts.iter().flat_map(|part| part.values))
-                .map(|&value| T::of(value))
-                .collect(),
+            values: (parts.iter().flat_map(|part| part.values)).map(|&value| T::of(value)).collect(),
             weights: (weighted > 0).then(|| {
                 let weights = parts.iter().filter_map(|part| part.weights);
                 weights.flatten().map(|&value| T::of(value)).collect()

@@ -53,10 +53,7 @@ impl<T: Real> GraphBatch<T> {
                 coefficients: graph.coefficients(),
             })
             .collect();
-        Ok(Self {
-            arrays: GraphArrays::union(&parts)?,
-            sent: Sent::default(),
-        })
+        Ok(Self { arrays: GraphArrays::union(&parts)?, sent: Sent::default() })
     }
 
     /// The arrays that operators read.
@@ -76,29 +73,19 @@ impl<T: Real> GraphBatch<T> {
     }
 
     pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceGraph>, NnError> {
-        self.sent.to(device, || {
-            Ok(DeviceGraph::new(
-                device,
-                single::<GraphArrays<f32>, _>(&self.arrays)?.view(),
-            )?)
-        })
+        self.sent.to(device, || Ok(DeviceGraph::new(device, single::<GraphArrays<f32>, _>(&self.arrays)?.view())?))
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
     pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
         let spare = self.arrays.view().edge_count() / SPARE_PART + SPARE_EDGES;
         let copy = self.on_cuda(device)?.duplicate(device, spare)?;
-        Ok(Self {
-            arrays: self.arrays.clone(),
-            sent: Sent::holding(device, copy),
-        })
+        Ok(Self { arrays: self.arrays.clone(), sent: Sent::holding(device, copy) })
     }
 
     /// Copies another graph with the same numbers of vertices over this one, on a GPU.
     pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
-        Ok(self
-            .on_cuda(device)?
-            .overwrite(device, &*with.on_cuda(device)?)?)
+        Ok(self.on_cuda(device)?.overwrite(device, &*with.on_cuda(device)?)?)
     }
 
     /// Vertices of all meshes together.
@@ -180,10 +167,7 @@ impl<T: Real> ClusterBatch<T> {
     /// # Errors
     /// Arrays that do not fit together, or more vertices than 32-bit indices can address.
     pub fn new(parts: &[ClusterParts<'_>]) -> Result<Self, NnError> {
-        Ok(Self {
-            arrays: ClusterArrays::union(parts)?,
-            sent: Sent::default(),
-        })
+        Ok(Self { arrays: ClusterArrays::union(parts)?, sent: Sent::default() })
     }
 
     /// The arrays that operators read.
@@ -214,31 +198,21 @@ impl<T: Real> ClusterBatch<T> {
     }
 
     fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceClusters>, NnError> {
-        self.sent.to(device, || {
-            Ok(DeviceClusters::new(
-                device,
-                single::<ClusterArrays<f32>, _>(&self.arrays)?.view(),
-            )?)
-        })
+        self.sent.to(device, || Ok(DeviceClusters::new(device, single::<ClusterArrays<f32>, _>(&self.arrays)?.view())?))
     }
 
     fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
         let copy = self.on_cuda(device)?.duplicate(device)?;
-        Ok(Self {
-            arrays: self.arrays.clone(),
-            sent: Sent::holding(device, copy),
-        })
+        Ok(Self { arrays: self.arrays.clone(), sent: Sent::holding(device, copy) })
     }
 
     fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
-        Ok(self
-            .on_cuda(device)?
-            .overwrite(device, &*with.on_cuda(device)?)?)
+        Ok(self.on_cuda(device)?.overwrite(device, &*with.on_cuda(device)?)?)
     }
 }
 
-/// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, the clusters between one level
-/// and the next, and for the finest level the eigenbases, the operators of diffusion, and the faces or edges of the output,
+/// The hierarchies of a batch of meshes: a graph for each level from fine to coarse, the clusters between one level and
+/// the next, and for the finest level the eigenbases, the operators of diffusion, and the faces or edges of the output,
 /// if models need them. A single graph is a hierarchy of one level. Clones share all arrays.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchyBatch<T> {
@@ -302,10 +276,7 @@ impl<T: Real> HierarchyBatch<T> {
     ///
     /// # Errors
     /// Eigenbases of other meshes.
-    pub fn with_spectra(
-        mut self,
-        spectra: impl Into<Arc<SpectraBatch<T>>>,
-    ) -> Result<Self, NnError> {
+    pub fn with_spectra(mut self, spectra: impl Into<Arc<SpectraBatch<T>>>) -> Result<Self, NnError> {
         let spectra = spectra.into();
         self.check_meshes("eigenvectors", spectra.mesh_offsets())?;
         self.spectra = Some(spectra);
@@ -328,10 +299,7 @@ impl<T: Real> HierarchyBatch<T> {
     ///
     /// # Errors
     /// Elements of other meshes, or with angles.
-    pub fn with_elements(
-        mut self,
-        elements: impl Into<Arc<IncidenceBatch<T>>>,
-    ) -> Result<Self, NnError> {
+    pub fn with_elements(mut self, elements: impl Into<Arc<IncidenceBatch<T>>>) -> Result<Self, NnError> {
         let elements = elements.into();
         let vertices = self.levels.first().map_or(0, GraphBatch::vertex_count);
         check_size("columns of elements", vertices, elements.column_count())?;
@@ -357,10 +325,7 @@ impl<T: Real> HierarchyBatch<T> {
         let offsets = self.levels.first().map(|graph| graph.arrays.mesh_offsets());
         match offsets == Some(mesh_offsets) {
             true => Ok(()),
-            false => Err(NnError::setting(
-                what,
-                "their numbers of vertices are not those of the graphs",
-            )),
+            false => Err(NnError::setting(what, "their numbers of vertices are not those of the graphs")),
         }
     }
 
@@ -377,51 +342,29 @@ impl<T: Real> HierarchyBatch<T> {
     pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
         let depth = batches.first().map_or(0, |batch| batch.levels.len());
         for (index, batch) in batches.iter().enumerate() {
-            check_size(
-                format!("levels of batch {index}"),
-                depth,
-                batch.levels.len(),
-            )?;
+            check_size(format!("levels of batch {index}"), depth, batch.levels.len())?;
         }
         let level = |depth: usize| {
-            let views: Vec<_> = batches
-                .iter()
-                .map(|b| b.levels[depth].arrays.view())
-                .collect();
-            Ok::<_, NnError>(GraphBatch {
-                arrays: GraphArrays::join(&views)?,
-                sent: Sent::default(),
-            })
+            let views: Vec<_> = batches.iter().map(|b| b.levels[depth].arrays.view()).collect();
+            Ok::<_, NnError>(GraphBatch { arrays: GraphArrays::join(&views)?, sent: Sent::default() })
         };
         let clusters = |depth: usize| {
-            let views: Vec<_> = batches
-                .iter()
-                .map(|b| b.clusters[depth].arrays.view())
-                .collect();
-            Ok::<_, NnError>(ClusterBatch {
-                arrays: ClusterArrays::join(&views)?,
-                sent: Sent::default(),
-            })
+            let views: Vec<_> = batches.iter().map(|b| b.clusters[depth].arrays.view()).collect();
+            Ok::<_, NnError>(ClusterBatch { arrays: ClusterArrays::join(&views)?, sent: Sent::default() })
         };
         let spectra: Vec<_> = batches.iter().filter_map(|batch| batch.spectra()).collect();
         if !spectra.is_empty() {
             check_size("batches with eigenvectors", batches.len(), spectra.len())?;
         }
-        let heat: Vec<_> = (batches.iter())
-            .filter_map(|batch| batch.heat.as_deref())
-            .collect();
+        let heat: Vec<_> = (batches.iter()).filter_map(|batch| batch.heat.as_deref()).collect();
         if !heat.is_empty() {
             check_size("batches with Laplacians", batches.len(), heat.len())?;
         }
-        let elements: Vec<_> = (batches.iter())
-            .filter_map(|batch| batch.elements.as_deref())
-            .collect();
+        let elements: Vec<_> = (batches.iter()).filter_map(|batch| batch.elements.as_deref()).collect();
         if !elements.is_empty() {
             check_size("batches with elements", batches.len(), elements.len())?;
         }
-        let patches: Vec<_> = (batches.iter())
-            .filter_map(|batch| batch.patches.as_deref())
-            .collect();
+        let patches: Vec<_> = (batches.iter()).filter_map(|batch| batch.patches.as_deref()).collect();
         if !patches.is_empty() {
             check_size("batches with sparse maps", batches.len(), patches.len())?;
         }
@@ -431,9 +374,7 @@ impl<T: Real> HierarchyBatch<T> {
                 false => Some(Arc::new(IncidenceBatch::join(&elements)?)),
             },
             levels: (0..depth).map(level).collect::<Result<_, _>>()?,
-            clusters: (1..depth)
-                .map(|depth| clusters(depth - 1))
-                .collect::<Result<_, _>>()?,
+            clusters: (1..depth).map(|depth| clusters(depth - 1)).collect::<Result<_, _>>()?,
             spectra: match spectra.is_empty() {
                 true => None,
                 false => Some(Arc::new(SpectraBatch::join(&spectra)?)),
@@ -494,12 +435,8 @@ impl<T: Real> HierarchyBatch<T> {
     pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
         let (levels, clusters) = (self.levels.iter(), self.clusters.iter());
         Ok(Self {
-            levels: levels
-                .map(|l| l.place_on(device))
-                .collect::<Result<_, _>>()?,
-            clusters: clusters
-                .map(|c| c.place_on(device))
-                .collect::<Result<_, _>>()?,
+            levels: levels.map(|l| l.place_on(device)).collect::<Result<_, _>>()?,
+            clusters: clusters.map(|c| c.place_on(device)).collect::<Result<_, _>>()?,
             spectra: match &self.spectra {
                 None => None,
                 Some(spectra) => Some(Arc::new(spectra.place_on(device)?)),

@@ -35,32 +35,19 @@ pub struct Builder<'p, T> {
 impl<'p, T: Real> Builder<'p, T> {
     /// Adds to `parameters`, initialised from `seed`.
     pub fn new(parameters: &'p mut Parameters<T>, seed: u64) -> Self {
-        Self {
-            parameters,
-            random: ChaCha8Rng::seed_from_u64(seed),
-            stored: None,
-            count: 0,
-            scope: String::new(),
-        }
+        Self { parameters, random: ChaCha8Rng::seed_from_u64(seed), stored: None, count: 0, scope: String::new() }
     }
 
     /// Adds to `parameters` with the values of an archive, whose shapes are compared before anything is allocated.
     fn stored(parameters: &'p mut Parameters<T>, archive: &'p Archive, group: &'p str) -> Self {
-        Self {
-            stored: Some((archive, group)),
-            ..Self::new(parameters, 0)
-        }
+        Self { stored: Some((archive, group)), ..Self::new(parameters, 0) }
     }
 
     /// Runs `make` in a scope: the names of its parameters begin with `name` and a dot.
     ///
     /// # Errors
     /// Those of `make`.
-    pub fn within<R>(
-        &mut self,
-        name: &str,
-        make: impl FnOnce(&mut Self) -> Result<R, NnError>,
-    ) -> Result<R, NnError> {
+    pub fn within<R>(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Result<R, NnError>) -> Result<R, NnError> {
         let outer = self.scope.clone();
         self.scope = self.path(name);
         let made = make(self);
@@ -75,12 +62,8 @@ impl<'p, T: Real> Builder<'p, T> {
 
     /// Lets weight decay act on these parameters alone, among those added so far.
     pub fn decay_only(&mut self, ids: &[ParameterId]) {
-        let names: Vec<String> = ids
-            .iter()
-            .map(|&id| self.parameters.get(id).name().to_owned())
-            .collect();
-        self.parameters
-            .set_weight_decay(|name| names.iter().any(|decaying| decaying == name));
+        let names: Vec<String> = ids.iter().map(|&id| self.parameters.get(id).name().to_owned()).collect();
+        self.parameters.set_weight_decay(|name| names.iter().any(|decaying| decaying == name));
     }
 
     /// Name of the scope: the full name of the layer that is being made.
@@ -90,11 +73,7 @@ impl<'p, T: Real> Builder<'p, T> {
 
     /// Full name of `name` in the scope.
     pub fn path(&self, name: &str) -> String {
-        if self.scope.is_empty() {
-            name.into()
-        } else {
-            format!("{}.{name}", self.scope)
-        }
+        if self.scope.is_empty() { name.into() } else { format!("{}.{name}", self.scope) }
     }
 
     /// A parameter with independent values from a uniform distribution around zero, whose variance `variance`
@@ -127,22 +106,14 @@ impl<'p, T: Real> Builder<'p, T> {
         range: RangeInclusive<f64>,
     ) -> Result<ParameterId, NnError> {
         let (low, high) = range.into_inner();
-        self.add(name, shape, role, |random, _| {
-            T::of(low + (high - low) * uniform(random))
-        })
+        self.add(name, shape, role, |random, _| T::of(low + (high - low) * uniform(random)))
     }
 
     /// A parameter with the same value everywhere.
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn constant(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-        role: Role,
-        value: f64,
-    ) -> Result<ParameterId, NnError> {
+    pub fn constant(&mut self, name: &str, shape: &[usize], role: Role, value: f64) -> Result<ParameterId, NnError> {
         self.add(name, shape, role, |_, _| T::of(value))
     }
 
@@ -156,19 +127,14 @@ impl<'p, T: Real> Builder<'p, T> {
     ) -> Result<ParameterId, NnError> {
         let path = self.path(name);
         let values = match self.stored {
-            Some((archive, group)) => {
-                archive
-                    .fitting(&format!("{group}/{path}"), shape)
-                    .map_err(|difference| NnError::Mismatch {
-                        differences: vec![difference],
-                    })?
-            }
+            Some((archive, group)) => archive
+                .fitting(&format!("{group}/{path}"), shape)
+                .map_err(|difference| NnError::Mismatch { differences: vec![difference] })?,
             None => {
                 let product = |total: usize, &size| total.checked_mul(size);
                 let count = shape.iter().try_fold(1, product);
                 let total = count.and_then(|count| self.count.checked_add(count));
-                let (Some(count), Some(total)) = (count, total.filter(|&n| n <= MOST_VALUES))
-                else {
+                let (Some(count), Some(total)) = (count, total.filter(|&n| n <= MOST_VALUES)) else {
                     return Err(NnError::setting(
                         format!("`{path}` of shape {shape:?}"),
                         format!("a model has at most {MOST_VALUES} values; choose smaller sizes"),
@@ -209,9 +175,7 @@ mod tests {
         let make = |seed| {
             let mut parameters = Parameters::<f64>::new();
             let id = Builder::new(&mut parameters, seed)
-                .random("w", &[100, 100], Role::Weight, |place| {
-                    if place < 5000 { 4.0 } else { 0.25 }
-                })
+                .random("w", &[100, 100], Role::Weight, |place| if place < 5000 { 4.0 } else { 0.25 })
                 .unwrap();
             parameters.value(id).to_vec()
         };
@@ -225,12 +189,7 @@ mod tests {
 
     #[test]
     fn sizes_without_bounds_are_refused_before_they_are_allocated() {
-        for shape in [
-            &[usize::MAX, 80, 80][..],
-            &[100_000_000_000],
-            &[1 << 16, 1 << 16],
-            &[MOST_VALUES],
-        ] {
+        for shape in [&[usize::MAX, 80, 80][..], &[100_000_000_000], &[1 << 16, 1 << 16], &[MOST_VALUES]] {
             let mut parameters = Parameters::<f32>::new();
             let mut builder = Builder::new(&mut parameters, 1);
             builder.constant("a", &[1], Role::Offset, 1.0).unwrap();
@@ -244,15 +203,10 @@ mod tests {
     fn scopes_nest_and_end() {
         let mut parameters = Parameters::<f32>::new();
         let mut builder = Builder::new(&mut parameters, 1);
-        let failed: Result<(), _> = builder.within("a", |_| {
-            Err(NnError::setting("x", "it fails, and the scope still ends"))
-        });
+        let failed: Result<(), _> =
+            builder.within("a", |_| Err(NnError::setting("x", "it fails, and the scope still ends")));
         assert!(failed.is_err());
-        builder
-            .within("b", |b| {
-                b.within("c", |c| c.constant("d", &[1], Role::Offset, 1.0))
-            })
-            .unwrap();
+        builder.within("b", |b| b.within("c", |c| c.constant("d", &[1], Role::Offset, 1.0))).unwrap();
         builder.constant("e", &[1], Role::Offset, 1.0).unwrap();
         let names: Vec<&str> = parameters.iter().map(|p| p.name()).collect();
         assert_eq!(names, ["b.c.d", "e"]);

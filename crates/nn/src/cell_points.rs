@@ -48,9 +48,9 @@ impl<T: Real> CellPoints<T> {
     /// A random point in each cell. `uniform` returns random numbers in `[0, 1)`. The weight of a vertex is never
     /// smaller than those of its neighbours. A vertex without neighbours is its own point.
     pub fn random(graph: &GaugeGraph, uniform: &mut dyn FnMut() -> f64) -> Self {
-        compiled!(
-            CellPoints::random_points as fn(&GaugeGraph, &mut dyn FnMut() -> f64) -> CellPoints<T>
-        )(graph, uniform)
+        compiled!(CellPoints::random_points as fn(&GaugeGraph, &mut dyn FnMut() -> f64) -> CellPoints<T>)(
+            graph, uniform,
+        )
     }
 
     fn random_points(graph: &GaugeGraph, uniform: &mut dyn FnMut() -> f64) -> Self {
@@ -66,19 +66,11 @@ impl<T: Real> CellPoints<T> {
                         weight: T::of(weight),
                         transport: T::of(graph.transport()[edge]),
                     },
-                    false => Neighbour {
-                        vertex: p as u32,
-                        weight: T::of(weight),
-                        transport: T::zero(),
-                    },
+                    false => Neighbour { vertex: p as u32, weight: T::of(weight), transport: T::zero() },
                 }
             };
             // Uniform in the triangle, folded so that the largest weight belongs to the vertex.
-            let (u, v) = if u + v > 1.0 {
-                (1.0 - u, 1.0 - v)
-            } else {
-                (u, v)
-            };
+            let (u, v) = if u + v > 1.0 { (1.0 - u, 1.0 - v) } else { (u, v) };
             let mut weights = [1.0 - u - v, u, v];
             let largest = (0..3).fold(0, |a, b| if weights[b] > weights[a] { b } else { a });
             weights.swap(0, largest);
@@ -87,9 +79,7 @@ impl<T: Real> CellPoints<T> {
                 neighbours: [neighbour(first, weights[1]), neighbour(second, weights[2])],
             }
         };
-        Self {
-            points: (0..graph.vertex_count()).map(point).collect(),
-        }
+        Self { points: (0..graph.vertex_count()).map(point).collect() }
     }
 
     /// Number of points: that of the vertices.
@@ -107,11 +97,7 @@ impl<T: Real> CellPoints<T> {
     /// # Errors
     /// Another number of values than the vertices need.
     pub fn interpolate(&self, fields: &FeatureType, values: &[T]) -> Result<Vec<T>, NnError> {
-        check_size(
-            "values of a field",
-            self.len() * fields.dimension(),
-            values.len(),
-        )?;
+        check_size("values of a field", self.len() * fields.dimension(), values.len())?;
         let mut result = Vec::with_capacity(values.len());
         self.append(fields, values, &mut result);
         Ok(result)
@@ -131,9 +117,7 @@ impl<T: Real> CellPoints<T> {
             own: single(point.own),
             vertices: point.neighbours.map(|neighbour| neighbour.vertex),
             weights: point.neighbours.map(|neighbour| single(neighbour.weight)),
-            transport: point
-                .neighbours
-                .map(|neighbour| single(neighbour.transport)),
+            transport: point.neighbours.map(|neighbour| single(neighbour.transport)),
         });
         Ok(DeviceCellPoints::new(device, &points.collect::<Vec<_>>())?)
     }
@@ -143,11 +127,7 @@ impl<T: Real> CellPoints<T> {
         for (p, point) in self.points.iter().enumerate() {
             let row_of = |vertex: usize| &values[vertex * width..][..width];
             let [a, b] = point.neighbours;
-            let rows = [
-                row_of(p),
-                row_of(a.vertex as usize),
-                row_of(b.vertex as usize),
-            ];
+            let rows = [row_of(p), row_of(a.vertex as usize), row_of(b.vertex as usize)];
             for (order, channels) in fields.orders() {
                 let rows = rows.map(|row| &row[fields.range(order)]);
                 match irrep_dimension(order) {
@@ -167,12 +147,7 @@ fn scalars<T: Real>(point: &CellPoint<T>, [x, a, b]: [&[T]; 3], result: &mut Vec
 }
 
 /// Appends the means of values of an order above 0, real parts first.
-fn rotated<T: Real>(
-    point: &CellPoint<T>,
-    order: usize,
-    [x, a, b]: [(&[T], &[T]); 3],
-    result: &mut Vec<T>,
-) {
+fn rotated<T: Real>(point: &CellPoint<T>, order: usize, [x, a, b]: [(&[T], &[T]); 3], result: &mut Vec<T>) {
     let phases = point.neighbours.map(|neighbour| {
         let (sin, cos) = (T::of(order as f64) * neighbour.transport).sin_cos();
         (neighbour.weight * cos, neighbour.weight * sin)
@@ -180,11 +155,8 @@ fn rotated<T: Real>(
     let [(ca, sa), (cb, sb)] = phases;
     let rows = (a.0.iter().zip(a.1)).zip(b.0.iter().zip(b.1));
     let real = x.0.iter().zip(rows.clone());
-    result.extend(real.map(|(&x, ((&ar, &ai), (&br, &bi)))| {
-        point.own * x + ca * ar - sa * ai + cb * br - sb * bi
-    }));
+    result.extend(real.map(|(&x, ((&ar, &ai), (&br, &bi)))| point.own * x + ca * ar - sa * ai + cb * br - sb * bi));
     let imaginary = x.1.iter().zip(rows);
-    result.extend(imaginary.map(|(&x, ((&ar, &ai), (&br, &bi)))| {
-        point.own * x + sa * ar + ca * ai + sb * br + cb * bi
-    }));
+    result
+        .extend(imaginary.map(|(&x, ((&ar, &ai), (&br, &bi)))| point.own * x + sa * ar + ca * ai + sb * br + cb * bi));
 }

@@ -1,5 +1,5 @@
-//! Statistics of the columns of features, and maps of each column. These loops over all values are compiled here: the crates that
-//! use them are not optimised.
+//! Statistics of the columns of features, and maps of each column. These loops over all values are compiled here: the
+//! crates that use them are not optimised.
 
 /// Mean and deviation of each column, updated row by row.
 #[derive(Debug, Clone)]
@@ -15,11 +15,7 @@ pub struct Moments {
 impl Moments {
     /// Of no rows.
     pub fn new(columns: usize) -> Self {
-        Self {
-            count: 0.0,
-            mean: vec![0.0; columns],
-            deviations: vec![0.0; columns],
-        }
+        Self { count: 0.0, mean: vec![0.0; columns], deviations: vec![0.0; columns] }
     }
 
     /// Adds rows. Those with values that are not finite are left out.

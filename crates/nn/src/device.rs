@@ -38,8 +38,8 @@ impl Device {
     }
 
     /// Runs work on tapes of this device: on the CPU on a thread of the current rayon pool, on a GPU in the calling
-    /// thread. From a thread outside of the pool, every loop of an operator would wake threads and wait to be woken. In the work, do not
-    /// wait for other threads that use the same pool.
+    /// thread. From a thread outside of the pool, every loop of an operator would wake threads and wait to be woken. In
+    /// the work, do not wait for other threads that use the same pool.
     ///
     /// ```
     /// use gemcnn_nn::{Device, FeatureType, Parameters, Tape, Workspace};
@@ -136,9 +136,7 @@ impl fmt::Display for DeviceChoice {
 
 /// A value of precision `T` as one of f32, the only precision on a GPU.
 pub(crate) fn single<S: Any, U: Any>(value: &U) -> Result<&S, NnError> {
-    (value as &dyn Any)
-        .downcast_ref()
-        .ok_or_else(not_single_precision)
+    (value as &dyn Any).downcast_ref().ok_or_else(not_single_precision)
 }
 
 /// Values as f32.
@@ -162,10 +160,7 @@ pub(crate) fn expect_single<T: Real>() -> Result<(), NnError> {
 }
 
 fn not_single_precision() -> NnError {
-    NnError::setting(
-        "device",
-        "a GPU computes in f32 only; build the model in f32, or run on the CPU",
-    )
+    NnError::setting("device", "a GPU computes in f32 only; build the model in f32, or run on the CPU")
 }
 
 /// A cached copy of a value on a GPU. It does not take part in comparisons of its owner.
@@ -185,33 +180,19 @@ struct SentValue<V> {
 // A derived implementation would require `V: Clone`.
 impl<V> Clone for SentValue<V> {
     fn clone(&self) -> Self {
-        Self {
-            device: self.device.clone(),
-            value: self.value.clone(),
-            ready: self.ready.clone(),
-        }
+        Self { device: self.device.clone(), value: self.value.clone(), ready: self.ready.clone() }
     }
 }
 
 impl<V> Sent<V> {
     /// A value that is on a device already.
     pub fn holding(device: &CudaDevice, value: V) -> Self {
-        Self {
-            place: Mutex::new(Some(SentValue {
-                device: device.clone(),
-                value: Arc::new(value),
-                ready: None,
-            })),
-        }
+        Self { place: Mutex::new(Some(SentValue { device: device.clone(), value: Arc::new(value), ready: None })) }
     }
 
     /// The value on the device, copied there by `send` if it is not there yet. The device waits for asynchronous
     /// copies before the first use.
-    pub fn to(
-        &self,
-        device: &CudaDevice,
-        send: impl FnOnce() -> Result<V, NnError>,
-    ) -> Result<Arc<V>, NnError> {
+    pub fn to(&self, device: &CudaDevice, send: impl FnOnce() -> Result<V, NnError>) -> Result<Arc<V>, NnError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sent) = &mut *place
             && sent.device == *device
@@ -229,29 +210,21 @@ impl<V> Sent<V> {
             true => Some(Arc::new(device.event()?)),
             false => None,
         };
-        *place = Some(SentValue {
-            device: device.clone(),
-            value: value.clone(),
-            ready,
-        });
+        *place = Some(SentValue { device: device.clone(), value: value.clone(), ready });
         Ok(value)
     }
 }
 
 impl<V> Default for Sent<V> {
     fn default() -> Self {
-        Self {
-            place: Mutex::new(None),
-        }
+        Self { place: Mutex::new(None) }
     }
 }
 
 impl<V> Clone for Sent<V> {
     fn clone(&self) -> Self {
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        Self {
-            place: Mutex::new(place.clone()),
-        }
+        Self { place: Mutex::new(place.clone()) }
     }
 }
 
@@ -280,10 +253,7 @@ mod tests {
             let choice: DeviceChoice = text.parse().unwrap();
             assert_eq!(choice.to_string(), text);
         }
-        assert_eq!(
-            "cuda".parse::<DeviceChoice>().unwrap(),
-            DeviceChoice::Cuda(0)
-        );
+        assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
         for text in ["", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:x"] {
             let error = text.parse::<DeviceChoice>().unwrap_err();
             assert!(matches!(error, NnError::Setting { .. }), "{error}");

@@ -1,5 +1,5 @@
-//! Random numbers for each value of features and parameters. As in [`columns`](crate::columns), these loops are compiled here: the
-//! generator is inlined, and slow without optimisation.
+//! Random numbers for each value of features and parameters. As in [`columns`](crate::columns), these loops are
+//! compiled here: the generator is inlined, and slow without optimisation.
 
 use crate::FeatureType;
 use rand::RngExt;
@@ -21,12 +21,11 @@ pub fn noise(deviation: f32, random: &mut ChaCha8Rng) -> f32 {
 /// For each of `count` items whether it is chosen, with a probability from 0 to 1.
 pub fn choices(count: usize, probability: f64, random: &mut ChaCha8Rng) -> Vec<bool> {
     let probability = probability.clamp(0.0, 1.0);
-    (0..count)
-        .map(|_| random.random_bool(probability))
-        .collect()
+    (0..count).map(|_| random.random_bool(probability)).collect()
 }
 
-/// Multiplies each irrep of each row by a factor with mean 1, which changes the length of a vector and not its direction.
+/// Multiplies each irrep of each row by a factor with mean 1, which changes the length of a vector and not its
+/// direction.
 pub fn perturb(kind: &FeatureType, rows: &mut [f32], deviation: f32, random: &mut ChaCha8Rng) {
     let width = kind.dimension();
     if width == 0 {

@@ -8,9 +8,7 @@
 //! - an isometry of the mesh onto itself, given as a permutation of its vertices: features move with the vertices.
 
 use crate::error::check_size;
-use crate::{
-    GraphBatch, HierarchyBatch, Module, NnError, Parameters, SpectraBatch, Tape, Workspace,
-};
+use crate::{GraphBatch, HierarchyBatch, Module, NnError, Parameters, SpectraBatch, Tape, Workspace};
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
@@ -132,9 +130,8 @@ fn measure<T: Real>(
     let mut random = ChaCha8Rng::seed_from_u64(trial.seed);
     let graph = GaugeGraph::new(trial.mesh, trial.options)?;
     let vertices = graph.vertex_count();
-    let features: Vec<T> = (0..vertices * trial.input.dimension())
-        .map(|_| T::of(2.0 * random.random::<f64>() - 1.0))
-        .collect();
+    let features: Vec<T> =
+        (0..vertices * trial.input.dimension()).map(|_| T::of(2.0 * random.random::<f64>() - 1.0)).collect();
     let output = apply(&graph, trial.mesh.vertices(), &features)?;
     let width = trial.output.dimension();
     let per_vertex = output.len() == vertices * width;
@@ -161,11 +158,7 @@ fn measure<T: Real>(
         .map(|(f, e)| (f.as_f64() - e.as_f64()).abs())
         // `max` would ignore NaN.
         .fold(0.0, |worst: f64, d| if d <= worst { worst } else { d });
-    Ok(if largest > 0.0 {
-        difference / largest
-    } else {
-        difference
-    })
+    Ok(if largest > 0.0 { difference / largest } else { difference })
 }
 
 /// Checks that a function commutes with gauge transformations and rigid motions, with several seeds.
@@ -217,10 +210,7 @@ fn assert_at_seeds<T: Real>(
     apply: &mut impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
 ) {
     for seed in trial.seed..trial.seed + 3 {
-        let trial = Trial {
-            seed,
-            ..trial.clone()
-        };
+        let trial = Trial { seed, ..trial.clone() };
         assert_error(&trial, symmetry, most, &mut *apply);
     }
 }
@@ -236,13 +226,7 @@ pub fn assert_module_equivariant<T: Real>(
     mesh: &Mesh,
     options: &GeometryOptions,
 ) {
-    let trial = Trial {
-        mesh,
-        options,
-        input: module.input(),
-        output: module.output(),
-        seed: 1,
-    };
+    let trial = Trial { mesh, options, input: module.input(), output: module.output(), seed: 1 };
     assert_gauge_equivariant(&trial, |graph, x: &[T]| {
         let batch = GraphBatch::new([graph])?;
         let mut workspace = Workspace::default();
@@ -267,13 +251,7 @@ pub fn assert_surface_equivariant<T: Real>(
 ) {
     let options = GeometryOptions::default();
     let frames = GaugeGraph::new(mesh, &options).unwrap_or_else(|error| panic!("{error}"));
-    let trial = Trial {
-        mesh,
-        options: &options,
-        input: module.input(),
-        output: module.output(),
-        seed: 1,
-    };
+    let trial = Trial { mesh, options: &options, input: module.input(), output: module.output(), seed: 1 };
     let apply = |graph: &GaugeGraph, x: &[T], trains: bool| {
         // Rotation of each frame, seen at its first neighbour. A rigid motion moves frames along.
         let angles: Vec<f64> = (0..graph.vertex_count())
@@ -282,8 +260,7 @@ pub fn assert_surface_equivariant<T: Real>(
                 edge.map_or(0.0, |edge| frames.theta()[edge] - graph.theta()[edge])
             })
             .collect();
-        let batch = HierarchyBatch::from(GraphBatch::new([graph])?)
-            .with_spectra(spectra.gauge_transform(&angles)?)?;
+        let batch = HierarchyBatch::from(GraphBatch::new([graph])?).with_spectra(spectra.gauge_transform(&angles)?)?;
         let (mut workspace, mut trained) = (Workspace::default(), parameters.clone());
         let mut tape = match trains {
             true => Tape::training(&mut workspace, &mut trained, Stream { seed: 1, step: 2 }),
@@ -338,9 +315,7 @@ impl Change {
         let points = trial.mesh.vertices().to_vec();
         match symmetry {
             Symmetry::Gauge => {
-                let rotations: Vec<f64> = (0..vertices)
-                    .map(|_| TAU * random.random::<f64>())
-                    .collect();
+                let rotations: Vec<f64> = (0..vertices).map(|_| TAU * random.random::<f64>()).collect();
                 Ok(Self {
                     graph: graph.gauge_transform(&rotations)?,
                     points,
@@ -364,12 +339,7 @@ impl Change {
             }
             Symmetry::Isometry(permutation) => {
                 let angles = frame_changes(&graph, permutation)?;
-                Ok(Self {
-                    graph,
-                    points,
-                    angles,
-                    target: Some(permutation.clone()),
-                })
+                Ok(Self { graph, points, angles, target: Some(permutation.clone()) })
             }
         }
     }
@@ -417,16 +387,11 @@ fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>, Nn
     for vertex in 0..vertices {
         let to = permutation[vertex] as usize;
         if graph.row(vertex).len() != graph.row(to).len() {
-            return bad(format!(
-                "{vertex} and its image {to} have different numbers of neighbours"
-            ));
+            return bad(format!("{vertex} and its image {to} have different numbers of neighbours"));
         }
         for (place, edge) in graph.row(vertex).enumerate() {
             let neighbour = permutation[graph.neighbours()[edge] as usize];
-            let Some(image) = graph
-                .row(to)
-                .find(|&image| graph.neighbours()[image] == neighbour)
-            else {
+            let Some(image) = graph.row(to).find(|&image| graph.neighbours()[image] == neighbour) else {
                 return bad(format!("{neighbour} is no neighbour of {to}"));
             };
             images[edge] = image;
@@ -445,9 +410,7 @@ fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>, Nn
             let neighbour = graph.neighbours()[edge] as usize;
             let carried = graph.transport()[edge] + angles[vertex] - angles[neighbour];
             if differ(graph.transport()[images[edge]], carried) {
-                return bad(format!(
-                    "transport between {vertex} and {neighbour} is not preserved"
-                ));
+                return bad(format!("transport between {vertex} and {neighbour} is not preserved"));
             }
         }
     }
@@ -465,11 +428,7 @@ mod tests {
         for p in 0..graph.vertex_count() {
             for edge in graph.row(p) {
                 let q = graph.neighbours()[edge] as usize;
-                let g = if transport {
-                    graph.transport()[edge]
-                } else {
-                    0.0
-                };
+                let g = if transport { graph.transport()[edge] } else { 0.0 };
                 let (s, c) = g.sin_cos();
                 y[2 * p] += c * x[2 * q] - s * x[2 * q + 1];
                 y[2 * p + 1] += s * x[2 * q] + c * x[2 * q + 1];
@@ -494,32 +453,16 @@ mod tests {
         let mesh = shapes::icosahedron();
         let options = GeometryOptions::default();
         let kind: FeatureType = "1x1".parse().unwrap();
-        let trial = Trial {
-            mesh: &mesh,
-            options: &options,
-            input: &kind,
-            output: &kind,
-            seed: 3,
-        };
+        let trial = Trial { mesh: &mesh, options: &options, input: &kind, output: &kind, seed: 3 };
         let isometry = Symmetry::Isometry(icosahedron_rotation(&mesh));
         for symmetry in [Symmetry::Gauge, Symmetry::Motion, isometry] {
-            assert_symmetry(&trial, &symmetry, |graph, x: &[f64]| {
-                Ok(transported_mean(graph, x, true))
-            });
-            let wrong = equivariance_error(&trial, &symmetry, |graph, x: &[f64]| {
-                Ok(transported_mean(graph, x, false))
-            });
+            assert_symmetry(&trial, &symmetry, |graph, x: &[f64]| Ok(transported_mean(graph, x, true)));
+            let wrong = equivariance_error(&trial, &symmetry, |graph, x: &[f64]| Ok(transported_mean(graph, x, false)));
             let blind = symmetry == Symmetry::Motion;
             assert_eq!(wrong.unwrap() > 0.01, !blind, "{symmetry:?}");
         }
         // Something that reads positions in space is caught by the motion.
-        let frame = |graph: &GaugeGraph, _: &[f64]| {
-            Ok(graph
-                .frames()
-                .iter()
-                .flat_map(|f| [f.e1.x, f.e1.y])
-                .collect())
-        };
+        let frame = |graph: &GaugeGraph, _: &[f64]| Ok(graph.frames().iter().flat_map(|f| [f.e1.x, f.e1.y]).collect());
         assert!(equivariance_error(&trial, &Symmetry::Motion, frame).unwrap() > 0.01);
     }
 
@@ -528,13 +471,7 @@ mod tests {
         let mesh = shapes::icosahedron();
         let options = GeometryOptions::default();
         let kind: FeatureType = "1x0".parse().unwrap();
-        let trial = Trial {
-            mesh: &mesh,
-            options: &options,
-            input: &kind,
-            output: &kind,
-            seed: 3,
-        };
+        let trial = Trial { mesh: &mesh, options: &options, input: &kind, output: &kind, seed: 3 };
         let nan = |_: &GaugeGraph, x: &[f32]| Ok(vec![f32::NAN; x.len()]);
         let error = equivariance_error(&trial, &Symmetry::Gauge, nan).unwrap();
         assert!(error.is_nan());

@@ -139,18 +139,12 @@ pub enum NnError {
 impl NnError {
     /// The same error with the name of the layer it occurred in.
     pub fn in_layer(self, layer: &str) -> Self {
-        Self::Layer {
-            layer: layer.into(),
-            source: Box::new(self),
-        }
+        Self::Layer { layer: layer.into(), source: Box::new(self) }
     }
 
     /// An [`NnError::Setting`].
     pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Setting {
-            what: what.into(),
-            problem: problem.into(),
-        }
+        Self::Setting { what: what.into(), problem: problem.into() }
     }
 }
 
@@ -167,18 +161,6 @@ pub(crate) fn expect_scalars(what: &str, found: &FeatureType) -> Result<(), NnEr
 }
 
 /// Fails if two numbers differ.
-pub(crate) fn check_size(
-    what: impl Into<String>,
-    expected: usize,
-    found: usize,
-) -> Result<(), NnError> {
-    if expected == found {
-        Ok(())
-    } else {
-        Err(NnError::Size {
-            what: what.into(),
-            expected,
-            found,
-        })
-    }
+pub(crate) fn check_size(what: impl Into<String>, expected: usize, found: usize) -> Result<(), NnError> {
+    if expected == found { Ok(()) } else { Err(NnError::Size { what: what.into(), expected, found }) }
 }

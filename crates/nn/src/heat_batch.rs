@@ -42,32 +42,23 @@ impl<T: Real> HeatBatch<T> {
     pub fn new(meshes: impl IntoIterator<Item = Arc<HeatArrays>>) -> Result<Self, NnError> {
         let parts: Vec<Arc<HeatArrays>> = meshes.into_iter().collect();
         let (mut mesh_offsets, mut vertices) = (vec![0], 0);
-        let mut masses = Masses {
-            vertex: Vec::new(),
-            node: Vec::new(),
-            stiffness: Vec::new(),
-        };
+        let mut masses = Masses { vertex: Vec::new(), node: Vec::new(), stiffness: Vec::new() };
         for arrays in &parts {
             let count = arrays.vertex_count();
             for (what, expected, found) in [
                 ("rows of a Laplacian", count + 1, arrays.offsets.len()),
                 ("representatives", count, arrays.representatives.len()),
-                (
-                    "rows of a gradient",
-                    2 * count + 1,
-                    arrays.gradient_offsets.len(),
-                ),
+                ("rows of a gradient", 2 * count + 1, arrays.gradient_offsets.len()),
             ] {
                 check_size(what, expected, found)?;
             }
             vertices += count;
-            mesh_offsets.push(u32::try_from(vertices).map_err(|_| {
-                NnError::setting("heat", "more vertices than 32-bit indices can address")
-            })?);
+            mesh_offsets.push(
+                u32::try_from(vertices)
+                    .map_err(|_| NnError::setting("heat", "more vertices than 32-bit indices can address"))?,
+            );
         }
-        let own: Vec<Vec<u32>> = (parts.iter())
-            .map(|arrays| (0..=arrays.vertex_count() as u32).collect())
-            .collect();
+        let own: Vec<Vec<u32>> = (parts.iter()).map(|arrays| (0..=arrays.vertex_count() as u32).collect()).collect();
         let coupling: Vec<IncidenceParts<'_>> = (parts.iter())
             .map(|arrays| IncidenceParts {
                 columns: arrays.vertex_count(),
@@ -96,10 +87,7 @@ impl<T: Real> HeatBatch<T> {
             })
             .collect();
         // The incidences check all indices.
-        let (coupling, copies) = (
-            IncidenceBatch::new(&coupling)?,
-            IncidenceBatch::new(&copies)?,
-        );
+        let (coupling, copies) = (IncidenceBatch::new(&coupling)?, IncidenceBatch::new(&copies)?);
         let gradient = IncidenceBatch::new(&gradient)?;
         for arrays in &parts {
             let mut node = vec![0.0; arrays.vertex_count()];
@@ -111,20 +99,10 @@ impl<T: Real> HeatBatch<T> {
                 masses.vertex.push(T::of(mass));
                 // A vertex without mass of its own, such as a copy, has no part in the system.
                 masses.node.push(T::of(if node > 0.0 { node } else { 1.0 }));
-                masses
-                    .stiffness
-                    .push(T::of(arrays.weights[row].iter().sum()));
+                masses.stiffness.push(T::of(arrays.weights[row].iter().sum()));
             }
         }
-        Ok(Self {
-            parts,
-            mesh_offsets,
-            coupling,
-            copies,
-            gradient,
-            masses,
-            sent: Sent::default(),
-        })
+        Ok(Self { parts, mesh_offsets, coupling, copies, gradient, masses, sent: Sent::default() })
     }
 
     /// Joins batches.
@@ -153,8 +131,7 @@ impl<T: Real> HeatBatch<T> {
     /// Approximate size of the arrays in bytes.
     pub fn size_in_bytes(&self) -> usize {
         let arrays = self.parts.iter();
-        let entries =
-            arrays.map(|a| 7 * a.neighbours.len() + 6 * a.gradient.len() + 12 * a.mass.len());
+        let entries = arrays.map(|a| 7 * a.neighbours.len() + 6 * a.gradient.len() + 12 * a.mass.len());
         4 * entries.sum::<usize>()
     }
 
@@ -169,10 +146,7 @@ impl<T: Real> HeatBatch<T> {
         }))
     }
 
-    fn masses_on_cuda(
-        &self,
-        device: &CudaDevice,
-    ) -> Result<Arc<Masses<DeviceBuffer<f32>>>, NnError> {
+    fn masses_on_cuda(&self, device: &CudaDevice) -> Result<Arc<Masses<DeviceBuffer<f32>>>, NnError> {
         self.sent.to(device, || {
             let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
             Ok(Masses {

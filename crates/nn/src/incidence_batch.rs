@@ -92,9 +92,7 @@ impl<T: Real> IncidenceBatch<T> {
     }
 
     pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceIncidence>, NnError> {
-        self.sent.to(device, || {
-            Ok(DeviceIncidence::new(device, single(&self.arrays)?)?)
-        })
+        self.sent.to(device, || Ok(DeviceIncidence::new(device, single(&self.arrays)?)?))
     }
 }
 

@@ -51,9 +51,7 @@ impl Fans {
     /// Order and fan-in of a weight: the number of inputs of its output.
     pub(crate) fn of(&self, place: usize) -> (usize, f64) {
         let at = self.0.partition_point(|&(end, ..)| end <= place);
-        self.0
-            .get(at)
-            .map_or((0, 1.0), |&(_, order, fan)| (order, fan))
+        self.0.get(at).map_or((0, 1.0), |&(_, order, fan)| (order, fan))
     }
 }
 
@@ -72,29 +70,19 @@ impl ConvVariances {
 
 /// Half of the mean square of an output comes from the self term, where there is one, and the rest from the
 /// neighbours.
-pub(crate) fn conv_variances(
-    config: &GaugeConv,
-    degree: f64,
-    input_moments: &[f64],
-) -> ConvVariances {
+pub(crate) fn conv_variances(config: &GaugeConv, degree: f64, input_moments: &[f64]) -> ConvVariances {
     let moment = |order: usize| input_moments.get(order).copied().unwrap_or(1.0);
     let degree = degree.max(1.0);
     let rings = if config.rings > 1 { RADIAL_MOMENT } else { 1.0 };
     let scale = squared_scale(config.aggregation, degree) * rings;
-    let power = |(order, channels): (usize, usize)| {
-        channels as f64 * irrep_dimension(order) as f64 * moment(order)
-    };
+    let power = |(order, channels): (usize, usize)| channels as f64 * irrep_dimension(order) as f64 * moment(order);
     let independent = degree * config.input.orders().map(power).sum::<f64>();
     let neighbour = config.output.orders().flat_map(|(order, channels)| {
         let same = config.input.multiplicity(order) as f64 * moment(order);
         let own = config.self_term && same > 0.0;
         let share = if own { 1.0 - SELF_SHARE } else { 1.0 };
         let sum = independent.max(degree * degree * same);
-        let variance = if sum > 0.0 {
-            share / (sum * scale)
-        } else {
-            0.0
-        };
+        let variance = if sum > 0.0 { share / (sum * scale) } else { 0.0 };
         std::iter::repeat_n(variance, channels * irrep_dimension(order))
     });
     let own_scale = match config.aggregation {

@@ -1,9 +1,6 @@
 //! The levels that a module runs on.
 
-use crate::{
-    ClusterBatch, GraphBatch, HeatBatch, HierarchyBatch, IncidenceBatch, NnError, PatchBatch,
-    SpectraBatch,
-};
+use crate::{ClusterBatch, GraphBatch, HeatBatch, HierarchyBatch, IncidenceBatch, NnError, PatchBatch, SpectraBatch};
 
 /// The levels that a module runs on: graphs from fine to coarse, the clusters between them, and the eigenbases of the
 /// finest graph if there are any.
@@ -37,10 +34,7 @@ impl<'a, T> Levels<'a, T> {
     /// # Errors
     /// [`NnError::Levels`] if there is none.
     pub fn graph(self) -> Result<&'a GraphBatch<T>, NnError> {
-        self.graphs.first().ok_or(NnError::Levels {
-            needed: 1,
-            found: 0,
-        })
+        self.graphs.first().ok_or(NnError::Levels { needed: 1, found: 0 })
     }
 
     /// The eigenbases of the meshes.
@@ -82,20 +76,10 @@ impl<'a, T> Levels<'a, T> {
     pub fn coarser(self) -> Result<(&'a ClusterBatch<T>, Self), NnError> {
         match (self.clusters.split_first(), self.graphs.get(1..)) {
             (Some((first, clusters)), Some(graphs)) if !graphs.is_empty() => {
-                let coarser = Self {
-                    graphs,
-                    clusters,
-                    spectra: None,
-                    heat: None,
-                    elements: None,
-                    patches: None,
-                };
+                let coarser = Self { graphs, clusters, spectra: None, heat: None, elements: None, patches: None };
                 Ok((first, coarser))
             }
-            _ => Err(NnError::Levels {
-                needed: self.graphs.len() + 1,
-                found: self.graphs.len(),
-            }),
+            _ => Err(NnError::Levels { needed: self.graphs.len() + 1, found: self.graphs.len() }),
         }
     }
 }

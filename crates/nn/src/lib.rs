@@ -56,9 +56,7 @@ pub use gemcnn_kernels::irrep::Grouping;
 pub use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
 pub use gemcnn_kernels::random::Stream;
 pub use gemcnn_kernels::regression::Penalty;
-pub use gemcnn_kernels::{
-    Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension,
-};
+pub use gemcnn_kernels::{Activation, Aggregation, FeatureType, KernelError, ParseTypeError, Real, irrep_dimension};
 pub use heat_batch::{HeatBatch, MassesOn};
 pub use incidence_batch::{IncidenceBatch, IncidenceOn};
 pub use levels::Levels;

@@ -19,11 +19,7 @@ pub trait LossOperator<T: Real, const N: usize = 1> {
     ///
     /// # Errors
     /// Inputs of the wrong type or size, or work on a GPU that failed.
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        inputs: [Var<T>; N],
-    ) -> Result<(LossValue, Self::Saved), NnError>;
+    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(LossValue, Self::Saved), NnError>;
 
     /// Computes the gradients by the inputs of `weight` times the loss.
     ///
@@ -79,9 +75,7 @@ impl Loss {
                 value.read(device, &mut read)?;
                 read[0]
             }
-            LossValue::Score(_) | LossValue::CudaScore(..) => {
-                self.score()?.map_or(0.0, |score| score.loss)
-            }
+            LossValue::Score(_) | LossValue::CudaScore(..) => self.score()?.map_or(0.0, |score| score.loss),
         })
     }
 

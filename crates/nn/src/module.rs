@@ -3,8 +3,7 @@
 use crate::operators::{AnyTargets, CrossEntropy, LinearWeights, RegressionLoss};
 use crate::training_batch::{SentTarget, no_target};
 use crate::{
-    Device, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets,
-    TrainingBatch, Var, Workspace,
+    Device, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets, TrainingBatch, Var, Workspace,
 };
 use gemcnn_kernels::dropout::Dropout;
 use gemcnn_kernels::{Activation, FeatureType, OnDevice, Real, cross_entropy};
@@ -32,15 +31,10 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Features of another type or number of rows, or too few levels.
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError>;
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError>;
 
-    /// The sum of the output for `x` and of `skipped`, features of the output type: the end of a residual block. The default adds
-    /// them after the forward pass.
+    /// The sum of the output for `x` and of `skipped`, features of the output type: the end of a residual block. The
+    /// default adds them after the forward pass.
     ///
     /// # Errors
     /// As [`forward`](Self::forward), or `skipped` of another type or number of rows.
@@ -60,8 +54,8 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Runs the module and as many of the pointwise layers that follow it as it can apply itself. Returns the result and their
-    /// number. The default applies none.
+    /// Runs the module and as many of the pointwise layers that follow it as it can apply itself. Returns the result
+    /// and their number. The default applies none.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -80,8 +74,8 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         1
     }
 
-    /// Number of rings of neighbours around a vertex, face or edge that its output depends on in inference. Large meshes are
-    /// then divided into tiles. The default is `None`: the output depends on the whole mesh.
+    /// Number of rings of neighbours around a vertex, face or edge that its output depends on in inference. Large
+    /// meshes are then divided into tiles. The default is `None`: the output depends on the whole mesh.
     fn reach(&self) -> Option<usize> {
         None
     }
@@ -137,11 +131,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// A batch that does not fit the module.
-    fn loss<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        batch: &'a TrainingBatch<T>,
-    ) -> Result<Loss, NnError> {
+    fn loss<'a>(&self, tape: &mut Tape<'a, T>, batch: &'a TrainingBatch<T>) -> Result<Loss, NnError> {
         Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x)).loss(tape, batch)
     }
 
@@ -159,8 +149,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         levels: Levels<'a, T>,
         x: Var<T>,
     ) -> Result<Vec<u32>, NnError> {
-        Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x))
-            .predict_classes(tape, levels, x)
+        Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x)).predict_classes(tape, levels, x)
     }
 
     /// Rescales gauge convolutions on data before training, so that features have unit scale in every
@@ -235,26 +224,17 @@ impl fmt::Display for Parts<'_> {
         let parts = self.0;
         let arrow = |part: &Part| format!("{} -> {}", part.input, part.output);
         let names = parts.iter().map(|part| part.name.len()).max().unwrap_or(0);
-        let arrows = parts
-            .iter()
-            .map(|part| arrow(part).len())
-            .max()
-            .unwrap_or(0);
+        let arrows = parts.iter().map(|part| arrow(part).len()).max().unwrap_or(0);
         for part in parts {
             let arrow = arrow(part);
-            writeln!(
-                f,
-                "{:names$}  {arrow:arrows$}  {:>9}",
-                part.name, part.parameters
-            )?;
+            writeln!(f, "{:names$}  {arrow:arrows$}  {:>9}", part.name, part.parameters)?;
         }
         let total: usize = parts.iter().map(|part| part.parameters).sum();
         write!(f, "{:names$}  {:arrows$}  {total:>9}", "total", "")
     }
 }
 
-type Forward<'m, T> =
-    dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'm;
+type Forward<'m, T> = dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'm;
 
 /// What the passes of every module have in common, compiled once for all modules.
 struct Passes<'m, T: Real> {
@@ -266,12 +246,7 @@ struct Passes<'m, T: Real> {
 
 impl<'m, T: Real> Passes<'m, T> {
     fn of(module: &'m (impl Module<T> + ?Sized), forward: &'m Forward<'m, T>) -> Self {
-        Self {
-            input: module.input(),
-            output: module.output(),
-            head: module.split_head(),
-            forward,
-        }
+        Self { input: module.input(), output: module.output(), head: module.split_head(), forward }
     }
 
     /// Cross-entropy with labels that may be on the GPU already.
@@ -291,10 +266,7 @@ impl<'m, T: Real> Passes<'m, T> {
         }
         let logits = (self.forward)(tape, levels, x)?;
         if rows.ranks.is_some() {
-            return Err(NnError::setting(
-                "ranks",
-                "only a model that ends with a linear layer can compute them",
-            ));
+            return Err(NnError::setting("ranks", "only a model that ends with a linear layer can compute them"));
         }
         if let Some(predictions) = rows.predictions {
             let classes = logits.kind().dimension();
@@ -303,24 +275,14 @@ impl<'m, T: Real> Passes<'m, T> {
         tape.apply_loss(CrossEntropy { targets }, [logits])
     }
 
-    fn loss<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        batch: &'a TrainingBatch<T>,
-    ) -> Result<Loss, NnError> {
+    fn loss<'a>(&self, tape: &mut Tape<'a, T>, batch: &'a TrainingBatch<T>) -> Result<Loss, NnError> {
         let levels = batch.levels();
         let Device::Cuda(device) = tape.device().clone() else {
             let x = tape.input(batch.kind().clone(), batch.features())?;
             return match (batch.objective(), batch.target()) {
                 (objective, Target::Labels(labels)) => {
                     let targets = objective.targets(labels).ok_or_else(no_target)?;
-                    self.classify(
-                        tape,
-                        levels,
-                        x,
-                        OnDevice::Host(targets).into(),
-                        Rows::default(),
-                    )
+                    self.classify(tape, levels, x, OnDevice::Host(targets).into(), Rows::default())
                 }
                 (Objective::Values { penalty, .. }, Target::Values(values)) => {
                     let prediction = (self.forward)(tape, levels, x)?;
@@ -363,13 +325,8 @@ impl<'m, T: Real> Passes<'m, T> {
         let labels = vec![0; features.rows()];
         let targets = Targets::new(self.output.dimension(), &labels);
         let mut classes = vec![0; features.rows()];
-        let rows = Rows {
-            predictions: Some(&mut classes),
-            ranks: None,
-        };
-        let loss = tape
-            .classifier(head.weights, features, targets, rows)
-            .map_err(|error| error.in_layer(head.name))?;
+        let rows = Rows { predictions: Some(&mut classes), ranks: None };
+        let loss = tape.classifier(head.weights, features, targets, rows).map_err(|error| error.in_layer(head.name))?;
         finite_outputs(loss.value()?.is_finite())?;
         Ok(classes)
     }

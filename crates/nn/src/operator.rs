@@ -77,11 +77,7 @@ pub trait Operator<T: Real, const N: usize = 1> {
     ///
     /// # Errors
     /// Inputs of the wrong type or size, or work on a GPU that failed.
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        inputs: [Var<T>; N],
-    ) -> Result<(Var<T>, Self::Saved), NnError>;
+    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(Var<T>, Self::Saved), NnError>;
 
     /// Computes the gradients by the inputs from the gradient by the output, and adds to the gradients of
     /// its parameters ([`Context::gradients`]). A gradient that is not `wanted` may be `None`.
@@ -179,14 +175,8 @@ impl<T: Real> Context<'_, T> {
     ///
     /// # Errors
     /// Parameters on another GPU.
-    pub fn values<const N: usize>(
-        &mut self,
-        ids: [Option<ParameterId>; N],
-    ) -> Result<Values<'_, T, N>, NnError> {
-        let values = self
-            .access
-            .parameters()
-            .views(self.workspace.device(), ids)?;
+    pub fn values<const N: usize>(&mut self, ids: [Option<ParameterId>; N]) -> Result<Values<'_, T, N>, NnError> {
+        let values = self.access.parameters().views(self.workspace.device(), ids)?;
         Ok((values, self.workspace.executor()))
     }
 
@@ -211,14 +201,9 @@ impl<T: Real> Context<'_, T> {
     ///
     /// # Errors
     /// Parameters on another GPU, or a tape that does not train.
-    pub fn gradients<const N: usize>(
-        &mut self,
-        ids: [Option<ParameterId>; N],
-    ) -> Result<Gradients<'_, T, N>, NnError> {
+    pub fn gradients<const N: usize>(&mut self, ids: [Option<ParameterId>; N]) -> Result<Gradients<'_, T, N>, NnError> {
         let Access::Training { parameters, .. } = &mut self.access else {
-            return Err(NnError::NotTraining {
-                what: "a backward pass",
-            });
+            return Err(NnError::NotTraining { what: "a backward pass" });
         };
         let (values, gradients) = parameters.gradient_views(self.workspace.device(), ids)?;
         Ok((values, gradients, self.workspace.executor()))
@@ -237,13 +222,8 @@ impl<T: Real> Context<'_, T> {
         let salt = self.random_steps.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         *self.random_steps += 1;
         Ok(Some(match self.workspace.device().clone() {
-            Device::Cpu => OnDevice::Host(Stream {
-                seed: stream.seed ^ salt,
-                step: stream.step,
-            }),
-            Device::Cuda(device) => {
-                OnDevice::Cuda((self.workspace.device_stream(&device, stream)?, salt))
-            }
+            Device::Cpu => OnDevice::Host(Stream { seed: stream.seed ^ salt, step: stream.step }),
+            Device::Cuda(device) => OnDevice::Cuda((self.workspace.device_stream(&device, stream)?, salt)),
         }))
     }
 }

@@ -22,10 +22,7 @@ pub struct SparseMap {
 impl SparseMap {
     /// The map of rows that are lists of vertices and weights.
     pub fn weighted(rows: impl IntoIterator<Item = impl IntoIterator<Item = (u32, f64)>>) -> Self {
-        let mut map = Self {
-            offsets: vec![0],
-            ..Default::default()
-        };
+        let mut map = Self { offsets: vec![0], ..Default::default() };
         for row in rows {
             for (column, weight) in row {
                 map.columns.push(column);
@@ -38,11 +35,7 @@ impl SparseMap {
 
     /// The map that copies a vertex to each row.
     pub fn copies(vertices: Vec<u32>) -> Self {
-        Self {
-            offsets: (0..=vertices.len() as u32).collect(),
-            columns: vertices,
-            ..Default::default()
-        }
+        Self { offsets: (0..=vertices.len() as u32).collect(), columns: vertices, ..Default::default() }
     }
 }
 
@@ -84,9 +77,10 @@ impl<T: Real> PatchBatch<T> {
         for part in &parts {
             crate::error::check_size("sparse maps of a mesh", count, part.maps.len())?;
             vertices += part.vertices;
-            mesh_offsets.push(u32::try_from(vertices).map_err(|_| {
-                NnError::setting("patches", "more vertices than 32-bit indices can address")
-            })?);
+            mesh_offsets.push(
+                u32::try_from(vertices)
+                    .map_err(|_| NnError::setting("patches", "more vertices than 32-bit indices can address"))?,
+            );
         }
         let wide = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
         let maps = (0..count).map(|index| {
@@ -110,11 +104,7 @@ impl<T: Real> PatchBatch<T> {
                 .collect();
             IncidenceBatch::new(&incidences)
         });
-        Ok(Self {
-            maps: maps.collect::<Result<_, _>>()?,
-            parts,
-            mesh_offsets,
-        })
+        Ok(Self { maps: maps.collect::<Result<_, _>>()?, parts, mesh_offsets })
     }
 
     /// Joins batches.
@@ -151,12 +141,8 @@ impl<T: Real> PatchBatch<T> {
     pub fn size_in_bytes(&self) -> usize {
         let maps = self.parts.iter().flat_map(|part| &part.maps);
         // Two lists of entries with their places; weights and phases.
-        maps.map(|map| {
-            12 * map.columns.len()
-                + 4 * map.weights.len()
-                + 8 * (map.angles.len() + map.offsets.len())
-        })
-        .sum()
+        maps.map(|map| 12 * map.columns.len() + 4 * map.weights.len() + 8 * (map.angles.len() + map.offsets.len()))
+            .sum()
     }
 
     /// Copies everything to a GPU, except what is there already.

@@ -52,11 +52,7 @@ impl<T: Real> Pool<T> {
     /// An empty pool.
     pub fn new() -> Self {
         Self {
-            store: Arc::new(Mutex::new(Store {
-                idle: BTreeMap::new(),
-                usage: PoolUsage::default(),
-                highest_live: 0,
-            })),
+            store: Arc::new(Mutex::new(Store { idle: BTreeMap::new(), usage: PoolUsage::default(), highest_live: 0 })),
         }
     }
 
@@ -64,10 +60,7 @@ impl<T: Real> Pool<T> {
     pub fn take(&self, length: usize) -> Buffer<T> {
         let mut values = self.lock().take(length);
         values.set_length(length);
-        Buffer {
-            values,
-            pool: self.clone(),
-        }
+        Buffer { values, pool: self.clone() }
     }
 
     /// A buffer of `length` zeros.

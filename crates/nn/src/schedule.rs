@@ -62,22 +62,13 @@ impl Schedule {
         match self {
             Self::Constant => 1.0,
             Self::Cosine { steps, last } => cosine(1.0, *last, share(step, *steps)),
-            Self::OneCycle {
-                steps,
-                rise,
-                first,
-                last,
-            } => {
+            Self::OneCycle { steps, rise, first, last } => {
                 let (done, rise) = (share(step, *steps), rise.clamp(0.0, 1.0));
                 if done < rise {
                     cosine(*first, 1.0, done / rise)
                 } else {
                     let fall = 1.0 - rise;
-                    let down = if fall > 0.0 {
-                        (done - rise) / fall
-                    } else {
-                        1.0
-                    };
+                    let down = if fall > 0.0 { (done - rise) / fall } else { 1.0 };
                     cosine(1.0, *last, down)
                 }
             }
@@ -85,9 +76,7 @@ impl Schedule {
                 let changes = step.checked_div(*every).unwrap_or(0);
                 factor.powi(i32::try_from(changes).unwrap_or(i32::MAX))
             }
-            Self::WarmUp { steps, then } if step < *steps => {
-                (step + 1) as f64 / *steps as f64 * then.factor(0)
-            }
+            Self::WarmUp { steps, then } if step < *steps => (step + 1) as f64 / *steps as f64 * then.factor(0),
             Self::WarmUp { steps, then } => then.factor(step - steps),
         }
     }
@@ -99,11 +88,7 @@ fn cosine(start: f64, end: f64, done: f64) -> f64 {
 }
 
 fn share(step: u64, steps: u64) -> f64 {
-    if step >= steps {
-        1.0
-    } else {
-        step as f64 / steps as f64
-    }
+    if step >= steps { 1.0 } else { step as f64 / steps as f64 }
 }
 
 /// A learning-rate factor that is reduced when a metric has stopped decreasing.
@@ -135,10 +120,7 @@ impl Plateau {
     /// A decrease outside (0, 1), or a threshold outside [0, 1).
     pub fn new(decrease: f64, patience: u32, threshold: f64) -> Result<Self, NnError> {
         if !(decrease > 0.0 && decrease < 1.0) {
-            return Err(NnError::setting(
-                "plateau",
-                format!("the factor {decrease} must lie between 0 and 1"),
-            ));
+            return Err(NnError::setting("plateau", format!("the factor {decrease} must lie between 0 and 1")));
         }
         if !(0.0..1.0).contains(&threshold) {
             return Err(NnError::setting(
@@ -146,14 +128,7 @@ impl Plateau {
                 format!("the threshold {threshold} must be at least 0 and below 1"),
             ));
         }
-        Ok(Self {
-            decrease,
-            patience,
-            threshold,
-            best: None,
-            waited: 0,
-            factor: 1.0,
-        })
+        Ok(Self { decrease, patience, threshold, best: None, waited: 0, factor: 1.0 })
     }
 
     /// Observes one value of the metric and returns the current factor. NaN counts as no progress.
@@ -199,33 +174,13 @@ mod tests {
     #[test]
     fn schedules_by_hand() {
         let half = 0.5f64.sqrt();
-        let cosine = Schedule::Cosine {
-            steps: 4,
-            last: 0.0,
-        };
-        assert_close(
-            &factors(&cosine, 0..6),
-            &[1.0, 0.5 + half / 2.0, 0.5, 0.5 - half / 2.0, 0.0, 0.0],
-        );
-        let cycle = Schedule::OneCycle {
-            steps: 8,
-            rise: 0.25,
-            first: 0.2,
-            last: 0.1,
-        };
-        assert_close(
-            &factors(&cycle, [0, 1, 2, 5, 8, 80]),
-            &[0.2, 0.6, 1.0, 0.55, 0.1, 0.1],
-        );
-        let step = Schedule::Step {
-            every: 2,
-            factor: 0.1,
-        };
+        let cosine = Schedule::Cosine { steps: 4, last: 0.0 };
+        assert_close(&factors(&cosine, 0..6), &[1.0, 0.5 + half / 2.0, 0.5, 0.5 - half / 2.0, 0.0, 0.0]);
+        let cycle = Schedule::OneCycle { steps: 8, rise: 0.25, first: 0.2, last: 0.1 };
+        assert_close(&factors(&cycle, [0, 1, 2, 5, 8, 80]), &[0.2, 0.6, 1.0, 0.55, 0.1, 0.1]);
+        let step = Schedule::Step { every: 2, factor: 0.1 };
         assert_close(&factors(&step, 0..5), &[1.0, 1.0, 0.1, 0.1, 0.01]);
-        let warm = Schedule::WarmUp {
-            steps: 2,
-            then: Box::new(step),
-        };
+        let warm = Schedule::WarmUp { steps: 2, then: Box::new(step) };
         assert_close(&factors(&warm, 0..5), &[0.5, 1.0, 1.0, 1.0, 0.1]);
         assert_close(&factors(&Schedule::Constant, [0, 9]), &[1.0, 1.0]);
     }
@@ -233,24 +188,10 @@ mod tests {
     #[test]
     fn degenerate_schedules_stay_finite() {
         for schedule in [
-            Schedule::Cosine {
-                steps: 0,
-                last: 0.5,
-            },
-            Schedule::Step {
-                every: 0,
-                factor: 0.5,
-            },
-            Schedule::OneCycle {
-                steps: 0,
-                rise: 1.0,
-                first: 0.0,
-                last: 0.0,
-            },
-            Schedule::WarmUp {
-                steps: 0,
-                then: Box::new(Schedule::Constant),
-            },
+            Schedule::Cosine { steps: 0, last: 0.5 },
+            Schedule::Step { every: 0, factor: 0.5 },
+            Schedule::OneCycle { steps: 0, rise: 1.0, first: 0.0, last: 0.0 },
+            Schedule::WarmUp { steps: 0, then: Box::new(Schedule::Constant) },
         ] {
             assert!((0..3).all(|step| schedule.factor(step).is_finite()));
         }

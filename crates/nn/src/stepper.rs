@@ -6,10 +6,7 @@
 //! call. The results are bitwise equal to those of plain steps.
 
 use crate::training_batch::{BatchShape, SentBatch};
-use crate::{
-    Device, HierarchyBatch, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch,
-    Workspace,
-};
+use crate::{Device, HierarchyBatch, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch, Workspace};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, ProductMode};
 use gemcnn_kernels::random::Stream;
@@ -95,10 +92,7 @@ struct Places {
 impl<T: Real> Stepper<T> {
     /// A stepper that captures nothing.
     pub fn plain() -> Self {
-        Self {
-            never_captures: true,
-            ..Self::default()
-        }
+        Self { never_captures: true, ..Self::default() }
     }
 
     /// True if a step is captured.
@@ -127,13 +121,7 @@ impl<T: Real> Stepper<T> {
             }
             _ => None,
         };
-        let mut work = Work {
-            module,
-            parameters,
-            optimiser,
-            workspace,
-            settings,
-        };
+        let mut work = Work { module, parameters, optimiser, workspace, settings };
         let Some((cuda, shape)) = capturable else {
             return device.run(|| work.plain(batch));
         };
@@ -147,11 +135,7 @@ impl<T: Real> Stepper<T> {
             Some((last, count)) if *last == shape => *count,
             _ => 0,
         };
-        let enough = if self.captured.is_some() {
-            BEFORE_NEXT_CAPTURE
-        } else {
-            BEFORE_FIRST_CAPTURE
-        };
+        let enough = if self.captured.is_some() { BEFORE_NEXT_CAPTURE } else { BEFORE_FIRST_CAPTURE };
         if seen >= enough {
             match self.capture(cuda, &mut work, batch, shape.clone()) {
                 Err(NnError::Cuda(CudaError::Capture { .. })) => self.never_captures = true,
@@ -232,9 +216,7 @@ struct Work<'w, T: Real> {
 impl<T: Real> Work<'_, T> {
     /// Forward and backward pass, and clipping.
     fn gradients(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
-        let StepSettings {
-            randomness, clip, ..
-        } = self.settings;
+        let StepSettings { randomness, clip, .. } = self.settings;
         self.parameters.clear_gradients();
         let mut tape = Tape::training(self.workspace, self.parameters, randomness);
         let loss = self.module.loss(&mut tape, batch)?;
@@ -254,9 +236,7 @@ impl<T: Real> Work<'_, T> {
 
     /// Copies to the GPU what a captured step reads beside its batch.
     fn prepare(&mut self, device: &CudaDevice) -> Result<(), NnError> {
-        let StepSettings {
-            rate, randomness, ..
-        } = self.settings;
+        let StepSettings { rate, randomness, .. } = self.settings;
         self.workspace.device_stream(device, randomness)?;
         self.optimiser.prepare_on_device(self.parameters, rate)
     }

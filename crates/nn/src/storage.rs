@@ -22,21 +22,14 @@ struct CudaMemory {
 
 impl<T: Real> From<Buffer<T>> for Storage<T> {
     fn from(buffer: Buffer<T>) -> Self {
-        Self {
-            memory: OnDevice::Host(buffer),
-        }
+        Self { memory: OnDevice::Host(buffer) }
     }
 }
 
 impl<T: Real> Storage<T> {
     /// A buffer on a GPU.
     pub(crate) fn on_cuda(device: &CudaDevice, numbers: DeviceBuffer<f32>) -> Self {
-        Self {
-            memory: OnDevice::Cuda(CudaMemory {
-                device: device.clone(),
-                numbers,
-            }),
-        }
+        Self { memory: OnDevice::Cuda(CudaMemory { device: device.clone(), numbers }) }
     }
 
     /// Number of values.
@@ -83,9 +76,7 @@ impl<T: Real> Storage<T> {
     /// Copies other values of the same length over these on a GPU, for the batch that a captured step reads.
     pub(crate) fn overwrite(&self, with: &Self) -> Result<(), NnError> {
         match (&self.memory, &with.memory) {
-            (OnDevice::Cuda(to), OnDevice::Cuda(from)) => {
-                Ok(to.numbers.overwrite(&to.device, &from.numbers)?)
-            }
+            (OnDevice::Cuda(to), OnDevice::Cuda(from)) => Ok(to.numbers.overwrite(&to.device, &from.numbers)?),
             _ => Err(gemcnn_kernels::KernelError::OtherDevice.into()),
         }
     }
@@ -139,11 +130,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// Adds `other` to `sum`.
-    pub(crate) fn accumulate(
-        &mut self,
-        sum: &mut Storage<T>,
-        other: &Storage<T>,
-    ) -> Result<(), NnError> {
+    pub(crate) fn accumulate(&mut self, sum: &mut Storage<T>, other: &Storage<T>) -> Result<(), NnError> {
         let run: Executor<'_, T> = self.executor();
         dispatch!(run, elementwise::accumulate(; other.view(), sum.view_mut()));
         Ok(())

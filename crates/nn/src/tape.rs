@@ -122,18 +122,8 @@ pub struct Tape<'a, T: Real> {
 impl<'a, T: Real> Tape<'a, T> {
     /// A tape for training, which records operators. Dropout draws from `randomness`: one seed for a run, one
     /// step number for each training step.
-    pub fn training(
-        workspace: &'a mut Workspace<T>,
-        parameters: &'a mut Parameters<T>,
-        randomness: Stream,
-    ) -> Self {
-        Self::new(
-            workspace,
-            Access::Training {
-                parameters,
-                randomness,
-            },
-        )
+    pub fn training(workspace: &'a mut Workspace<T>, parameters: &'a mut Parameters<T>, randomness: Stream) -> Self {
+        Self::new(workspace, Access::Training { parameters, randomness })
     }
 
     /// A tape for inference, which records nothing. Normalisations use their running statistics, dropout is off, and
@@ -152,13 +142,7 @@ impl<'a, T: Real> Tape<'a, T> {
 
     fn new(workspace: &'a mut Workspace<T>, access: Access<'a, T>) -> Self {
         static TAPES: AtomicU64 = AtomicU64::new(0);
-        Self {
-            workspace,
-            access,
-            nodes: Vec::new(),
-            id: TAPES.fetch_add(1, Ordering::Relaxed),
-            random_steps: 0,
-        }
+        Self { workspace, access, nodes: Vec::new(), id: TAPES.fetch_add(1, Ordering::Relaxed), random_steps: 0 }
     }
 
     /// True if the tape records operators for a backward pass.
@@ -178,11 +162,7 @@ impl<'a, T: Real> Tape<'a, T> {
     pub fn input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
         let width = kind.dimension();
         let rows = values.len().checked_div(width).unwrap_or(0);
-        check_size(
-            format!("numbers in {rows} rows of {kind}"),
-            rows * width,
-            values.len(),
-        )?;
+        check_size(format!("numbers in {rows} rows of {kind}"), rows * width, values.len())?;
         Ok(Var::new(kind, rows, self.workspace.put(values)?))
     }
 
@@ -209,11 +189,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Inputs of another tape, and errors of the operator.
-    pub fn apply<O, const N: usize>(
-        &mut self,
-        operator: O,
-        inputs: [Var<T>; N],
-    ) -> Result<Var<T>, NnError>
+    pub fn apply<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Var<T>, NnError>
     where
         O: Operator<T, N> + 'a,
         O::Saved: 'a,
@@ -232,11 +208,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Inputs of another tape, and errors of the operator.
-    pub fn apply_loss<O, const N: usize>(
-        &mut self,
-        operator: O,
-        inputs: [Var<T>; N],
-    ) -> Result<Loss, NnError>
+    pub fn apply_loss<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Loss, NnError>
     where
         O: LossOperator<T, N> + 'a,
         O::Saved: 'a,
@@ -286,23 +258,13 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// An inference tape, or a loss or an input of another tape.
-    pub fn backward_to(
-        mut self,
-        loss: &Loss,
-        inputs: &[&Var<T>],
-    ) -> Result<Vec<Buffer<T>>, NnError> {
+    pub fn backward_to(mut self, loss: &Loss, inputs: &[&Var<T>]) -> Result<Vec<Buffer<T>>, NnError> {
         self.run_backward(&[(loss, 1.0)], inputs)
     }
 
-    fn run_backward(
-        &mut self,
-        losses: &[(&Loss, f64)],
-        inputs: &[&Var<T>],
-    ) -> Result<Vec<Buffer<T>>, NnError> {
+    fn run_backward(&mut self, losses: &[(&Loss, f64)], inputs: &[&Var<T>]) -> Result<Vec<Buffer<T>>, NnError> {
         if !self.is_training() {
-            return Err(NnError::NotTraining {
-                what: "a backward pass",
-            });
+            return Err(NnError::NotTraining { what: "a backward pass" });
         }
         for (loss, weight) in losses {
             if let Some(index) = self.index_of(loss.node())? {
@@ -311,10 +273,7 @@ impl<'a, T: Real> Tape<'a, T> {
         }
         let mut wanted = Vec::with_capacity(inputs.len());
         for input in inputs {
-            wanted.push((
-                self.index_of(input.node())?,
-                self.workspace.pool.zeros(input.values_len()),
-            ));
+            wanted.push((self.index_of(input.node())?, self.workspace.pool.zeros(input.values_len())));
         }
         while let Some(node) = self.nodes.pop() {
             let Some(gradient) = node.gradient else {
@@ -358,15 +317,8 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     fn push(&mut self, step: Step<'a, T>, inputs: Vec<Option<usize>>) -> NodeId {
-        self.nodes.push(Node {
-            step,
-            inputs,
-            gradient: None,
-        });
-        NodeId {
-            tape: self.id,
-            index: self.nodes.len() - 1,
-        }
+        self.nodes.push(Node { step, inputs, gradient: None });
+        NodeId { tape: self.id, index: self.nodes.len() - 1 }
     }
 
     /// Nodes of inputs.
@@ -386,10 +338,6 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// The context of an operator.
     pub(crate) fn context(&mut self) -> Context<'_, T> {
-        Context {
-            workspace: self.workspace,
-            access: self.access.reborrow(),
-            random_steps: &mut self.random_steps,
-        }
+        Context { workspace: self.workspace, access: self.access.reborrow(), random_steps: &mut self.random_steps }
     }
 }

@@ -4,9 +4,7 @@ use crate::device::{Sent, single_slice};
 use crate::error::check_size;
 use crate::operators::{DeviceValues, single_targets};
 use crate::storage::Storage;
-use crate::{
-    Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, SpectraBatch, Targets,
-};
+use crate::{Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, SpectraBatch, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::Regression;
@@ -37,11 +35,7 @@ pub enum Objective<T> {
 impl<T> Objective<T> {
     /// Classes of equal weight, without label smoothing.
     pub fn classes(count: usize) -> Self {
-        Self::Classes {
-            count,
-            weights: None,
-            smoothing: 0.0,
-        }
+        Self::Classes { count, weights: None, smoothing: 0.0 }
     }
 
     /// The same objective without label smoothing, for evaluations.
@@ -55,16 +49,9 @@ impl<T> Objective<T> {
     /// The targets of labelled rows; `None` for values.
     pub(crate) fn targets<'t>(&'t self, labels: &'t [u32]) -> Option<Targets<'t, T>> {
         match self {
-            Self::Classes {
-                count,
-                weights,
-                smoothing,
-            } => Some(Targets {
-                classes: *count,
-                labels,
-                class_weights: weights.as_deref(),
-                smoothing: *smoothing,
-            }),
+            Self::Classes { count, weights, smoothing } => {
+                Some(Targets { classes: *count, labels, class_weights: weights.as_deref(), smoothing: *smoothing })
+            }
             Self::Values { .. } => None,
         }
     }
@@ -153,25 +140,12 @@ impl<T: Real> TrainingBatch<T> {
         check_size("features of the batch", expected, features.len())?;
         let known = match (&*objective, &mut target) {
             (Objective::Classes { .. }, Target::Labels(_)) => None,
-            (Objective::Values { kind, .. }, Target::Values(values)) => {
-                known_rows(values, kind.dimension())
-            }
+            (Objective::Values { kind, .. }, Target::Values(values)) => known_rows(values, kind.dimension()),
             _ => {
-                return Err(NnError::setting(
-                    "batch",
-                    "its target is missing or does not fit the objective",
-                ));
+                return Err(NnError::setting("batch", "its target is missing or does not fit the objective"));
             }
         };
-        Ok(Self {
-            graphs,
-            kind,
-            features,
-            objective,
-            target,
-            known,
-            sent: Sent::default(),
-        })
+        Ok(Self { graphs, kind, features, objective, target, known, sent: Sent::default() })
     }
 
     /// The graphs, from fine to coarse.
@@ -226,13 +200,7 @@ impl<T: Real> TrainingBatch<T> {
     /// Sum of the class weights of the known rows; their number where there are no weights.
     pub fn weight(&self) -> f64 {
         match (&*self.objective, &self.target) {
-            (
-                Objective::Classes {
-                    weights: Some(weights),
-                    ..
-                },
-                Target::Labels(labels),
-            ) => {
+            (Objective::Classes { weights: Some(weights), .. }, Target::Labels(labels)) => {
                 let known = labels.iter().filter_map(|&l| weights.get(l as usize));
                 known.map(|weight| weight.as_f64()).sum()
             }
@@ -264,11 +232,7 @@ impl<T: Real> TrainingBatch<T> {
             }
             (Objective::Values { kind, penalty }, Target::Values(values)) => {
                 let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
-                let regression = Regression {
-                    features: kind,
-                    penalty: *penalty,
-                    mask: self.known.as_deref(),
-                };
+                let regression = Regression { features: kind, penalty: *penalty, mask: self.known.as_deref() };
                 let values = single_slice(values)?;
                 let values = DeviceValues::new(device, &regression, rows, values)?;
                 SentTarget::Values(Arc::new(values))
@@ -276,10 +240,7 @@ impl<T: Real> TrainingBatch<T> {
             _ => return Err(no_target()),
         };
         Ok(SentBatch {
-            features: Arc::new(Storage::on_cuda(
-                device,
-                device.upload(single_slice(&self.features)?)?,
-            )),
+            features: Arc::new(Storage::on_cuda(device, device.upload(single_slice(&self.features)?)?)),
             target,
         })
     }
@@ -294,10 +255,8 @@ impl<T: Real> TrainingBatch<T> {
         let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
         BatchShape {
             mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
-            columns: (self.graphs.spectra())
-                .map_or(Vec::new(), |spectra| spectra.columns().to_vec()),
-            edges: has_edge_rows
-                .then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
+            columns: (self.graphs.spectra()).map_or(Vec::new(), |spectra| spectra.columns().to_vec()),
+            edges: has_edge_rows.then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
             kind: self.kind.clone(),
             objective: Arc::clone(&self.objective),
             rows: match &self.target {
@@ -313,9 +272,7 @@ impl<T: Real> TrainingBatch<T> {
     pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
         let sent = self.on(device)?;
         let target = match &sent.target {
-            SentTarget::Classes(targets) => {
-                SentTarget::Classes(Arc::new(targets.duplicate(device)?))
-            }
+            SentTarget::Classes(targets) => SentTarget::Classes(Arc::new(targets.duplicate(device)?)),
             SentTarget::Values(values) => SentTarget::Values(Arc::new(DeviceValues {
                 regression: values.regression.duplicate(device)?,
                 target: values.target.duplicate(device)?,
@@ -337,11 +294,7 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// Copies features and targets of another batch of the same shape over these, on the GPU.
-    pub(crate) fn overwrite_rows(
-        &self,
-        device: &CudaDevice,
-        from: &SentBatch<T>,
-    ) -> Result<(), NnError> {
+    pub(crate) fn overwrite_rows(&self, device: &CudaDevice, from: &SentBatch<T>) -> Result<(), NnError> {
         let place = self.on(device)?;
         place.features.overwrite(&from.features)?;
         match (&place.target, &from.target) {
@@ -350,10 +303,7 @@ impl<T: Real> TrainingBatch<T> {
                 to.regression.overwrite(device, &from.regression)?;
                 Ok(to.target.overwrite(device, &from.target)?)
             }
-            _ => Err(NnError::setting(
-                "batch",
-                "the target differs in form from that of the captured step",
-            )),
+            _ => Err(NnError::setting("batch", "the target differs in form from that of the captured step")),
         }
     }
 }
@@ -394,40 +344,23 @@ mod tests {
     use super::*;
     use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 
-    fn batch(
-        objective: Objective<f32>,
-        target: Target<f32>,
-    ) -> Result<TrainingBatch<f32>, NnError> {
+    fn batch(objective: Objective<f32>, target: Target<f32>) -> Result<TrainingBatch<f32>, NnError> {
         let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
         let graphs = HierarchyBatch::from(GraphBatch::new([&graph])?);
-        TrainingBatch::new(
-            graphs,
-            FeatureType::scalars(1),
-            vec![0.0; 12],
-            objective,
-            target,
-        )
+        TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.0; 12], objective, target)
     }
 
     #[test]
     fn unknown_rows_of_values_are_masked_and_zero() {
-        let objective = || Objective::Values {
-            kind: FeatureType::scalars(2),
-            penalty: Penalty::MeanSquare,
-        };
+        let objective = || Objective::Values { kind: FeatureType::scalars(2), penalty: Penalty::MeanSquare };
         let mut values = vec![1.0; 24];
         let whole = batch(objective(), Target::Values(values.clone())).unwrap();
-        assert_eq!(
-            (whole.known(), whole.counted(), whole.weight()),
-            (None, 12, 12.0)
-        );
+        assert_eq!((whole.known(), whole.counted(), whole.weight()), (None, 12, 12.0));
         values[3] = f32::NAN;
         let some = batch(objective(), Target::Values(values)).unwrap();
         assert_eq!(some.known().unwrap()[..3], [true, false, true]);
         assert_eq!(some.counted(), 11);
-        let Target::Values(values) = some.target() else {
-            panic!("no values")
-        };
+        let Target::Values(values) = some.target() else { panic!("no values") };
         assert_eq!(values[..4], [1.0, 1.0, 0.0, 0.0]);
     }
 
@@ -435,11 +368,7 @@ mod tests {
     fn labels_that_are_not_known_have_no_weight() {
         let mut labels = vec![IGNORE; 12];
         labels[..3].copy_from_slice(&[0, 1, 1]);
-        let objective = Objective::Classes {
-            count: 2,
-            weights: Some(vec![2.0, 0.5]),
-            smoothing: 0.0,
-        };
+        let objective = Objective::Classes { count: 2, weights: Some(vec![2.0, 0.5]), smoothing: 0.0 };
         let batch = batch(objective, Target::Labels(labels)).unwrap();
         assert_eq!((batch.counted(), batch.weight()), (3, 3.0));
     }

@@ -19,12 +19,7 @@ pub struct Var<T: Real> {
 impl<T: Real> Var<T> {
     /// The output of an operator: `rows` rows of type `kind`.
     pub fn new(kind: FeatureType, rows: usize, value: impl Into<Arc<Storage<T>>>) -> Self {
-        Self {
-            kind,
-            rows,
-            value: value.into(),
-            node: None,
-        }
+        Self { kind, rows, value: value.into(), node: None }
     }
 
     /// Type of each row.
@@ -75,18 +70,12 @@ impl<T: Real> Var<T> {
 
     /// The same features as the output of an operator.
     pub(crate) fn with_node(self, node: NodeId) -> Self {
-        Self {
-            node: Some(node),
-            ..self
-        }
+        Self { node: Some(node), ..self }
     }
 
     /// The same numbers as scalars. Only maps that are not equivariant may do this.
     pub fn into_scalars(self) -> Self {
-        Self {
-            kind: FeatureType::scalars(self.kind.dimension()),
-            ..self
-        }
+        Self { kind: FeatureType::scalars(self.kind.dimension()), ..self }
     }
 
     /// The same numbers as features of another type of the same dimension: the inverse of
@@ -96,11 +85,7 @@ impl<T: Real> Var<T> {
     /// # Errors
     /// [`NnError::Size`] for a type of another dimension.
     pub fn with_kind(self, kind: FeatureType) -> Result<Self, NnError> {
-        check_size(
-            "dimension of the type",
-            self.kind.dimension(),
-            kind.dimension(),
-        )?;
+        check_size("dimension of the type", self.kind.dimension(), kind.dimension())?;
         Ok(Self { kind, ..self })
     }
 
@@ -108,17 +93,14 @@ impl<T: Real> Var<T> {
     /// `n` rows of `k c`.
     ///
     /// # Errors
-    /// [`NnError::Type`] for features that are not scalars, [`NnError::Size`] for a number of rows that does not divide them.
+    /// [`NnError::Type`] for features that are not scalars, [`NnError::Size`] for a number of rows that does not divide
+    /// them.
     pub fn with_rows(self, rows: usize) -> Result<Self, NnError> {
         self.expect_scalars("features in another number of rows")?;
         let count = self.values_len();
         let width = count / rows.max(1);
         check_size("values of whole rows", rows * width, count)?;
-        Ok(Self {
-            kind: FeatureType::scalars(width),
-            rows,
-            ..self
-        })
+        Ok(Self { kind: FeatureType::scalars(width), rows, ..self })
     }
 
     /// Checks the type of the features.
@@ -129,11 +111,7 @@ impl<T: Real> Var<T> {
         if self.kind == *expected {
             Ok(())
         } else {
-            Err(NnError::Type {
-                what: what.into(),
-                expected: expected.clone(),
-                found: self.kind.clone(),
-            })
+            Err(NnError::Type { what: what.into(), expected: expected.clone(), found: self.kind.clone() })
         }
     }
 

@@ -43,9 +43,9 @@ impl<T: Real> Workspace<T> {
         }
     }
 
-    /// Sets the precision of matrix products on this device. On the CPU, [`ProductMode::Bf16`] rounds the factors of the
-    /// [classifier](crate::Tape::classifier) in training if the features are f32, there are more than 32 classes, and the CPU has AVX512-BF16. All other products there are
-    /// in the precision of the features.
+    /// Sets the precision of matrix products on this device. On the CPU, [`ProductMode::Bf16`] rounds the factors of
+    /// the [classifier](crate::Tape::classifier) in training if the features are f32, there are more than 32 classes,
+    /// and the CPU has AVX512-BF16. All other products there are in the precision of the features.
     pub fn set_product_mode(&mut self, mode: ProductMode) {
         match &self.device {
             Device::Cpu => self.products = mode,
@@ -62,11 +62,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// The random number stream of a step on the GPU, always at the same address.
-    pub(crate) fn device_stream(
-        &mut self,
-        device: &CudaDevice,
-        stream: Stream,
-    ) -> Result<Arc<DeviceStream>, NnError> {
+    pub(crate) fn device_stream(&mut self, device: &CudaDevice, stream: Stream) -> Result<Arc<DeviceStream>, NnError> {
         let place = match &mut self.random {
             Some((place, held)) => {
                 if *held != stream {
@@ -100,10 +96,7 @@ impl<T: Real> Workspace<T> {
     /// Where operators run: the CPU with its scratch memory, or the GPU.
     pub(crate) fn executor(&mut self) -> Executor<'_, T> {
         match &self.device {
-            Device::Cpu => Executor::Host(HostScratch {
-                narrow: &mut self.scratch,
-                wide: &mut self.wide_scratch,
-            }),
+            Device::Cpu => Executor::Host(HostScratch { narrow: &mut self.scratch, wide: &mut self.wide_scratch }),
             Device::Cuda(device) => Executor::Cuda(device),
         }
     }

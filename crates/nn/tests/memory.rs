@@ -10,10 +10,7 @@ use common::random;
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::layers::{Regular, ResidualBlockConfig};
-use gemcnn_nn::{
-    Builder, FeatureType, GraphBatch, Method, Module, Optimiser, Parameters, Stream, Tape,
-    Workspace,
-};
+use gemcnn_nn::{Builder, FeatureType, GraphBatch, Method, Module, Optimiser, Parameters, Stream, Tape, Workspace};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

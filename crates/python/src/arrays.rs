@@ -32,11 +32,6 @@ pub fn owned<'py, T: Element, D: IntoDimension>(
 }
 
 /// The values of a contiguous array.
-pub fn values<'a, T: Element, D: Dimension>(
-    name: &str,
-    array: &'a PyReadonlyArray<'_, T, D>,
-) -> PyResult<&'a [T]> {
-    array
-        .as_slice()
-        .map_err(|_| errors::operator(format!("`{name}` must be contiguous")))
+pub fn values<'a, T: Element, D: Dimension>(name: &str, array: &'a PyReadonlyArray<'_, T, D>) -> PyResult<&'a [T]> {
+    array.as_slice().map_err(|_| errors::operator(format!("`{name}` must be contiguous")))
 }

@@ -5,16 +5,14 @@ use crate::operators::{Planned, plan};
 use crate::settings::{by_type, kind};
 use crate::tensor::Place;
 use gemcnn_kernels::batch_norm::cuda::DeviceStatistics;
-use gemcnn_kernels::batch_norm::{
-    self, BatchNorm, NormGradients, NormGroups, Normalisation, Statistics,
-};
+use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, NormGroups, Normalisation, Statistics};
 use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Executor, Resolve};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// `(type, irrep or channel, epsilon)`, then those of the nonlinearity: band limit of the output, samples (0 without one) and
-/// activation.
+/// `(type, irrep or channel, epsilon)`, then those of the nonlinearity: band limit of the output, samples (0 without
+/// one) and activation.
 type NormSettings<'a> = (&'a str, &'a str, f64, usize, usize, &'a str);
 /// Mean and variance of each slot.
 type Moments<'py> = [Bound<'py, PyAny>; 2];
@@ -24,15 +22,10 @@ fn settings((text, per, epsilon, ..): NormSettings<'_>) -> PyResult<BatchNorm> {
         "irrep" => NormGroups::PerIrrep,
         "channel" => NormGroups::PerChannel,
         other => {
-            return Err(errors::operator(format!(
-                "per is `{other}`, but must be irrep or channel"
-            )));
+            return Err(errors::operator(format!("per is `{other}`, but must be irrep or channel")));
         }
     };
-    Ok(BatchNorm {
-        epsilon,
-        ..BatchNorm::new(kind(text)?, groups)
-    })
+    Ok(BatchNorm { epsilon, ..BatchNorm::new(kind(text)?, groups) })
 }
 
 /// The nonlinearity, if there is one.
@@ -46,8 +39,8 @@ fn nonlinearity<T: Planned>(
     }
 }
 
-/// The normalised rows, or their nonlinearity. `tensors` are x, gamma and beta. Without running statistics it uses those of the rows, which `found` follows:
-/// they get this weight there, the values before them the rest.
+/// The normalised rows, or their nonlinearity. `tensors` are x, gamma and beta. Without running statistics it uses
+/// those of the rows, which `found` follows: they get this weight there, the values before them the rest.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one for each group of tensors")]
 fn batch_norm_forward(
@@ -118,8 +111,8 @@ fn batch_norm_forward(
     })
 }
 
-/// Gradients of the rows, gamma and beta. `tensors` are x, gamma, beta and the gradient of the result. Statistics of the rows are
-/// computed again.
+/// Gradients of the rows, gamma and beta. `tensors` are x, gamma, beta and the gradient of the result. Statistics of
+/// the rows are computed again.
 #[pyfunction]
 fn batch_norm_backward(
     py: Python<'_>,

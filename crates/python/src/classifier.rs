@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 
 /// Loss, and gradients of features, weight and bias if there are tensors for them.
 ///
-/// `settings` are the numbers of classes and channels and the label smoothing. `tensors` are features, weight, bias, labels
-/// and the reciprocal of the total weight of the rows, which is read on a GPU only. There the labels were checked by the
-/// caller. `score` takes loss, correct rows and counted rows.
+/// `settings` are the numbers of classes and channels and the label smoothing. `tensors` are features, weight, bias,
+/// labels and the reciprocal of the total weight of the rows, which is read on a GPU only. There the labels were
+/// checked by the caller. `score` takes loss, correct rows and counted rows.
 #[pyfunction]
 fn linear_cross_entropy(
     py: Python<'_>,

@@ -33,11 +33,7 @@ fn convolution(settings: ConvSettings<'_>, self_term: bool, bias: bool) -> PyRes
 }
 
 /// Tensors of the neighbour weights, self weights and bias.
-type WeightTensors<'py> = (
-    Bound<'py, PyAny>,
-    Option<Bound<'py, PyAny>>,
-    Option<Bound<'py, PyAny>>,
-);
+type WeightTensors<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
 #[pyfunction]
 #[pyo3(name = "gauge_conv")]

@@ -24,7 +24,8 @@ struct Torch {
     native: Option<Allocator>,
 }
 
-/// The same as `allocate` for the current device and stream, and as `free`, as functions in C. Both return 0 if they succeed.
+/// The same as `allocate` for the current device and stream, and as `free`, as functions in C. Both return 0 if they
+/// succeed.
 #[derive(Debug, Clone, Copy)]
 struct Allocator {
     allocate: AllocateFunction,
@@ -58,8 +59,8 @@ unsafe impl DeviceMemory for TorchMemory {
     fn allocate(&self, bytes: usize, stream: *mut c_void) -> Result<u64, String> {
         if let Some(native) = self.native {
             let mut address = std::ptr::null_mut();
-            // SAFETY: a function of PyTorch with this signature. The device is current here, and so is the stream in the
-            // thread of the call that allocates.
+            // SAFETY: a function of PyTorch with this signature. The device is current here, and so is the stream in
+            // the thread of the call that allocates.
             if unsafe { (native.allocate)(bytes as u64, &mut address) } == 0 {
                 return Ok(address as u64);
             }
@@ -75,7 +76,8 @@ unsafe impl DeviceMemory for TorchMemory {
 
     fn free(&self, address: u64) {
         if let Some(native) = self.native {
-            // SAFETY: as above. What it returns says nothing about memory of the other function, which it takes as well.
+            // SAFETY: as above. What it returns says nothing about memory of the other function, which it takes as
+            // well.
             unsafe { (native.free)(address as *mut c_void) };
             return;
         }

@@ -19,8 +19,9 @@ use std::sync::Arc;
 /// Label of rows whose class is not known, as in PyTorch.
 const UNKNOWN: i64 = -100;
 
-/// Features `[V, D]` and gauge graph of a sample. For models with eigenvectors also their numbers by order, the masses, the
-/// bases and the eigenvalues. For models that pool also the graphs of the coarser levels with the clusters of the level before.
+/// Features `[V, D]` and gauge graph of a sample. For models with eigenvectors also their numbers by order, the masses,
+/// the bases and the eigenvalues. For models that pool also the graphs of the coarser levels with the clusters of the
+/// level before.
 pub type PreparedMesh<'py> = (
     Bound<'py, PyArray2<f32>>,
     GaugeGraph,
@@ -29,11 +30,7 @@ pub type PreparedMesh<'py> = (
 );
 
 /// A sample for Python, without its target.
-pub fn prepared(
-    py: Python<'_>,
-    sample: Sample,
-    normals: NormalWeighting,
-) -> PyResult<PreparedMesh<'_>> {
+pub fn prepared(py: Python<'_>, sample: Sample, normals: NormalWeighting) -> PyResult<PreparedMesh<'_>> {
     let shape = (sample.graph.vertex_count(), sample.kind.dimension());
     let levels = sample.hierarchy.iter().flat_map(|found| found.levels());
     let levels = levels.filter_map(|level| {
@@ -42,17 +39,9 @@ pub fn prepared(
         Some((GaugeGraph { graph, normals }, clusters))
     });
     let levels = levels.collect();
-    let graph = GaugeGraph {
-        graph: Arc::unwrap_or_clone(sample.graph),
-        normals,
-    };
+    let graph = GaugeGraph { graph: Arc::unwrap_or_clone(sample.graph), normals };
     let spectra = sample.spectra.map(|spectra| {
-        let Spectra {
-            mass,
-            bases,
-            eigenvalues,
-            ..
-        } = spectra.arrays();
+        let Spectra { mass, bases, eigenvalues, .. } = spectra.arrays();
         let arrays = [mass, bases, eigenvalues].map(|values| PyArray1::from_slice(py, values));
         (spectra.columns().to_vec(), arrays)
     });
@@ -101,13 +90,7 @@ struct DataSet {
 #[pymethods]
 impl DataSet {
     #[new]
-    fn new(
-        py: Python<'_>,
-        text: Option<&str>,
-        file: Option<PathBuf>,
-        part: &str,
-        use_cache: bool,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, text: Option<&str>, file: Option<PathBuf>, part: &str, use_cache: bool) -> PyResult<Self> {
         let config = configuration(text, file.as_ref())?;
         let part: Part = serde_json::from_value(part.into()).map_err(errors::task)?;
         let opened = work(py, || {
@@ -117,19 +100,13 @@ impl DataSet {
             let samples = dataset.part(part, &config.preparation(), &cache(use_cache))?;
             Ok((dataset, samples))
         })?;
-        let (dataset, samples) =
-            opened.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;
-        let classes = dataset.classes().map_or(Vec::new(), |classes| {
-            (0..classes.count())
-                .map(|class| classes.name(class))
-                .collect()
-        });
+        let (dataset, samples) = opened.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;
+        let classes = dataset
+            .classes()
+            .map_or(Vec::new(), |classes| (0..classes.count()).map(|class| classes.name(class)).collect());
         Ok(Self {
             classes,
-            types: (
-                config.features.kind().to_string(),
-                dataset.outputs().to_string(),
-            ),
+            types: (config.features.kind().to_string(), dataset.outputs().to_string()),
             width: dataset.outputs().dimension(),
             config,
             samples,
@@ -151,12 +128,8 @@ impl DataSet {
         &self,
         py: Python<'py>,
         index: usize,
-    ) -> PyResult<(
-        String,
-        PreparedMesh<'py>,
-        Option<Bound<'py, PyArray1<i64>>>,
-        Option<Bound<'py, PyArray2<f32>>>,
-    )> {
+    ) -> PyResult<(String, PreparedMesh<'py>, Option<Bound<'py, PyArray1<i64>>>, Option<Bound<'py, PyArray2<f32>>>)>
+    {
         let mut sample = work(py, || self.samples.load(index))?.map_err(errors::task)?;
         let name = std::mem::take(&mut sample.name);
         let (labels, values) = match std::mem::replace(&mut sample.target, Target::Unknown) {

@@ -121,12 +121,7 @@ fn edge_product(
 }
 
 #[pyfunction]
-fn edge_softmax(
-    py: Python<'_>,
-    graph: GraphTensors<'_>,
-    x: &Bound<'_, PyAny>,
-    y: &Bound<'_, PyAny>,
-) -> PyResult<()> {
+fn edge_softmax(py: Python<'_>, graph: GraphTensors<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
     by_type!(x, T => {
         let (place, sizes) = (Place::of(x)?, Sizes::of(&graph)?);
         let graph = slices::<T>(&place, &graph, &sizes)?;
@@ -160,7 +155,8 @@ fn edge_softmax_backward(
     })
 }
 
-/// One of the four ends of messages on the edges of a piece: `gather`, `gather_backward`, `reduce` or `reduce_backward`.
+/// One of the four ends of messages on the edges of a piece: `gather`, `gather_backward`, `reduce` or
+/// `reduce_backward`.
 #[pyfunction]
 fn messages_at_edges(
     py: Python<'_>,

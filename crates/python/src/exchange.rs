@@ -1,5 +1,5 @@
-//! Tensors as DLPack describes them, through its functions in C. PyTorch has them from 2.10 on. They take a tenth of the time of
-//! the methods of a tensor, which every operator calls for each of its tensors.
+//! Tensors as DLPack describes them, through its functions in C. PyTorch has them from 2.10 on. They take a tenth of
+//! the time of the methods of a tensor, which every operator calls for each of its tensors.
 
 use pyo3::ffi::{PyObject, PyType_IsSubtype, PyTypeObject};
 use pyo3::prelude::*;
@@ -70,10 +70,7 @@ struct Exchange {
 fn exchange(py: Python<'_>) -> Option<&'static Exchange> {
     static EXCHANGE: PyOnceLock<Option<Exchange>> = PyOnceLock::new();
     let find = || -> PyResult<Exchange> {
-        let tensor = py
-            .import("torch")?
-            .getattr("Tensor")?
-            .cast_into::<PyType>()?;
+        let tensor = py.import("torch")?.getattr("Tensor")?.cast_into::<PyType>()?;
         let capsule = tensor.getattr("__dlpack_c_exchange_api__")?;
         let capsule = capsule.cast_into::<PyCapsule>()?;
         let table = capsule.pointer_checked(Some(c"dlpack_exchange_api"))?;
@@ -83,9 +80,7 @@ fn exchange(py: Python<'_>) -> Option<&'static Exchange> {
             table: unsafe { table.cast::<Table>().as_ref() },
         })
     };
-    let found = EXCHANGE.get_or_init(py, || {
-        find().ok().filter(|found| found.table.version[0] == 1)
-    });
+    let found = EXCHANGE.get_or_init(py, || find().ok().filter(|found| found.table.version[0] == 1));
     found.as_ref()
 }
 
@@ -113,16 +108,9 @@ pub fn facts(tensor: &Bound<'_, PyAny>) -> Option<Facts> {
     }
     let mut found = Tensor {
         data: std::ptr::null_mut(),
-        device: Device {
-            kind: 0,
-            ordinal: 0,
-        },
+        device: Device { kind: 0, ordinal: 0 },
         dimensions: 0,
-        dtype: NumberType {
-            code: 0,
-            bits: 0,
-            lanes: 0,
-        },
+        dtype: NumberType { code: 0, bits: 0, lanes: 0 },
         shape: std::ptr::null(),
         strides: std::ptr::null(),
         byte_offset: 0,
@@ -140,10 +128,7 @@ pub fn facts(tensor: &Bound<'_, PyAny>) -> Option<Facts> {
     };
     let ordinal = match found.device {
         Device { kind: CPU, .. } => -1,
-        Device {
-            kind: CUDA,
-            ordinal,
-        } => i64::from(ordinal),
+        Device { kind: CUDA, ordinal } => i64::from(ordinal),
         _ => return None,
     };
     let (mut count, mut is_contiguous) = (1, true);

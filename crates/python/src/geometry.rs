@@ -7,9 +7,7 @@ use crate::threads::work;
 use gemcnn_kernels::{GraphArrays, GraphParts, Real};
 use gemcnn_mesh::features::{MatrixOptions, matrix_features as matrix_features_of};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
-use gemcnn_mesh::{
-    Adjacency, Frame, Gauge, GeometryOptions, NeighbourWeights, Neighbourhood, NormalWeighting,
-};
+use gemcnn_mesh::{Adjacency, Frame, Gauge, GeometryOptions, NeighbourWeights, Neighbourhood, NormalWeighting};
 use gemcnn_tasks::FeatureConfig;
 use gemcnn_tasks::features::{Fields, Surface};
 use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
@@ -28,10 +26,7 @@ fn choose<T: Copy>(name: &str, word: &str, choices: &[(&str, T)]) -> PyResult<T>
     let found = choices.iter().find(|(choice, _)| *choice == word);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let words: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
-        errors::geometry(format!(
-            "{name} is `{word}`, but must be one of {}",
-            words.join(", ")
-        ))
+        errors::geometry(format!("{name} is `{word}`, but must be one of {}", words.join(", ")))
     })
 }
 
@@ -50,14 +45,8 @@ pub fn options(arguments: &Bound<'_, PyDict>) -> PyResult<GeometryOptions> {
     let neighbourhood = word("neighbourhood")?;
     let neighbourhood = match neighbourhood.as_str() {
         "one_ring" => Neighbourhood::OneRing,
-        "radius" => Neighbourhood::Radius {
-            radius: need()?,
-            limit,
-        },
-        "patch" => Neighbourhood::Patch {
-            radius: need()?,
-            limit,
-        },
+        "radius" => Neighbourhood::Radius { radius: need()?, limit },
+        "patch" => Neighbourhood::Patch { radius: need()?, limit },
         other => choose(
             "neighbourhood",
             other,
@@ -93,20 +82,13 @@ pub fn options(arguments: &Bound<'_, PyDict>) -> PyResult<GeometryOptions> {
         normals: choose(
             "normals",
             &word("normals")?,
-            &[
-                ("area", NormalWeighting::Area),
-                ("corner_angle", NormalWeighting::CornerAngle),
-            ],
+            &[("area", NormalWeighting::Area), ("corner_angle", NormalWeighting::CornerAngle)],
         )?,
         neighbourhood,
         weights: choose(
             "weights",
             &word("weights")?,
-            &[
-                ("count", NeighbourWeights::Count),
-                ("area", NeighbourWeights::Area),
-                ("jets", NeighbourWeights::Jets),
-            ],
+            &[("count", NeighbourWeights::Count), ("area", NeighbourWeights::Area), ("jets", NeighbourWeights::Jets)],
         )?,
         gauge,
         estimate_normals: estimate.map_or(Ok(false), |value| value.extract())?,
@@ -131,43 +113,27 @@ fn graph_arrays<'py, T: Real + Element>(
     let view = made.view();
     let edges = view.edge_count();
     let phases = view.phases().iter();
-    let phases: Vec<T> = phases
-        .flat_map(|p| [p.angle[0], p.angle[1], p.transport[0], p.transport[1]])
-        .collect();
-    let signed = |values: &[u32]| -> Bound<'py, PyArray1<i32>> {
-        PyArray1::from_vec(py, bytemuck::cast_slice(values).to_vec())
-    };
+    let phases: Vec<T> = phases.flat_map(|p| [p.angle[0], p.angle[1], p.transport[0], p.transport[1]]).collect();
+    let signed =
+        |values: &[u32]| -> Bound<'py, PyArray1<i32>> { PyArray1::from_vec(py, bytemuck::cast_slice(values).to_vec()) };
     let found = PyDict::new(py);
     found.set_item("offsets", signed(view.offsets()))?;
     found.set_item("neighbours", signed(view.neighbours()))?;
     found.set_item("reverse", signed(view.reverse()))?;
-    found.set_item(
-        "phases",
-        PyArray1::from_vec(py, phases).reshape([edges, 4])?,
-    )?;
+    found.set_item("phases", PyArray1::from_vec(py, phases).reshape([edges, 4])?)?;
     found.set_item("radius", PyArray1::from_slice(py, view.radius()))?;
     let coefficients = PyArray1::from_slice(py, view.coefficients());
-    found.set_item(
-        "coefficients",
-        coefficients.reshape([edges, view.columns()])?,
-    )?;
+    found.set_item("coefficients", coefficients.reshape([edges, view.columns()])?)?;
     Ok(found)
 }
 
 #[pymethods]
 impl GaugeGraph {
     #[new]
-    fn new(
-        py: Python<'_>,
-        mesh: &Bound<'_, Mesh>,
-        arguments: &Bound<'_, PyDict>,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, mesh: &Bound<'_, Mesh>, arguments: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (mesh, options) = (&mesh.get().0, options(arguments)?);
         let graph = work(py, || gemcnn_mesh::GaugeGraph::new(mesh, &options))?;
-        Ok(Self {
-            graph: graph.map_err(errors::geometry)?,
-            normals: options.normals,
-        })
+        Ok(Self { graph: graph.map_err(errors::geometry)?, normals: options.normals })
     }
 
     /// A graph from its arrays.
@@ -185,31 +151,15 @@ impl GaugeGraph {
             return Err(errors::geometry("frames must have shape [V, 3, 3]"));
         }
         let frames: Vec<Frame> = bytemuck::cast_slice(values("frames", &frames)?).to_vec();
-        let (offsets, neighbours) = (
-            values("offsets", &offsets)?,
-            values("neighbours", &neighbours)?,
-        );
-        let numbers = [
-            ("theta", &theta),
-            ("transport", &transport),
-            ("radius", &radius),
-        ];
+        let (offsets, neighbours) = (values("offsets", &offsets)?, values("neighbours", &neighbours)?);
+        let numbers = [("theta", &theta), ("transport", &transport), ("radius", &radius)];
         let [theta, transport, radius] = numbers.map(|(name, array)| values(name, array));
         let (theta, transport, radius) = (theta?, transport?, radius?);
         let graph = work(py, || {
             let adjacency = Adjacency::new(offsets.to_vec(), neighbours.to_vec())?;
-            gemcnn_mesh::GaugeGraph::from_parts(
-                adjacency,
-                theta.to_vec(),
-                transport.to_vec(),
-                radius.to_vec(),
-                frames,
-            )
+            gemcnn_mesh::GaugeGraph::from_parts(adjacency, theta.to_vec(), transport.to_vec(), radius.to_vec(), frames)
         })?;
-        Ok(Self {
-            graph: graph.map_err(errors::geometry)?,
-            normals: NormalWeighting::default(),
-        })
+        Ok(Self { graph: graph.map_err(errors::geometry)?, normals: NormalWeighting::default() })
     }
 
     fn offsets<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray1<u32>>> {
@@ -256,10 +206,7 @@ impl GaugeGraph {
     fn rotated(&self, py: Python<'_>, angles: PyReadonlyArray1<'_, f64>) -> PyResult<Self> {
         let angles = values("angles", &angles)?;
         let graph = work(py, || self.graph.clone().gauge_transform(angles))?;
-        Ok(Self {
-            graph: graph.map_err(errors::geometry)?,
-            normals: self.normals,
-        })
+        Ok(Self { graph: graph.map_err(errors::geometry)?, normals: self.normals })
     }
 
     /// The arrays for operators, in f64 or f32.
@@ -310,10 +257,7 @@ fn features<'py>(
         let operators = match eigenpairs {
             [0, 0, 0] => None,
             eigenpairs => {
-                let options = OperatorOptions {
-                    eigenpairs,
-                    ..Default::default()
-                };
+                let options = OperatorOptions { eigenpairs, ..Default::default() };
                 Some(SurfaceOperators::new(mesh, &graph.graph, &options)?)
             }
         };
@@ -340,10 +284,7 @@ fn matrix_features<'py>(
     count_self: bool,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (mesh, graph) = (&mesh.get().0, &graph.get().graph);
-    let options = MatrixOptions {
-        unit_edges,
-        count_self,
-    };
+    let options = MatrixOptions { unit_edges, count_self };
     let field = work(py, || matrix_features_of(mesh, graph, &options))?;
     let field = field.map_err(errors::geometry)?;
     let shape = (graph.vertex_count(), field.dimension());

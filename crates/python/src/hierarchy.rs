@@ -61,19 +61,12 @@ fn hierarchy<'py>(
     arguments: &Bound<'py, PyDict>,
 ) -> PyResult<Vec<(GaugeGraph, Bound<'py, PyArray1<u32>>, Option<Clusters>)>> {
     let mesh = &mesh.get().0;
-    let options = HierarchyOptions {
-        geometry: options(arguments)?,
-        ratios,
-        radii,
-        neighbour_limit: limit.unwrap_or(usize::MAX),
-    };
+    let options =
+        HierarchyOptions { geometry: options(arguments)?, ratios, radii, neighbour_limit: limit.unwrap_or(usize::MAX) };
     let hierarchy = work(py, || gemcnn_mesh::Hierarchy::new(mesh, &options))?;
     let hierarchy = hierarchy.map_err(errors::geometry)?;
     let levels = hierarchy.levels().iter().map(|level| {
-        let graph = GaugeGraph {
-            graph: level.graph.clone(),
-            normals: options.geometry.normals,
-        };
+        let graph = GaugeGraph { graph: level.graph.clone(), normals: options.geometry.normals };
         let vertices = PyArray1::from_slice(py, &level.vertices);
         (graph, vertices, level.clusters.clone().map(Clusters))
     });

@@ -5,8 +5,8 @@ use crate::errors;
 use crate::threads::work;
 use gemcnn_mesh::remesh::{RemeshKind, Remeshed, remesh};
 use gemcnn_mesh::{
-    AttributeValues, DVec3, Faces, GeodesicSolver, MeshReport, Repair, VertexAttribute,
-    WriteOptions, read_mesh, repair, triangulate, vector_area, vertex_areas, write_mesh,
+    AttributeValues, DVec3, Faces, GeodesicSolver, MeshReport, Repair, VertexAttribute, WriteOptions, read_mesh,
+    repair, triangulate, vector_area, vertex_areas, write_mesh,
 };
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -81,12 +81,7 @@ impl Mesh {
         &self,
         py: Python<'py>,
         words: Vec<String>,
-    ) -> PyResult<(
-        Self,
-        Bound<'py, PyArray1<u32>>,
-        Bound<'py, PyArray1<i64>>,
-        Vec<(String, usize, usize)>,
-    )> {
+    ) -> PyResult<(Self, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>, Vec<(String, usize, usize)>)> {
         let parsed: Result<Vec<Repair>, _> = words.iter().map(|word| word.parse()).collect();
         let parsed = parsed.map_err(errors::mesh)?;
         let done = work(py, || repair(&self.0, &parsed))?.map_err(errors::mesh)?;
@@ -95,12 +90,7 @@ impl Mesh {
         let steps = done.steps.iter();
         let steps = steps.map(|step| (step.repair.to_string(), step.changed, step.total));
         let steps = steps.collect();
-        Ok((
-            Self(done.mesh),
-            PyArray1::from_vec(py, done.vertex_origin),
-            PyArray1::from_vec(py, map),
-            steps,
-        ))
+        Ok((Self(done.mesh), PyArray1::from_vec(py, done.vertex_origin), PyArray1::from_vec(py, map), steps))
     }
 
     fn triangulated(&self, py: Python<'_>) -> PyResult<Self> {
@@ -125,14 +115,8 @@ impl Mesh {
     }
 
     /// Distances along the surface from each of the vertices, `[sources, V]`.
-    fn geodesics<'py>(
-        &self,
-        py: Python<'py>,
-        sources: Vec<usize>,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let distances = work(py, || {
-            GeodesicSolver::new(&self.0)?.distances_from_each(&sources)
-        })?;
+    fn geodesics<'py>(&self, py: Python<'py>, sources: Vec<usize>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let distances = work(py, || GeodesicSolver::new(&self.0)?.distances_from_each(&sources))?;
         let rows = distances.map_err(errors::geometry)?.concat();
         owned(py, rows, (sources.len(), self.0.vertex_count()))
     }
@@ -150,11 +134,7 @@ impl Mesh {
         let Remeshed { mesh, sources } = done.map_err(errors::mesh)?;
         let corners = sources.iter().flat_map(|source| source.corners).collect();
         let weights = sources.iter().flat_map(|source| source.weights).collect();
-        Ok((
-            Self(mesh),
-            owned(py, corners, (sources.len(), 3))?,
-            owned(py, weights, (sources.len(), 3))?,
-        ))
+        Ok((Self(mesh), owned(py, corners, (sources.len(), 3))?, owned(py, weights, (sources.len(), 3))?))
     }
 
     /// Writes the mesh with values at its vertices.
@@ -195,9 +175,7 @@ fn column_values(name: &str, column: &Bound<'_, PyAny>) -> PyResult<AttributeVal
         };
     }
     for_columns!(take);
-    Err(errors::mesh(format!(
-        "`{name}` must be a one-dimensional array of 8, 16 or 32-bit integers or of floats"
-    )))
+    Err(errors::mesh(format!("`{name}` must be a one-dimensional array of 8, 16 or 32-bit integers or of floats")))
 }
 
 fn columns<'py>(py: Python<'py>, columns: Vec<VertexAttribute>) -> PyResult<Bound<'py, PyDict>> {
@@ -223,13 +201,7 @@ fn columns<'py>(py: Python<'py>, columns: Vec<VertexAttribute>) -> PyResult<Boun
 fn read<'py>(
     py: Python<'py>,
     path: PathBuf,
-) -> PyResult<(
-    Mesh,
-    Bound<'py, PyDict>,
-    Bound<'py, PyDict>,
-    Bound<'py, PyList>,
-    String,
-)> {
+) -> PyResult<(Mesh, Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyList>, String)> {
     let file = work(py, || read_mesh(path))?.map_err(errors::file)?;
     Ok((
         Mesh(file.mesh),

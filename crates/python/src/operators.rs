@@ -20,11 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The map of scalars as one matrix product, which is faster on the CPU where there are many.
 fn of_scalars(op: &SelfMap) -> Option<Linear> {
     let scalars = op.input.highest_order() == 0 && op.output.highest_order() == 0;
-    scalars.then(|| Linear {
-        inputs: op.input.dimension(),
-        outputs: op.output.dimension(),
-        bias: op.bias,
-    })
+    scalars.then(|| Linear { inputs: op.input.dimension(), outputs: op.output.dimension(), bias: op.bias })
 }
 
 #[pyfunction]
@@ -37,11 +33,7 @@ fn linear_forward(
     bias: Option<&Bound<'_, PyAny>>,
     y: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let op = &SelfMap {
-        input: kind(types.0)?,
-        output: kind(types.1)?,
-        bias: bias.is_some(),
-    };
+    let op = &SelfMap { input: kind(types.0)?, output: kind(types.1)?, bias: bias.is_some() };
     by_type!(x, T => {
         let place = Place::of(x)?;
         let bias = place.optional::<T>("bias", bias)?;
@@ -72,11 +64,7 @@ fn linear_backward(
     dweight: &Bound<'_, PyAny>,
     dbias: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    let op = &SelfMap {
-        input: kind(types.0)?,
-        output: kind(types.1)?,
-        bias: dbias.is_some(),
-    };
+    let op = &SelfMap { input: kind(types.0)?, output: kind(types.1)?, bias: dbias.is_some() };
     by_type!(x, T => {
         let place = Place::of(x)?;
         let (x, weight) = (place.view::<T>("x", x)?, place.view::<T>("weight", weight)?);
@@ -131,12 +119,7 @@ pub fn plan<T: Planned>(py: Python<'_>, settings: RegularSettings<'_>) -> PyResu
     if let Some(plan) = plans.get(&key) {
         return Ok(Arc::clone(plan));
     }
-    let plan = Plan::new(&Regular {
-        input: kind(text)?,
-        output_band_limit,
-        samples,
-        activation: activation(word)?,
-    });
+    let plan = Plan::new(&Regular { input: kind(text)?, output_band_limit, samples, activation: activation(word)? });
     let plan = Arc::new(plan.map_err(errors::operator)?);
     plans.insert(key, Arc::clone(&plan));
     Ok(plan)
@@ -184,11 +167,7 @@ fn regular_backward(
 
 /// Of `(type, activation, epsilon)`.
 fn norm((text, word, epsilon): (&str, &str, f64)) -> PyResult<NormNonlinearity> {
-    Ok(NormNonlinearity {
-        kind: kind(text)?,
-        activation: activation(word)?,
-        epsilon,
-    })
+    Ok(NormNonlinearity { kind: kind(text)?, activation: activation(word)?, epsilon })
 }
 
 #[pyfunction]
@@ -240,10 +219,7 @@ fn norm_backward(
 
 /// Of `(type, activation)`.
 fn gated((text, word): (&str, &str)) -> PyResult<GatedNonlinearity> {
-    Ok(GatedNonlinearity {
-        output: kind(text)?,
-        activation: activation(word)?,
-    })
+    Ok(GatedNonlinearity { output: kind(text)?, activation: activation(word)? })
 }
 
 #[pyfunction]

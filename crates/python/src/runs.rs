@@ -60,8 +60,7 @@ impl Observer for Callback<'_> {
             return;
         };
         let called = serde_json::to_string(record).map_err(errors::task);
-        let called = called
-            .and_then(|record| Python::attach(|py| on_epoch.call1(py, (record,)).map(|_| ())));
+        let called = called.and_then(|record| Python::attach(|py| on_epoch.call1(py, (record,)).map(|_| ())));
         if let Err(error) = called {
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             self.stop.request();
@@ -98,15 +97,9 @@ fn train(
     let outcome = py.detach(|| {
         std::thread::scope(|scope| {
             let training = scope.spawn(|| {
-                let mut observer = Callback {
-                    on_epoch: on_epoch.as_ref(),
-                    stop: &stop,
-                    raised: &raised,
-                };
+                let mut observer = Callback { on_epoch: on_epoch.as_ref(), stop: &stop, raised: &raised };
                 let cache = cache(use_cache);
-                pool.install(|| {
-                    gemcnn_tasks::run::train(&config, &run, &cache, &device, &mut observer, &stop)
-                })
+                pool.install(|| gemcnn_tasks::run::train(&config, &run, &cache, &device, &mut observer, &stop))
             });
             while !training.is_finished() {
                 std::thread::park_timeout(LOOK);
@@ -124,10 +117,9 @@ fn train(
     }
     match outcome {
         Ok(Ok(Outcome::Finished { .. })) => Ok(run.path().to_path_buf()),
-        Ok(Ok(Outcome::Stopped { epoch, step })) => Err(errors::task(format!(
-            "stopped in epoch {} after {step} steps",
-            epoch + 1
-        ))),
+        Ok(Ok(Outcome::Stopped { epoch, step })) => {
+            Err(errors::task(format!("stopped in epoch {} after {step} steps", epoch + 1)))
+        }
         Ok(Err(error)) => {
             let message = errors::task(error);
             if !run.config().exists() {
@@ -154,11 +146,7 @@ impl TrainedModel {
         let model = work(py, || gemcnn_tasks::train::TrainedModel::read(&path))?;
         let model = model.map_err(errors::task)?;
         let device = open(device, &model.config)?;
-        Ok(Self {
-            workspace: Mutex::new(Workspace::new(device.clone())),
-            model,
-            device,
-        })
+        Ok(Self { workspace: Mutex::new(Workspace::new(device.clone())), model, device })
     }
 
     /// The configuration as JSON.
@@ -170,9 +158,7 @@ impl TrainedModel {
     /// Names of the classes; empty in regression.
     fn classes(&self) -> Vec<String> {
         match &self.model.classes {
-            Some(classes) => (0..classes.count())
-                .map(|class| classes.name(class))
-                .collect(),
+            Some(classes) => (0..classes.count()).map(|class| classes.name(class)).collect(),
             None => Vec::new(),
         }
     }
@@ -194,37 +180,23 @@ impl TrainedModel {
         let parts = self.model.network.parts();
         let lines = parts.iter().map(|part| {
             let (name, input, output) = (&part.name, &part.input, &part.output);
-            format!(
-                "{name}: {input} -> {output}, {} parameters",
-                part.parameters
-            )
+            format!("{name}: {input} -> {output}, {} parameters", part.parameters)
         });
         lines.collect::<Vec<_>>().join("\n")
     }
 
     /// The names, shapes and values of all weights.
-    fn weights<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Vec<(String, Vec<usize>, Bound<'py, PyArray1<f32>>)> {
+    fn weights<'py>(&self, py: Python<'py>) -> Vec<(String, Vec<usize>, Bound<'py, PyArray1<f32>>)> {
         let parameters = self.model.parameters.iter();
         let weights = parameters.map(|parameter| {
             let values = PyArray1::from_slice(py, parameter.value());
-            (
-                parameter.name().to_owned(),
-                parameter.shape().to_vec(),
-                values,
-            )
+            (parameter.name().to_owned(), parameter.shape().to_vec(), values)
         });
         weights.collect()
     }
 
     /// The input of the network for a mesh, with scaled features.
-    fn prepare<'py>(
-        &self,
-        py: Python<'py>,
-        mesh: &Bound<'py, Mesh>,
-    ) -> PyResult<PreparedMesh<'py>> {
+    fn prepare<'py>(&self, py: Python<'py>, mesh: &Bound<'py, Mesh>) -> PyResult<PreparedMesh<'py>> {
         let mesh = &mesh.get().0;
         let sample = work(py, || self.model.sample("the mesh", mesh))?.map_err(errors::task)?;
         prepared(py, sample, self.model.config.geometry.normals)
@@ -232,14 +204,9 @@ impl TrainedModel {
 
     /// Writes the model of a run directory or file to another file, with other weights.
     #[staticmethod]
-    fn rewrite(
-        source: PathBuf,
-        file: PathBuf,
-        weights: Vec<(String, PyReadonlyArray1<'_, f32>)>,
-    ) -> PyResult<()> {
-        let weights: Vec<(&str, &[f32])> = (weights.iter())
-            .map(|(name, array)| Ok((name.as_str(), values(name, array)?)))
-            .collect::<PyResult<_>>()?;
+    fn rewrite(source: PathBuf, file: PathBuf, weights: Vec<(String, PyReadonlyArray1<'_, f32>)>) -> PyResult<()> {
+        let weights: Vec<(&str, &[f32])> =
+            (weights.iter()).map(|(name, array)| Ok((name.as_str(), values(name, array)?))).collect::<PyResult<_>>()?;
         gemcnn_tasks::train::TrainedModel::rewrite(&source, &file, &weights).map_err(errors::task)
     }
 
@@ -250,21 +217,14 @@ impl TrainedModel {
 
     /// The prediction for a mesh: a dictionary with `classes`, `class` and `probabilities`, or `values`, `type` and
     /// `frames`.
-    fn predict<'py>(
-        &self,
-        py: Python<'py>,
-        mesh: &Bound<'py, Mesh>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    fn predict<'py>(&self, py: Python<'py>, mesh: &Bound<'py, Mesh>) -> PyResult<Bound<'py, PyDict>> {
         let mesh = &mesh.get().0;
         let pool = crate::threads::current(py)?;
         let predicted = py.detach(|| {
             let sample = pool.install(|| self.model.sample("the mesh", mesh))?;
             // Not inside of the pool: there a thread that waits for its own work takes that of others, and would wait
             // here for itself.
-            let mut workspace = self
-                .workspace
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
             let workspace = &mut *workspace;
             let prediction = pool.install(|| match self.model.config.task {
                 Task::Segmentation => {
@@ -276,8 +236,7 @@ impl TrainedModel {
             });
             prediction.map(|prediction| (prediction, sample.graph))
         });
-        let ((prediction, probabilities), graph) =
-            predicted.map_err(|error: TaskError| errors::task(error))?;
+        let ((prediction, probabilities), graph) = predicted.map_err(|error: TaskError| errors::task(error))?;
         let found = PyDict::new(py);
         match prediction {
             Prediction::Classes { classes, .. } => {
@@ -287,18 +246,14 @@ impl TrainedModel {
                 }
                 found.set_item("classes", PyArray1::from_vec(py, classes))?;
             }
-            Prediction::MeshClass {
-                class,
-                probabilities,
-            } => {
+            Prediction::MeshClass { class, probabilities } => {
                 found.set_item("class", class)?;
                 found.set_item("probabilities", PyArray1::from_vec(py, probabilities))?;
             }
             Prediction::Values { kind, values, .. } => {
                 let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
                 let shape = [rows, kind.dimension()];
-                let values: Bound<'py, PyArray2<f32>> =
-                    PyArray1::from_vec(py, values).reshape(shape)?;
+                let values: Bound<'py, PyArray2<f32>> = PyArray1::from_vec(py, values).reshape(shape)?;
                 let frames: Vec<f64> = bytemuck::cast_slice(graph.frames()).to_vec();
                 let frames: Bound<'py, PyArray3<f64>> =
                     PyArray1::from_vec(py, frames).reshape([mesh.vertex_count(), 3, 3])?;
@@ -326,23 +281,13 @@ impl TrainedModel {
             Some(folder) => DataConfig::Folder(folder.clone()),
             None => config.data.clone(),
         };
-        let options = EvaluationOptions {
-            part,
-            rotation,
-            ..Default::default()
-        };
+        let options = EvaluationOptions { part, rotation, ..Default::default() };
         let evaluation = work(py, || {
             let mut dataset = Dataset::open_for(&source, config.task)?;
             if data.is_none() {
                 dataset = dataset.with_validation(config.training.validation)?;
             }
-            evaluate(
-                &self.model,
-                &dataset,
-                options,
-                &cache(use_cache),
-                &self.device,
-            )
+            evaluate(&self.model, &dataset, options, &cache(use_cache), &self.device)
         })?;
         serde_json::to_string(&evaluation.map_err(errors::task)?).map_err(errors::task)
     }

@@ -29,30 +29,14 @@ fn grid(py: Python<'_>, rows: usize, columns: usize, quads: bool) -> PyResult<Me
 }
 
 #[pyfunction]
-fn rough_grid(
-    py: Python<'_>,
-    rows: usize,
-    columns: usize,
-    roughness: f64,
-    seed: u64,
-    quads: bool,
-) -> PyResult<Mesh> {
+fn rough_grid(py: Python<'_>, rows: usize, columns: usize, roughness: f64, seed: u64, quads: bool) -> PyResult<Mesh> {
     let roughness = Roughness::new(roughness, seed);
-    made(work(py, || {
-        shapes::rough_grid(rows, columns, cells(quads), &roughness)
-    })?)
+    made(work(py, || shapes::rough_grid(rows, columns, cells(quads), &roughness))?)
 }
 
 #[pyfunction]
-fn torus(
-    py: Python<'_>,
-    segments: (usize, usize),
-    radii: (f64, f64),
-    quads: bool,
-) -> PyResult<Mesh> {
-    made(work(py, || {
-        shapes::torus(segments.0, segments.1, radii.0, radii.1, cells(quads))
-    })?)
+fn torus(py: Python<'_>, segments: (usize, usize), radii: (f64, f64), quads: bool) -> PyResult<Mesh> {
+    made(work(py, || shapes::torus(segments.0, segments.1, radii.0, radii.1, cells(quads)))?)
 }
 
 #[pyfunction]
@@ -64,9 +48,7 @@ fn capsule(
     length: f64,
     quads: bool,
 ) -> PyResult<Mesh> {
-    made(work(py, || {
-        shapes::capsule(segments, bands.0, bands.1, radius, length, cells(quads))
-    })?)
+    made(work(py, || shapes::capsule(segments, bands.0, bands.1, radius, length, cells(quads)))?)
 }
 
 /// Bodies of a family, and the part of each vertex.
@@ -79,18 +61,10 @@ fn bodies<'py>(
     variation: (f64, f64),
 ) -> PyResult<(Vec<Mesh>, Bound<'py, PyArray1<u8>>)> {
     let (people, poses) = variation;
-    let options = BodyOptions {
-        vertices,
-        seed,
-        people,
-        poses,
-    };
+    let options = BodyOptions { vertices, seed, people, poses };
     let (bodies, parts) = work(py, || {
         let family = BodyFamily::new(&options)?;
-        let bodies: Vec<Mesh> = indices
-            .iter()
-            .map(|&index| Mesh(family.body(index)))
-            .collect();
+        let bodies: Vec<Mesh> = indices.iter().map(|&index| Mesh(family.body(index))).collect();
         let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
         Ok::<_, ShapeError>((bodies, parts))
     })?

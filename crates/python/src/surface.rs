@@ -34,8 +34,8 @@ fn laplacian<'py>(
     ))
 }
 
-/// Lowest eigenvalues and eigenvectors of an order: `[V, k]`, or `[2 V, k]` with the real parts of a vertex and then its
-/// imaginary parts.
+/// Lowest eigenvalues and eigenvectors of an order: `[V, k]`, or `[2 V, k]` with the real parts of a vertex and then
+/// its imaginary parts.
 #[pyfunction]
 #[expect(clippy::type_complexity, reason = "a tuple for Python")]
 fn eigenpairs<'py>(
@@ -58,7 +58,8 @@ fn eigenpairs<'py>(
     Ok((PyArray1::from_vec(py, basis.values), vectors))
 }
 
-/// Gradients of scalar fields `[V, b]` in the frames of a graph, `[2 V, b]`: the first and the second component of a vertex.
+/// Gradients of scalar fields `[V, b]` in the frames of a graph, `[2 V, b]`: the first and the second component of a
+/// vertex.
 #[pyfunction]
 fn gradient<'py>(
     py: Python<'py>,

@@ -34,10 +34,7 @@ impl Scalar for f32 {
     const DTYPE: &'static str = "torch.float32";
 
     fn narrow(memory: &mut Memory) -> HostScratch<'_, Self> {
-        HostScratch {
-            narrow: &mut memory.single,
-            wide: &mut memory.wide,
-        }
+        HostScratch { narrow: &mut memory.single, wide: &mut memory.wide }
     }
 }
 
@@ -45,10 +42,7 @@ impl Scalar for f64 {
     const DTYPE: &'static str = "torch.float64";
 
     fn narrow(memory: &mut Memory) -> HostScratch<'_, Self> {
-        HostScratch {
-            narrow: &mut memory.double,
-            wide: &mut memory.wide,
-        }
+        HostScratch { narrow: &mut memory.double, wide: &mut memory.wide }
     }
 }
 
@@ -107,9 +101,7 @@ fn ordinal(tensor: &Bound<'_, PyAny>) -> PyResult<i64> {
     if let Some(facts) = facts(tensor) {
         return Ok(facts.ordinal);
     }
-    tensor
-        .call_method0(intern!(tensor.py(), "get_device"))?
-        .extract()
+    tensor.call_method0(intern!(tensor.py(), "get_device"))?.extract()
 }
 
 /// The number of elements of a tensor.
@@ -117,13 +109,11 @@ pub fn count(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
     if let Some(facts) = facts(tensor) {
         return Ok(facts.count);
     }
-    tensor
-        .call_method0(intern!(tensor.py(), "numel"))?
-        .extract()
+    tensor.call_method0(intern!(tensor.py(), "numel"))?.extract()
 }
 
-/// Asks the system for huge pages for a new tensor of many pages. PyTorch gets memory of this size from the system each time,
-/// and the first write to each small page would take as long as the computation of some of the results on it.
+/// Asks the system for huge pages for a new tensor of many pages. PyTorch gets memory of this size from the system each
+/// time, and the first write to each small page would take as long as the computation of some of the results on it.
 fn prefer_huge_pages(address: usize, bytes: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -157,9 +147,8 @@ impl Place {
         call: impl FnOnce(Executor<'_, T>) -> Result<(), Failure> + Send,
     ) -> PyResult<()> {
         match self {
-            Self::Host => MEMORY.with_borrow_mut(|memory| {
-                crate::threads::operate(py, || call(Executor::Host(T::narrow(memory))))
-            })??,
+            Self::Host => MEMORY
+                .with_borrow_mut(|memory| crate::threads::operate(py, || call(Executor::Host(T::narrow(memory)))))??,
             Self::Cuda(device) => py.detach(|| call(Executor::Cuda(device)))?,
         }
         Ok(())
@@ -183,13 +172,7 @@ impl Place {
     }
 
     /// Checks a tensor, and gives its address and number of elements.
-    fn check(
-        &self,
-        name: &str,
-        kind: &str,
-        tensor: &Bound<'_, PyAny>,
-        alignment: usize,
-    ) -> PyResult<(usize, usize)> {
+    fn check(&self, name: &str, kind: &str, tensor: &Bound<'_, PyAny>, alignment: usize) -> PyResult<(usize, usize)> {
         if let Some(facts) = facts(tensor)
             && self.takes(&facts, kind, alignment)
         {
@@ -207,11 +190,7 @@ impl Place {
                 -1 => "the CPU".to_owned(),
                 ordinal => format!("cuda:{ordinal}"),
             };
-            return refuse(format!(
-                "is on {}, but the features are on {}",
-                word(found),
-                word(wanted)
-            ));
+            return refuse(format!("is on {}, but the features are on {}", word(found), word(wanted)));
         }
         let contiguous = tensor.call_method0(intern!(py, "is_contiguous"))?;
         if !contiguous.extract::<bool>()? {
@@ -223,9 +202,7 @@ impl Place {
             return refuse("has no memory: its device is not supported".into());
         }
         if !address.is_multiple_of(alignment) {
-            return refuse(format!(
-                "is not aligned to {alignment} bytes: call .clone()"
-            ));
+            return refuse(format!("is not aligned to {alignment} bytes: call .clone()"));
         }
         Ok((address, count))
     }
@@ -247,8 +224,7 @@ impl Place {
                 // SAFETY: the tensor is contiguous, aligned, of this type and in main memory. The caller holds it
                 // for `'a`. Nothing writes it meanwhile, unless another thread of Python does, which PyTorch leaves to
                 // its users in all operators.
-                let values =
-                    unsafe { std::slice::from_raw_parts(address as *const T, count / parts) };
+                let values = unsafe { std::slice::from_raw_parts(address as *const T, count / parts) };
                 Ok(OnDevice::Host(values))
             }
             Self::Cuda(_) => {
@@ -261,20 +237,12 @@ impl Place {
     }
 
     /// A tensor of numbers.
-    pub fn view<'a, T: Scalar>(
-        &self,
-        name: &str,
-        tensor: &Bound<'a, PyAny>,
-    ) -> PyResult<View<'a, T>> {
+    pub fn view<'a, T: Scalar>(&self, name: &str, tensor: &Bound<'a, PyAny>) -> PyResult<View<'a, T>> {
         self.slice::<T, f32>(name, T::DTYPE, tensor, 1)
     }
 
     /// A tensor of numbers; no numbers for `None`.
-    pub fn optional<'a, T: Scalar>(
-        &self,
-        name: &str,
-        tensor: Option<&Bound<'a, PyAny>>,
-    ) -> PyResult<View<'a, T>> {
+    pub fn optional<'a, T: Scalar>(&self, name: &str, tensor: Option<&Bound<'a, PyAny>>) -> PyResult<View<'a, T>> {
         match (tensor, self) {
             (Some(tensor), _) => self.view(name, tensor),
             (None, Self::Host) => Ok(OnDevice::Host(&[])),
@@ -318,19 +286,13 @@ impl Place {
         let parts = size_of::<H>() / size_of::<T>();
         let count = count(tensor)?;
         if !count.is_multiple_of(parts) {
-            return Err(errors::operator(format!(
-                "`{name}` has {count} numbers, which are no groups of {parts}"
-            )));
+            return Err(errors::operator(format!("`{name}` has {count} numbers, which are no groups of {parts}")));
         }
         self.slice(name, T::DTYPE, tensor, parts)
     }
 
     /// A tensor to be written, which nothing else uses during the call.
-    pub fn view_mut<'a, T: Scalar>(
-        &self,
-        name: &str,
-        tensor: &Bound<'a, PyAny>,
-    ) -> PyResult<ViewMut<'a, T>> {
+    pub fn view_mut<'a, T: Scalar>(&self, name: &str, tensor: &Bound<'a, PyAny>) -> PyResult<ViewMut<'a, T>> {
         self.slice_mut::<T, f32>(name, T::DTYPE, tensor)
     }
 
@@ -361,11 +323,7 @@ impl Place {
     }
 
     /// A tensor that an operator adds to, which the caller just made. It is set to zero.
-    pub fn zeros<'a, T: Scalar>(
-        &self,
-        name: &str,
-        tensor: &Bound<'a, PyAny>,
-    ) -> PyResult<ViewMut<'a, T>> {
+    pub fn zeros<'a, T: Scalar>(&self, name: &str, tensor: &Bound<'a, PyAny>) -> PyResult<ViewMut<'a, T>> {
         let mut values = self.view_mut::<T>(name, tensor)?;
         match (&mut values, self) {
             (OnDevice::Host(values), _) => values.fill(T::zero()),

@@ -51,12 +51,8 @@ fn pool(threads: usize) -> PyResult<&'static ThreadPool> {
         node = found.next;
     }
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-    let node = Box::leak(Box::new(Node {
-        process,
-        threads,
-        pool: pool.map_err(errors::task)?,
-        next: std::ptr::null(),
-    }));
+    let node =
+        Box::leak(Box::new(Node { process, threads, pool: pool.map_err(errors::task)?, next: std::ptr::null() }));
     let mut first = POOLS.load(Ordering::Acquire);
     loop {
         node.next = first;
@@ -83,8 +79,8 @@ thread_local! {
     static OWN: Cell<Option<&'static Node>> = const { Cell::new(None) };
 }
 
-/// The pool of this size that the calling thread is part of. A thread can be part of one only, and rayon never frees it, so
-/// there is one in a process.
+/// The pool of this size that the calling thread is part of. A thread can be part of one only, and rayon never frees
+/// it, so there is one in a process.
 fn own(threads: usize) -> Option<&'static ThreadPool> {
     static CLAIMED: AtomicU32 = AtomicU32::new(0);
     let process = std::process::id();
@@ -94,15 +90,8 @@ fn own(threads: usize) -> Option<&'static ThreadPool> {
     if CLAIMED.swap(process, Ordering::Relaxed) == process {
         return None;
     }
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .use_current_thread();
-    let node: &Node = Box::leak(Box::new(Node {
-        process,
-        threads,
-        pool: pool.build().ok()?,
-        next: std::ptr::null(),
-    }));
+    let pool = ThreadPoolBuilder::new().num_threads(threads).use_current_thread();
+    let node: &Node = Box::leak(Box::new(Node { process, threads, pool: pool.build().ok()?, next: std::ptr::null() }));
     OWN.set(Some(node));
     Some(&node.pool)
 }

@@ -28,9 +28,7 @@ fn field_values(name: &str, array: &Bound<'_, PyAny>, table: Option<usize>) -> P
         let rows = values(name, &vectors)?;
         return Ok(Values::Vectors(bytemuck::cast_slice(rows).to_vec()));
     }
-    Err(errors::mesh(format!(
-        "`{name}` must be numbers or labels [n], or vectors [n, 3]"
-    )))
+    Err(errors::mesh(format!("`{name}` must be numbers or labels [n], or vectors [n, 3]")))
 }
 
 /// The HTML of a page of meshes, each with its name and fields. `tables` are the classes of labels: their names, and
@@ -54,30 +52,20 @@ fn page(
     for (name, mesh, parts) in meshes {
         let mut shown = PageMesh::new(name, mesh.get().0.clone());
         for (name, on_faces, array, table) in parts {
-            let on = if on_faces {
-                Element::Face
-            } else {
-                Element::Vertex
-            };
+            let on = if on_faces { Element::Face } else { Element::Vertex };
             let role = match name.as_str() {
                 "truth" => Some(Role::Truth),
                 "prediction" => Some(Role::Prediction),
                 _ => None,
             };
             let values = field_values(&name, &array, table)?;
-            shown.fields.push(Field {
-                role,
-                ..Field::new(name, on, values)
-            });
+            shown.fields.push(Field { role, ..Field::new(name, on, values) });
         }
         page.meshes.push(shown);
     }
     let html = work(py, || {
         if frames {
-            let options = GeometryOptions {
-                estimate_normals: true,
-                ..Default::default()
-            };
+            let options = GeometryOptions { estimate_normals: true, ..Default::default() };
             for shown in &mut page.meshes {
                 // A mesh without a tangent plane somewhere is shown without frames.
                 let graph = GaugeGraph::new(&shown.mesh, &options).ok();

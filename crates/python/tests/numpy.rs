@@ -1,7 +1,8 @@
-//! The package as Python runs it: its tests that need nothing but NumPy and pytest, on the library that Cargo just built.
+//! The package as Python runs it: its tests that need nothing but NumPy and pytest, on the library that Cargo just
+//! built.
 //!
-//! `GEMCNN_PYTHON` chooses the interpreter, which must then have both. Without it this is `python3`, and the test is skipped,
-//! and says so, where it lacks one of them.
+//! `GEMCNN_PYTHON` chooses the interpreter, which must then have both. Without it this is `python3`, and the test is
+//! skipped, and says so, where it lacks one of them.
 #![cfg(unix)]
 
 use std::env;
@@ -18,9 +19,7 @@ const BUT: &str = "not bodies and not browser";
 fn tests_in_numpy() {
     let chosen = env::var_os("GEMCNN_PYTHON");
     let python = chosen.clone().unwrap_or_else(|| "python3".into());
-    let found = Command::new(&python)
-        .args(["-c", "import numpy, pytest"])
-        .output();
+    let found = Command::new(&python).args(["-c", "import numpy, pytest"]).output();
     if chosen.is_none() && !found.is_ok_and(|output| output.status.success()) {
         eprintln!("SKIPPED: python3 has no NumPy or no pytest; set GEMCNN_PYTHON");
         return;

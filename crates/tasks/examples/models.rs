@@ -12,10 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(number) => number.parse()?,
         None => 6890,
     };
-    let broken = GemModel {
-        broken_symmetry: true,
-        ..GemModel::default()
-    };
+    let broken = GemModel { broken_symmetry: true, ..GemModel::default() };
     let spec = ModelSpec {
         input: FeatureType::scalars(3),
         task: Task::Correspondence,

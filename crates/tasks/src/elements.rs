@@ -98,10 +98,7 @@ impl Elements {
         let parts = IncidenceParts::faces(vertices, offsets, corners);
         let incidence = IncidenceBatch::new(&[parts])?;
         match incidence.row_count() == areas.len() {
-            true => Ok(Self {
-                incidence: Arc::new(incidence),
-                areas,
-            }),
+            true => Ok(Self { incidence: Arc::new(incidence), areas }),
             false => Err(NnError::setting("elements", "their areas do not fit")),
         }
     }
@@ -186,19 +183,14 @@ mod tests {
             assert!((area - expected * sixth).abs() < 1e-6);
         }
         let faces = Elements::new(Element::Face, &mesh).unwrap().unwrap();
-        assert_eq!(
-            (faces.incidence.row_count(), &faces.areas[..]),
-            (2, &[0.5; 2][..])
-        );
+        assert_eq!((faces.incidence.row_count(), &faces.areas[..]), (2, &[0.5; 2][..]));
         assert_eq!(Elements::new(Element::Vertex, &mesh).unwrap(), None);
     }
 
     #[test]
     fn the_elements_of_a_finer_mesh_come_from_those_around_them() {
         let sphere = shapes::icosphere(1).unwrap();
-        let finer = subdivide(&sphere, 1, SubdivisionRule::Midpoint)
-            .unwrap()
-            .mesh;
+        let finer = subdivide(&sphere, 1, SubdivisionRule::Midpoint).unwrap().mesh;
         let mut parts = vec![0; sphere.face_count()];
         for origin in origins(Element::Face, &sphere, &finer).unwrap() {
             parts[origin as usize] += 1;
@@ -206,10 +198,7 @@ mod tests {
         assert_eq!(parts, vec![4; 80]);
         // Each edge keeps its two halves; the others are inside of faces.
         let mut halves = vec![0; edges(&sphere).len()];
-        for (edge, origin) in edges(&finer)
-            .iter()
-            .zip(origins(Element::Edge, &sphere, &finer).unwrap())
-        {
+        for (edge, origin) in edges(&finer).iter().zip(origins(Element::Edge, &sphere, &finer).unwrap()) {
             if edge[0] < sphere.vertex_count() as u32 {
                 assert!(edges(&sphere)[origin as usize].contains(&edge[0]));
                 halves[origin as usize] += 1;

@@ -1,7 +1,8 @@
 //! Learning on meshes: data sets, features, models, training, evaluation and prediction.
 //!
 //! The modules depend on each other in this order: [`elements`], [`features`], [`data`], [`models`], [`train`],
-//! [`evaluation`] and [`predict`], [`page`], [`run`], which trains the model of a configuration, and [`tune`], which chooses one.
+//! [`evaluation`] and [`predict`], [`page`], [`run`], which trains the model of a configuration, and [`tune`], which
+//! chooses one.
 
 pub mod data;
 pub mod elements;

@@ -7,9 +7,7 @@ use crate::train::TrainedModel;
 use crate::{Element as Per, Task};
 use gemcnn_mesh::{DVec3, Frame, Mesh, MeshReport};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
-use gemcnn_view::page::{
-    ClassTable, Confusion, Element, Field, Page, PageMesh, Role, UNKNOWN, Values,
-};
+use gemcnn_view::page::{ClassTable, Confusion, Element, Field, Page, PageMesh, Role, UNKNOWN, Values};
 
 /// Meshes with more vertices have no frames in a page.
 pub const MOST_FRAMES: usize = 200_000;
@@ -48,11 +46,7 @@ impl<'a> PredictionPage<'a> {
         let classes = model.classes.as_ref().filter(|_| !is_correspondence);
         let count = classes.map(|classes| classes.count());
         let count = count.filter(|&count| count <= MOST_CONFUSED);
-        Self {
-            model,
-            template,
-            confusion: count.map(|count| vec![vec![0; count]; count]),
-        }
+        Self { model, template, confusion: count.map(|count| vec![vec![0; count]; count]) }
     }
 
     /// Name of the score of [`mesh`](Self::mesh).
@@ -67,19 +61,12 @@ impl<'a> PredictionPage<'a> {
 
     /// True if a larger score is better.
     pub fn larger_is_better(&self) -> bool {
-        matches!(
-            self.model.config.task,
-            Task::Segmentation | Task::Classification
-        )
+        matches!(self.model.config.task, Task::Segmentation | Task::Classification)
     }
 
     /// The tables of classes that the meshes refer to.
     pub fn classes(&self) -> Vec<ClassTable> {
-        let classes = self
-            .model
-            .classes
-            .as_ref()
-            .filter(|_| self.template.is_none());
+        let classes = self.model.classes.as_ref().filter(|_| self.template.is_none());
         let names = |classes: &Classes| (0..classes.count()).map(|c| classes.name(c)).collect();
         let table = classes.map(|classes| ClassTable::new(names(classes)));
         table.into_iter().collect()
@@ -96,10 +83,7 @@ impl<'a> PredictionPage<'a> {
         let template = self.template.as_ref()?;
         let points = (0..template.mesh.vertex_count() as u32).collect::<Vec<_>>();
         Some(PageMesh {
-            fields: vec![
-                field("colours", Values::Colours(template.colours.clone())),
-                point("point", &points),
-            ],
+            fields: vec![field("colours", Values::Colours(template.colours.clone())), point("point", &points)],
             ..PageMesh::new("template", template.mesh.clone())
         })
     }
@@ -108,23 +92,14 @@ impl<'a> PredictionPage<'a> {
     pub fn confusion(&self) -> Option<Confusion> {
         let classes = self.model.classes.as_ref()?;
         let counts = self.confusion.clone()?;
-        Some(Confusion {
-            names: (0..counts.len()).map(|class| classes.name(class)).collect(),
-            counts,
-        })
+        Some(Confusion { names: (0..counts.len()).map(|class| classes.name(class)).collect(), counts })
     }
 
     /// A mesh with its fields, and its score if a target is known.
     pub fn mesh(&mut self, assessed: Assessment) -> (PageMesh, Option<f64>) {
         let mut facts = Vec::new();
         let (mut fields, score) = match (&assessed.prediction, &assessed.target) {
-            (
-                Prediction::MeshClass {
-                    class,
-                    probabilities,
-                },
-                target,
-            ) => {
+            (Prediction::MeshClass { class, probabilities }, target) => {
                 let name = |class: u32| match &self.model.classes {
                     Some(classes) => classes.name(class as usize),
                     None => class.to_string(),
@@ -190,10 +165,7 @@ impl<'a> PredictionPage<'a> {
     }
 
     fn count(&mut self, truth: u32, prediction: u32) {
-        let row = self
-            .confusion
-            .as_mut()
-            .and_then(|c| c.get_mut(truth as usize));
+        let row = self.confusion.as_mut().and_then(|c| c.get_mut(truth as usize));
         if let Some(count) = row.and_then(|row| row.get_mut(prediction as usize)) {
             *count += 1;
         }
@@ -206,8 +178,7 @@ impl<'a> PredictionPage<'a> {
         probabilities: Option<&[f32]>,
     ) -> (Vec<Field>, Option<f64>) {
         let labels = |classes: Vec<u32>| Values::Labels { table: 0, classes };
-        let mut fields =
-            vec![field("prediction", labels(classes.to_vec())).with_role(Role::Prediction)];
+        let mut fields = vec![field("prediction", labels(classes.to_vec())).with_role(Role::Prediction)];
         let width = self.model.network.output().dimension().max(1);
         let rows = probabilities.map(|all| all.chunks_exact(width));
         let mut score = None;
@@ -224,9 +195,8 @@ impl<'a> PredictionPage<'a> {
             }
             score = (counted > 0).then(|| right as f64 / counted as f64);
             if let Some(rows) = rows.clone() {
-                let missing = rows
-                    .zip(truth)
-                    .map(|(row, &truth)| row.get(truth as usize).map_or(f32::NAN, |p| 1.0 - p));
+                let missing =
+                    rows.zip(truth).map(|(row, &truth)| row.get(truth as usize).map_or(f32::NAN, |p| 1.0 - p));
                 let errors = Values::Numbers(missing.collect());
                 fields.push(field("1 − p(truth)", errors).with_role(Role::Error));
             }
@@ -246,14 +216,8 @@ impl<'a> PredictionPage<'a> {
 impl Template<'_> {
     fn fields(&self, points: &[u32], truth: Option<&[u32]>) -> (Vec<Field>, Option<f64>) {
         let colour = |&point: &u32| self.colours.get(point as usize).copied();
-        let colours = points
-            .iter()
-            .map(|p| colour(p).unwrap_or([128; 3]))
-            .collect();
-        let mut fields = vec![
-            field("colours", Values::Colours(colours)),
-            point("point", points),
-        ];
+        let colours = points.iter().map(|p| colour(p).unwrap_or([128; 3])).collect();
+        let mut fields = vec![field("colours", Values::Colours(colours)), point("point", points)];
         let Some(truth) = truth else {
             return (fields, None);
         };
@@ -264,9 +228,7 @@ impl Template<'_> {
                 _ => f32::NAN,
             })
             .collect();
-        let known: Vec<f64> = (errors.iter().filter(|e| e.is_finite()))
-            .map(|&error| f64::from(error))
-            .collect();
+        let known: Vec<f64> = (errors.iter().filter(|e| e.is_finite())).map(|&error| f64::from(error)).collect();
         let score = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
         fields.push(field("error", Values::Numbers(errors)).with_role(Role::Error));
         (fields, score)
@@ -282,10 +244,7 @@ fn value_fields(
 ) -> (Vec<Field>, Option<f64>) {
     let width = kind.dimension().max(1);
     let mut fields = Vec::new();
-    let parts = [
-        (Role::Truth, "truth", truth),
-        (Role::Prediction, "prediction", Some(values)),
-    ];
+    let parts = [(Role::Truth, "truth", truth), (Role::Prediction, "prediction", Some(values))];
     for (role, name, all) in parts {
         let Some(all) = all else { continue };
         let rows = all.chunks_exact(width);
@@ -295,17 +254,10 @@ fn value_fields(
             fields.push(field(name, Values::Numbers(column)).with_role(role));
         }
         let count = kind.multiplicity(1);
-        let coefficients: Vec<f32> = rows
-            .flat_map(|row| row[kind.range(1)].iter().copied())
-            .collect();
+        let coefficients: Vec<f32> = rows.flat_map(|row| row[kind.range(1)].iter().copied()).collect();
         let in_space = vectors::in_space(frames, &coefficients);
         for vector in 0..count {
-            let column: Vec<DVec3> = in_space
-                .iter()
-                .skip(vector)
-                .step_by(count)
-                .copied()
-                .collect();
+            let column: Vec<DVec3> = in_space.iter().skip(vector).step_by(count).copied().collect();
             let name = numbered(&format!("{name} vectors"), count, vector);
             fields.push(field(name, Values::Vectors(column)).with_role(role));
         }
@@ -314,9 +266,7 @@ fn value_fields(
         return (fields, None);
     };
     let rows = truth.chunks_exact(width).zip(values.chunks_exact(width));
-    let squares: Vec<f64> = rows
-        .map(|(a, b)| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum())
-        .collect();
+    let squares: Vec<f64> = rows.map(|(a, b)| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum()).collect();
     let errors = squares.iter().map(|square| square.sqrt() as f32).collect();
     fields.push(field("error", Values::Numbers(errors)).with_role(Role::Error));
     let known: Vec<f64> = squares.into_iter().filter(|s| s.is_finite()).collect();

@@ -43,10 +43,7 @@ pub struct Registry<C: ?Sized> {
 impl<C: Chosen + ?Sized> Registry<C> {
     /// Makes a registry with the built-in kinds.
     pub(crate) fn new(what: &'static str, kinds: &[(&'static str, Parse<C>)]) -> Self {
-        Self {
-            what,
-            kinds: RwLock::new(kinds.iter().copied().collect()),
-        }
+        Self { what, kinds: RwLock::new(kinds.iter().copied().collect()) }
     }
 
     /// Adds a kind. It replaces an earlier one of the same name.
@@ -79,27 +76,17 @@ impl<C: Chosen + ?Sized> Registry<C> {
         };
         let found = {
             let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
-            kinds
-                .get_key_value(kind)
-                .map(|(&kind, &parse)| (kind, parse))
+            kinds.get_key_value(kind).map(|(&kind, &parse)| (kind, parse))
         };
         let Some((kind, parse)) = found else {
             return Err(TaskError::setting(
                 self.what,
-                format!(
-                    "`{kind}` is not a registered kind; the kinds are {}",
-                    self.named_kinds().join(", ")
-                ),
+                format!("`{kind}` is not a registered kind; the kinds are {}", self.named_kinds().join(", ")),
             ));
         };
-        let (settings, value) = parse(Value::Object(settings)).map_err(|error| {
-            TaskError::setting(format!("{} `{kind}`", self.what), error.to_string())
-        })?;
-        Ok(Choice {
-            kind,
-            settings,
-            value,
-        })
+        let (settings, value) = parse(Value::Object(settings))
+            .map_err(|error| TaskError::setting(format!("{} `{kind}`", self.what), error.to_string()))?;
+        Ok(Choice { kind, settings, value })
     }
 }
 
@@ -133,16 +120,8 @@ pub struct Choice<C: ?Sized> {
 }
 
 impl<C: Chosen + ?Sized> Choice<C> {
-    pub(crate) fn from_parts(
-        kind: &'static str,
-        settings: Map<String, Value>,
-        value: Arc<C>,
-    ) -> Self {
-        Self {
-            kind,
-            settings,
-            value,
-        }
+    pub(crate) fn from_parts(kind: &'static str, settings: Map<String, Value>, value: Arc<C>) -> Self {
+        Self { kind, settings, value }
     }
 
     /// A kind with default settings.
@@ -184,11 +163,7 @@ impl<C: ?Sized> std::ops::Deref for Choice<C> {
 
 impl<C: ?Sized> Clone for Choice<C> {
     fn clone(&self) -> Self {
-        Self {
-            kind: self.kind,
-            settings: self.settings.clone(),
-            value: Arc::clone(&self.value),
-        }
+        Self { kind: self.kind, settings: self.settings.clone(), value: Arc::clone(&self.value) }
     }
 }
 
@@ -213,9 +188,7 @@ impl<'de, C: Chosen + ?Sized> Deserialize<'de> for Choice<C> {
         let mut settings = match Value::deserialize(from)? {
             Value::Object(settings) => settings,
             Value::String(kind) => Map::from_iter([(KIND.into(), kind.into())]),
-            list @ Value::Array(_) => {
-                Map::from_iter([(KIND.into(), COMBINED.into()), ("of".into(), list)])
-            }
+            list @ Value::Array(_) => Map::from_iter([(KIND.into(), COMBINED.into()), ("of".into(), list)]),
             _ => return Err(D::Error::custom("must be a table, a name or a list")),
         };
         let kind = match settings.remove(KIND) {

@@ -4,8 +4,8 @@ use crate::data::{Cache, Dataset, Part, PreparedPart};
 use crate::models::ModelSpec;
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
-    Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, StopFlag, TrainedModel,
-    Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
+    Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
+    TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
 use crate::{SampleSource, TaskError};
 use gemcnn_mesh::{WriteOptions, write_mesh};
@@ -41,20 +41,13 @@ pub fn train(
     }
     let objective = match dataset.classes() {
         Some(classes) => Objective::classes(classes.count()),
-        None => Objective::Values {
-            kind: dataset.outputs().clone(),
-            penalty: config.training.penalty.into(),
-        },
+        None => Objective::Values { kind: dataset.outputs().clone(), penalty: config.training.penalty.into() },
     };
     config.training.check_objective(&objective)?;
     let settings = config.to_json()?;
     let (epoch, step) = begun_with(run, &settings)?;
-    let spec = ModelSpec {
-        input: config.features.kind(),
-        task: config.task,
-        per: dataset.per(),
-        outputs: objective.output(),
-    };
+    let spec =
+        ModelSpec { input: config.features.kind(), task: config.task, per: dataset.per(), outputs: objective.output() };
     // Detects invalid settings before any mesh is prepared.
     config.model.init(&spec, config.training.seed)?;
     let preparation = config.preparation();
@@ -95,9 +88,7 @@ pub fn train(
         );
         observer.observe(Event::Note(&note));
     }
-    if let Some((_, problem)) =
-        (unusable.into_iter()).find(|_| config.training.strict || training.is_empty())
-    {
+    if let Some((_, problem)) = (unusable.into_iter()).find(|_| config.training.strict || training.is_empty()) {
         return Err(problem);
     }
     if begins {
@@ -167,8 +158,8 @@ pub fn opened(config: &RunConfig, path: &Path) -> Result<RunDirectory, TaskError
     Ok(run)
 }
 
-/// Trains the model of a configuration in a directory, unless that is done, and returns it with the records of its epochs; `None` if
-/// `stop` is requested.
+/// Trains the model of a configuration in a directory, unless that is done, and returns it with the records of its
+/// epochs; `None` if `stop` is requested.
 ///
 /// # Errors
 /// As [`train`], and a directory with a run of other settings.
@@ -240,8 +231,8 @@ fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError>
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 
-/// Loads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot be
-/// used, and returns them.
+/// Loads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot
+/// be used, and returns them.
 fn prepare(
     parts: &mut [PreparedPart],
     observer: &mut dyn Observer,

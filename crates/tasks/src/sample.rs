@@ -3,9 +3,7 @@
 use crate::TaskError;
 use crate::elements::Elements;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{
-    FeatureType, GraphBatch, HeatBatch, HierarchyBatch, PatchBatch, SpectraBatch, Target,
-};
+use gemcnn_nn::{FeatureType, GraphBatch, HeatBatch, HierarchyBatch, PatchBatch, SpectraBatch, Target};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;

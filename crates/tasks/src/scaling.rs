@@ -30,10 +30,7 @@ pub struct FeatureScaling {
 impl FeatureScaling {
     /// The scaling that changes nothing.
     pub fn identity(kind: &FeatureType) -> Self {
-        Self {
-            shift: vec![0.0; kind.dimension()],
-            scale: vec![1.0; kind.dimension()],
-        }
+        Self { shift: vec![0.0; kind.dimension()], scale: vec![1.0; kind.dimension()] }
     }
 
     /// Computes the scaling from features, given in pieces of whole rows. Rows with a value that is not

@@ -41,9 +41,10 @@ pub struct Tuned {
     pub trials: Vec<Trial>,
 }
 
-/// Tries features, widths, learning rates and augmentations one after the other, in short runs of a tenth of the epochs (3 at
-/// least). A change is kept if it is better on the validation part; the test part is never read. The runs are in directories
-/// `trial-N` of `directory`; finished ones are not repeated. Writes `tuning.json`. Returns `None` if `stop` is requested.
+/// Tries features, widths, learning rates and augmentations one after the other, in short runs of a tenth of the epochs
+/// (3 at least). A change is kept if it is better on the validation part; the test part is never read. The runs are in
+/// directories `trial-N` of `directory`; finished ones are not repeated. Writes `tuning.json`. Returns `None` if `stop`
+/// is requested.
 ///
 /// # Errors
 /// Data without a validation part, and the errors of [`train`](crate::run::train).
@@ -59,17 +60,11 @@ pub fn tune(
     let dataset = Dataset::open_with(&base.data, Some(base.task), base.training.strict)?;
     let dataset = dataset.with_validation(base.training.validation)?;
     if dataset.is_empty(Part::Validation) {
-        let problem = "settings are chosen on a validation part; set `validation` in [training], or name the part in the data";
+        let problem =
+            "settings are chosen on a validation part; set `validation` in [training], or name the part in the data";
         return Err(TaskError::setting("tuning", problem));
     }
-    let mut tuner = Tuner {
-        base,
-        directory,
-        cache,
-        device,
-        stop,
-        trials: Vec::new(),
-    };
+    let mut tuner = Tuner { base, directory, cache, device, stop, trials: Vec::new() };
     let mut best = base.clone();
     let Some(mut least) = tuner.run("as given".into(), &best, observer)? else {
         return Ok(None);
@@ -91,14 +86,10 @@ pub fn tune(
     }
     let Tuner { trials, .. } = tuner;
     let path = directory.join(FILE);
-    let json = serde_json::to_string_pretty(&trials)
-        .map_err(|error| TaskError::setting("trials", error.to_string()))?;
-    write_atomically(&path, |file| file.write_all(json.as_bytes()))
-        .map_err(TaskError::file(&path))?;
-    Ok(Some(Tuned {
-        config: best,
-        trials,
-    }))
+    let json =
+        serde_json::to_string_pretty(&trials).map_err(|error| TaskError::setting("trials", error.to_string()))?;
+    write_atomically(&path, |file| file.write_all(json.as_bytes())).map_err(TaskError::file(&path))?;
+    Ok(Some(Tuned { config: best, trials }))
 }
 
 struct Tuner<'a> {
@@ -136,12 +127,7 @@ impl Tuner<'_> {
             Err(TaskError::Diverged { .. }) => (None, 0.0),
             Err(error) => return Err(error),
         };
-        self.trials.push(Trial {
-            change,
-            error,
-            seconds,
-            kept: number == 1,
-        });
+        self.trials.push(Trial { change, error, seconds, kept: number == 1 });
         Ok(Some(error.unwrap_or(f64::INFINITY)))
     }
 }
@@ -156,18 +142,11 @@ fn features(config: &RunConfig) -> Vec<(String, RunConfig)> {
     // A correspondence on registered meshes is learned from positions.
     let kinds: &[&str] = match config.task {
         Task::Correspondence => &[],
-        _ => &[
-            "hks",
-            "hks,position,curvature",
-            "hks,wks,position,curvature,matrix",
-        ],
+        _ => &["hks", "hks,position,curvature", "hks,wks,position,curvature,matrix"],
     };
     let found = kinds.iter().filter_map(|kinds| {
         let features = FeatureConfig::of_kinds(kinds).ok()?;
-        let config = (features != config.features).then(|| RunConfig {
-            features,
-            ..config.clone()
-        })?;
+        let config = (features != config.features).then(|| RunConfig { features, ..config.clone() })?;
         Some((format!("features {kinds}"), config))
     });
     found.collect()
@@ -176,16 +155,10 @@ fn features(config: &RunConfig) -> Vec<(String, RunConfig)> {
 /// Half and twice the channels, for models with the setting `channels`.
 fn widths(config: &RunConfig) -> Vec<(String, RunConfig)> {
     let changed = |word: &str, preset: Preset| {
-        let config = RunConfig {
-            model: config.model.scaled(preset)?,
-            ..config.clone()
-        };
+        let config = RunConfig { model: config.model.scaled(preset)?, ..config.clone() };
         Some((format!("{word} the channels"), config))
     };
-    let ways = [
-        changed("half", Preset::Small),
-        changed("twice", Preset::Large),
-    ];
+    let ways = [changed("half", Preset::Small), changed("twice", Preset::Large)];
     ways.into_iter().flatten().collect()
 }
 
@@ -202,10 +175,7 @@ fn rates(config: &RunConfig) -> Vec<(String, RunConfig)> {
 /// No augmentation, and more of it.
 fn augmentations(config: &RunConfig) -> Vec<(String, RunConfig)> {
     let changed = |word: &str, augmentation: Augmentation| {
-        let config = RunConfig {
-            augmentation,
-            ..config.clone()
-        };
+        let config = RunConfig { augmentation, ..config.clone() };
         (word.to_owned(), config)
     };
     let now = &config.augmentation;
@@ -214,11 +184,8 @@ fn augmentations(config: &RunConfig) -> Vec<(String, RunConfig)> {
         ways.push(changed("no augmentation", Augmentation::default()));
     }
     if now.stretch > 0.0 || now.bend > 0.0 {
-        let more = Augmentation {
-            stretch: (2.0 * now.stretch).min(0.5),
-            bend: (2.0 * now.bend).min(0.2),
-            ..now.clone()
-        };
+        let more =
+            Augmentation { stretch: (2.0 * now.stretch).min(0.5), bend: (2.0 * now.bend).min(0.2), ..now.clone() };
         ways.push(changed("twice the deformation", more));
     }
     ways
@@ -242,16 +209,7 @@ mod tests {
             }
         }
         let json = |config: &RunConfig| serde_json::to_value(&config.model).unwrap();
-        let channels: Vec<Value> = widths(&config)
-            .iter()
-            .map(|(_, config)| json(config)["channels"].clone())
-            .collect();
-        assert_eq!(
-            channels,
-            [
-                serde_json::json!([64, 16, 8]),
-                serde_json::json!([256, 64, 32])
-            ]
-        );
+        let channels: Vec<Value> = widths(&config).iter().map(|(_, config)| json(config)["channels"].clone()).collect();
+        assert_eq!(channels, [serde_json::json!([64, 16, 8]), serde_json::json!([256, 64, 32])]);
     }
 }

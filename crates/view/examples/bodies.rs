@@ -43,11 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     print_row("triangle area relative to the template", ratios, 1.0);
     let heights = all().map(|body| body.vertices().iter().map(|v| v.y).fold(0.0, f64::max));
     print_row("height as posed (m)", heights, 1.0);
-    let upright = BodyFamily::new(&BodyOptions {
-        poses: 0.0,
-        vertices: 2000,
-        ..BodyOptions::default()
-    })?;
+    let upright = BodyFamily::new(&BodyOptions { poses: 0.0, vertices: 2000, ..BodyOptions::default() })?;
     let statures = (0..BODIES).map(|index| {
         let body = upright.body(index);
         body.vertices().iter().map(|v| v.y).fold(0.0, f64::max)
@@ -88,9 +84,7 @@ fn print_row(name: &str, values: impl Iterator<Item = f64>, unit: f64) {
 
 fn triangles(mesh: &Mesh) -> impl Iterator<Item = [DVec3; 3]> {
     let corners = mesh.faces().corners().as_chunks::<3>().0;
-    corners
-        .iter()
-        .map(|triangle| triangle.map(|v| mesh.vertices()[v as usize]))
+    corners.iter().map(|triangle| triangle.map(|v| mesh.vertices()[v as usize]))
 }
 
 fn edge_lengths(mesh: &Mesh) -> impl Iterator<Item = f64> {
@@ -121,12 +115,8 @@ fn gallery(family: &BodyFamily) -> Result<Vec<u8>, Box<dyn Error>> {
         let parts = family.segments().iter();
         colours.extend(parts.map(|part| pale(label_colour(part.label().into()))));
     }
-    let options = RenderOptions {
-        width: 1000,
-        height: 620,
-        view: View::orbit(12.0, 4.0, Up::Y),
-        ..RenderOptions::default()
-    };
+    let options =
+        RenderOptions { width: 1000, height: 620, view: View::orbit(12.0, 4.0, Up::Y), ..RenderOptions::default() };
     let picture = render(&Mesh::new(vertices, faces)?, Some(&colours), &[], &options)?;
     Ok(picture.encode_png())
 }

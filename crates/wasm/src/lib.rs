@@ -83,10 +83,7 @@ pub extern "C" fn predict() -> u32 {
         page.meshes.push(mesh);
         let page = page.encode()?;
         let blocks = serde_json::to_string(&page.blocks)?;
-        Ok(format!(
-            "{{\"description\":{},\"blocks\":{blocks}}}",
-            page.description
-        ))
+        Ok(format!("{{\"description\":{},\"blocks\":{blocks}}}", page.description))
     })
 }
 

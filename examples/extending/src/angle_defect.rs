@@ -39,11 +39,7 @@ impl Feature for AngleDefect {
             }
         }
         if self.per_area {
-            for (defect, area) in defect
-                .iter_mut()
-                .zip(&area)
-                .filter(|(_, area)| **area > 0.0)
-            {
+            for (defect, area) in defect.iter_mut().zip(&area).filter(|(_, area)| **area > 0.0) {
                 *defect /= area;
             }
         }

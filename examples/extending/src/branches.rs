@@ -4,9 +4,7 @@
 use crate::softsign::Softsign;
 use crate::tanh_norm::TanhNorm;
 use gemcnn_nn::layers::{Linear, LinearConfig};
-use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, Head, Levels, Module, Network, NnError, Part, Tape, Var,
-};
+use gemcnn_nn::{Aggregation, Builder, FeatureType, Head, Levels, Module, Network, NnError, Part, Tape, Var};
 use gemcnn_tasks::models::{Model, ModelSpec};
 use gemcnn_tasks::{Settings, Task, TaskError};
 use serde::{Deserialize, Serialize};
@@ -23,10 +21,7 @@ pub struct Branches {
 
 impl Default for Branches {
     fn default() -> Self {
-        Self {
-            channels: 8,
-            band_limit: 2,
-        }
+        Self { channels: 8, band_limit: 2 }
     }
 }
 
@@ -35,11 +30,7 @@ impl Settings for Branches {
 }
 
 impl Model for Branches {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         if !matches!(spec.task, Task::Segmentation | Task::Correspondence) {
             let problem = format!("`branches` labels vertices and cannot do {}", spec.task);
             return Err(TaskError::setting("model", problem));
@@ -57,10 +48,7 @@ impl Model for Branches {
             output: FeatureType::scalars(2 * self.channels),
         };
         let head = LinearConfig::new(2 * self.channels, spec.outputs.dimension());
-        Ok(Box::new(BranchesModel {
-            body,
-            head: head.init("head", builder)?,
-        }))
+        Ok(Box::new(BranchesModel { body, head: head.init("head", builder)? }))
     }
 }
 
@@ -81,12 +69,7 @@ impl Module<f32> for Body {
         &self.output
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, f32>,
-        levels: Levels<'a, f32>,
-        x: Var<f32>,
-    ) -> Result<Var<f32>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, f32>, levels: Levels<'a, f32>, x: Var<f32>) -> Result<Var<f32>, NnError> {
         let local = self.local.forward(tape, levels, x.clone())?;
         let own = self.own.forward(tape, levels, x)?;
         let both = tape.concatenate(local, own)?;
@@ -110,12 +93,7 @@ impl Module<f32> for BranchesModel {
         Module::<f32>::output(&self.head)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, f32>,
-        levels: Levels<'a, f32>,
-        x: Var<f32>,
-    ) -> Result<Var<f32>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, f32>, levels: Levels<'a, f32>, x: Var<f32>) -> Result<Var<f32>, NnError> {
         let features = self.body.forward(tape, levels, x)?;
         self.head.forward(tape, levels, features)
     }

@@ -26,9 +26,7 @@ impl<T: Real> Nonlinearity<T> for TanhNorm {
         output: &FeatureType,
         _builder: &mut Builder<'_, T>,
     ) -> Result<Box<dyn Module<T>>, NnError> {
-        Ok(Box::new(TanhNormLayer {
-            kind: output.clone(),
-        }))
+        Ok(Box::new(TanhNormLayer { kind: output.clone() }))
     }
 }
 
@@ -47,12 +45,7 @@ impl<T: Real> Module<T> for TanhNormLayer {
         &self.kind
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        _levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of tanh_norm", &self.kind)?;
         let norms = tape.irrep_norm(EPSILON, x.clone())?;
         let factors = tape.activation(&Activation::Tanh, norms)?;

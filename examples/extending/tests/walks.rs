@@ -5,8 +5,7 @@ use gemcnn_extending::register;
 use gemcnn_extending::softsign::Softsign;
 use gemcnn_extending::tanh_norm::TanhNorm;
 use gemcnn_mesh::{
-    AttributeValues, GaugeGraph, GeometryOptions, NormalWeighting, VertexAttribute, WriteOptions,
-    shapes, write_mesh,
+    AttributeValues, GaugeGraph, GeometryOptions, NormalWeighting, VertexAttribute, WriteOptions, shapes, write_mesh,
 };
 use gemcnn_nn::equivariance::assert_module_equivariant;
 use gemcnn_nn::layers::Nonlinearity;
@@ -18,11 +17,7 @@ use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, Silent, StopFlag, Tr
 use std::path::Path;
 
 /// Runs a function of features on a tape and returns its values.
-fn run<T: Real>(
-    kind: &FeatureType,
-    x: &[T],
-    apply: impl FnOnce(&mut Tape<'_, T>, Var<T>) -> Var<T>,
-) -> Vec<T> {
+fn run<T: Real>(kind: &FeatureType, x: &[T], apply: impl FnOnce(&mut Tape<'_, T>, Var<T>) -> Var<T>) -> Vec<T> {
     let (mut workspace, parameters) = (Workspace::default(), Parameters::new());
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let x = tape.input(kind.clone(), x).unwrap();
@@ -33,9 +28,7 @@ fn run<T: Real>(
 fn the_nonlinearity_is_equivariant() {
     let kind: FeatureType = "2x0 + 3x1 + 1x2".parse().unwrap();
     let mut parameters = Parameters::<f64>::new();
-    let layer = TanhNorm
-        .init("act", &kind, &mut Builder::new(&mut parameters, 1))
-        .unwrap();
+    let layer = TanhNorm.init("act", &kind, &mut Builder::new(&mut parameters, 1)).unwrap();
     let mesh = shapes::icosphere(1).unwrap();
     assert_module_equivariant(&*layer, &parameters, &mesh, &GeometryOptions::default());
 }
@@ -57,9 +50,7 @@ fn softsign_gradient(device: Device, x: &[f32]) -> (Vec<f32>, Vec<f32>) {
 #[test]
 fn the_operator_has_its_gradient_on_every_device() {
     let kind = FeatureType::scalars(1);
-    let y = run(&kind, &[-1.0f64, 0.0, 3.0], |tape, x| {
-        tape.apply(Softsign, [x]).unwrap()
-    });
+    let y = run(&kind, &[-1.0f64, 0.0, 3.0], |tape, x| tape.apply(Softsign, [x]).unwrap());
     assert_eq!(y, [-0.5, 0.0, 0.75]);
     // d/dx of mean_i y_i^2 by central differences.
     let x = [-2.0f32, -0.3, 0.4, 1.7];
@@ -112,9 +103,7 @@ fn write_data(folder: &Path) {
         let near = |p: gemcnn_mesh::DVec3| p.distance(bump) < 0.6;
         let mesh = shapes::icosphere(2).unwrap();
         let labels = mesh.vertices().iter().map(|&p| near(p).into()).collect();
-        let mesh = mesh
-            .map_vertices(|p| if near(p) { 1.4 * p } else { p })
-            .unwrap();
+        let mesh = mesh.map_vertices(|p| if near(p) { 1.4 * p } else { p }).unwrap();
         let part = [VertexAttribute::new("part", AttributeValues::I32(labels))];
         let path = folder.join(format!("bump{index}.ply"));
         write_mesh(&path, &mesh, &part, &WriteOptions::default()).unwrap();
@@ -139,17 +128,8 @@ fn a_configuration_trains_the_model_on_the_feature() {
     let config = RunConfig::parse(&text).unwrap();
     let run = RunDirectory::create(&folder.path().join("run")).unwrap();
     let (device, _) = Device::auto();
-    let outcome = train(
-        &config,
-        &run,
-        &Cache::none(),
-        &device,
-        &mut Silent,
-        &StopFlag::new(),
-    );
-    let Outcome::Finished { last, .. } = outcome.unwrap() else {
-        panic!("stopped")
-    };
+    let outcome = train(&config, &run, &Cache::none(), &device, &mut Silent, &StopFlag::new());
+    let Outcome::Finished { last, .. } = outcome.unwrap() else { panic!("stopped") };
     let accuracy = last.training.unwrap().accuracy.unwrap();
     assert!(accuracy > 0.9, "{accuracy}");
     let model = TrainedModel::read(run.path()).unwrap();

@@ -62,20 +62,12 @@ fn in_words(check: &data::Check) -> String {
         let _ = writeln!(text, "  note       {note}");
     }
     for part in &check.parts {
-        let _ = writeln!(
-            text,
-            "  {:<10} {}",
-            part.part.to_string(),
-            size(part, check.task)
-        );
+        let _ = writeln!(text, "  {:<10} {}", part.part.to_string(), size(part, check.task));
     }
     text += &class_table(&check.classes, check.task);
     for range in &check.values {
-        let _ = writeln!(
-            text,
-            "  value      {}: {:.6} to {:.6}, mean {:.6}",
-            range.name, range.min, range.max, range.mean
-        );
+        let _ =
+            writeln!(text, "  value      {}: {:.6} to {:.6}, mean {:.6}", range.name, range.min, range.max, range.mean);
     }
     let verdict = match check.problems.len() {
         0 => "ready to train on".to_string(),
@@ -93,11 +85,7 @@ fn size(part: &PartCount, task: Option<Task>) -> String {
         Some(Task::Classification) => "of unknown class",
         _ => "with unknown target",
     };
-    let mut text = format!(
-        "{}, {}",
-        count(part.meshes, "mesh", "meshes"),
-        count(part.vertices, "vertex", "vertices")
-    );
+    let mut text = format!("{}, {}", count(part.meshes, "mesh", "meshes"), count(part.vertices, "vertex", "vertices"));
     let unknown = part.targets.saturating_sub(part.known);
     if unknown > 0 {
         let _ = write!(text, ", {} {what}", grouped(unknown));

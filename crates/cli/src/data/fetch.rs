@@ -31,30 +31,19 @@ enum Set {
 
 impl Fetch {
     pub fn run(self) -> Result<(), Failure> {
-        let Set::Mnist {
-            directory,
-            base_url,
-        } = self.set;
+        let Set::Mnist { directory, base_url } = self.set;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) =
-            ProgressStyle::with_template("{msg} {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}")
-        {
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}") {
             bar.set_style(style);
         }
         let say = |line: String| bar.suspend(|| output::say(line));
         let result = digits::fetch(&directory, &base_url, &mut |download| match download {
             Download::Present { path } => say(format!("{}: exists", path.display())),
-            Download::Done { path } => {
-                say(format!("{}: downloaded, checksum matches", path.display()))
-            }
+            Download::Done { path } => say(format!("{}: downloaded, checksum matches", path.display())),
             Download::Again { name, problem } => {
                 say(format!("{name}: retrying after {problem}"));
             }
-            Download::Progress {
-                name,
-                received,
-                total,
-            } => {
+            Download::Progress { name, received, total } => {
                 bar.set_message(name.to_owned());
                 if let Some(total) = total {
                     bar.set_length(total);

@@ -59,9 +59,7 @@ impl BodiesCommand {
         };
         let settings = Settings {
             data: match self.data {
-                Some(folder) if folder.join(DESCRIPTION_FILE).exists() => {
-                    DataConfig::Folder(folder)
-                }
+                Some(folder) if folder.join(DESCRIPTION_FILE).exists() => DataConfig::Folder(folder),
                 Some(folder) => DataConfig::Faust(folder),
                 None => self.bodies.config(),
             },

@@ -5,9 +5,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::progress;
 use clap::Args;
-use gemcnn_experiments::equivariance::{
-    Model, Precision, Report, Settings, Surface, Transform, run,
-};
+use gemcnn_experiments::equivariance::{Model, Precision, Report, Settings, Surface, Transform, run};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -33,14 +31,7 @@ pub struct EquivarianceCommand {
 
 impl EquivarianceCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let settings = Settings {
-            seed: self.seed,
-            ..if self.quick {
-                Settings::quick()
-            } else {
-                Settings::default()
-            }
-        };
+        let settings = Settings { seed: self.seed, ..if self.quick { Settings::quick() } else { Settings::default() } };
         let directory = files::directory(self.out, "equivariance", self.quick);
         files::make(&directory)?;
         let report = progress::during("measuring", || run(&settings)).map_err(Failure::input)?;
@@ -51,11 +42,7 @@ impl EquivarianceCommand {
 
 /// A table of errors at the settings' fixed depth and number of samples.
 fn table(report: &Report) -> String {
-    let Settings {
-        depth,
-        most_samples,
-        ..
-    } = report.settings;
+    let Settings { depth, most_samples, .. } = report.settings;
     let mut text = format!(
         "Equivariance errors, {depth} layers, N = {most_samples}\n\n{:<14} {:<21} {:<9} {:>9} {:>9}\n",
         "model", "mesh", "transform", "f64", "f32"
@@ -70,19 +57,15 @@ fn table(report: &Report) -> String {
         (Model::Shot, "SHOT frames"),
     ];
     for (model, model_name) in models {
-        for (mesh, mesh_name) in [
-            (Surface::Icosahedron, "icosahedron"),
-            (Surface::DeformedIcosahedron, "deformed icosahedron"),
-        ] {
-            for (transform, transform_name) in [
-                (Transform::Gauge, "gauge"),
-                (Transform::Ambient, "ambient"),
-                (Transform::Isometry, "isometry"),
-            ] {
+        for (mesh, mesh_name) in
+            [(Surface::Icosahedron, "icosahedron"), (Surface::DeformedIcosahedron, "deformed icosahedron")]
+        {
+            for (transform, transform_name) in
+                [(Transform::Gauge, "gauge"), (Transform::Ambient, "ambient"), (Transform::Isometry, "isometry")]
+            {
                 let error = |precision: Precision| {
                     let found = report.rows.iter().find(|row| {
-                        (row.model, row.mesh, row.transform, row.precision)
-                            == (model, mesh, transform, precision)
+                        (row.model, row.mesh, row.transform, row.precision) == (model, mesh, transform, precision)
                             && row.depth == depth
                             && (model != Model::Gem || row.samples == Some(most_samples))
                     });

@@ -55,8 +55,8 @@ pub struct SeedArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
 
-    /// First seed [default: 1]. Commands with different seeds may run at the same time with the same OUT; a final command with
-    /// all seeds makes the whole table.
+    /// First seed [default: 1]. Commands with different seeds may run at the same time with the same OUT; a final
+    /// command with all seeds makes the whole table.
     #[arg(long, value_name = "SEED")]
     first_seed: Option<u64>,
 }
@@ -64,10 +64,7 @@ pub struct SeedArgs {
 impl SeedArgs {
     /// The seeds, with default values for what the user did not give.
     pub fn or(&self, default: Seeds) -> Seeds {
-        Seeds {
-            first: self.first_seed.unwrap_or(default.first),
-            count: self.seeds.unwrap_or(default.count),
-        }
+        Seeds { first: self.first_seed.unwrap_or(default.first), count: self.seeds.unwrap_or(default.count) }
     }
 }
 
@@ -76,11 +73,7 @@ impl SeedArgs {
 pub fn run_table(
     (device, precision): (&DeviceArgs, Precision),
     (directory, files): (&Path, &[&str]),
-    run: impl FnOnce(
-        &Device,
-        &mut TrainProgress,
-        &StopFlag,
-    ) -> Result<Option<(String, bool)>, TaskError>,
+    run: impl FnOnce(&Device, &mut TrainProgress, &StopFlag) -> Result<Option<(String, bool)>, TaskError>,
 ) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let device = device.open(precision.into())?;
@@ -94,43 +87,28 @@ pub fn run_table(
 }
 
 /// Prints the table of a finished experiment and the paths of its files. Fails if some runs did.
-pub fn finish(
-    table: &str,
-    directory: &Path,
-    files: &[&str],
-    has_failures: bool,
-) -> Result<(), Failure> {
+pub fn finish(table: &str, directory: &Path, files: &[&str], has_failures: bool) -> Result<(), Failure> {
     let path = |name: &str| directory.join(name).display().to_string();
     let paths: String = files.iter().map(|name| path(name) + "\n").collect();
     print(&format!("{table}\n{paths}"))?;
     match has_failures {
-        true => Err(Failure::input(format!(
-            "some runs failed; {} says why",
-            path("results.json")
-        ))),
+        true => Err(Failure::input(format!("some runs failed; {} says why", path("results.json")))),
         false => Ok(()),
     }
 }
 
 /// The failure of an experiment that was stopped.
 fn stopped() -> Failure {
-    Failure::Interrupted(
-        "stopped; everything is saved, and the same command resumes from here".into(),
-    )
+    Failure::Interrupted("stopped; everything is saved, and the same command resumes from here".into())
 }
 
 /// Creates the output directory.
 pub fn make(directory: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory)
-        .map_err(|error| Failure::input(format!("{}: {error}", directory.display())))
+    std::fs::create_dir_all(directory).map_err(|error| Failure::input(format!("{}: {error}", directory.display())))
 }
 
 /// Writes the report and the figures. Returns one line for each file.
-pub fn write(
-    directory: &Path,
-    report: &impl Serialize,
-    figures: &[(&'static str, Chart)],
-) -> Result<String, Failure> {
+pub fn write(directory: &Path, report: &impl Serialize, figures: &[(&'static str, Chart)]) -> Result<String, Failure> {
     let path = directory.join("results.json");
     let json = serde_json::to_string_pretty(report).map_err(Failure::input)?;
     write_file(&path, format!("{json}\n").as_bytes())?;

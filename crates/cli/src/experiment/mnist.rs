@@ -6,9 +6,7 @@ use crate::failure::Failure;
 use crate::output::{grouped, print, say};
 use clap::Args;
 use gemcnn_experiments::digits::Mnist;
-use gemcnn_experiments::mnist::{
-    Event, Experiment, Model, RateRule, Report, RunResult, RunSettings, Surface,
-};
+use gemcnn_experiments::mnist::{Event, Experiment, Model, RateRule, Report, RunResult, RunSettings, Surface};
 use gemcnn_nn::ProductMode;
 use gemcnn_tasks::train::Record;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,12 +22,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub struct MnistCommand {
     /// Directory with the four IDX files, gzipped or not (see `gemcnn data fetch mnist`).
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "mnist",
-        conflicts_with = "quick"
-    )]
+    #[arg(long, value_name = "DIR", default_value = "mnist", conflicts_with = "quick")]
     data: PathBuf,
 
     /// Directory for runs, results and figures [default: runs/mnist; with --quick runs/mnist-quick]
@@ -114,9 +107,7 @@ impl MnistCommand {
         let out = directory(self.out, "mnist", self.quick);
         let device = self.device.open(ProductMode::Tf32)?;
         let mut watcher = Watcher::new();
-        experiment
-            .run(&data, &out, &device, &mut |event| watcher.event(&event))
-            .map_err(Failure::input)?;
+        experiment.run(&data, &out, &device, &mut |event| watcher.event(&event)).map_err(Failure::input)?;
         let report = Report::read(&out).map_err(Failure::input)?;
         report.write(&out).map_err(Failure::input)?;
         print(&report.to_string())
@@ -138,9 +129,7 @@ impl MnistCommand {
             experiment.models = self.model.clone();
         }
         let seeds = self.seeds.unwrap_or(experiment.seeds.len() as u64);
-        experiment.seeds = (0..seeds)
-            .map(|i| self.first_seed.wrapping_add(i))
-            .collect();
+        experiment.seeds = (0..seeds).map(|i| self.first_seed.wrapping_add(i)).collect();
         experiment.epochs = self.epochs.unwrap_or(experiment.epochs);
         experiment.batch = self.batch.unwrap_or(experiment.batch);
         experiment.rate = self.rate.unwrap_or(experiment.rate);
@@ -176,10 +165,7 @@ impl Watcher {
                 let of = settings.epochs;
                 self.say(&match epochs {
                     0 => format!("{}: {of} epochs", title(settings)),
-                    _ => format!(
-                        "{}: resuming after {epochs} of {of} epochs",
-                        title(settings)
-                    ),
+                    _ => format!("{}: resuming after {epochs} of {of} epochs", title(settings)),
                 });
             }
             Event::Skipped { settings } => {
@@ -258,8 +244,5 @@ impl Drop for Watcher {
 }
 
 fn title(settings: &RunSettings) -> String {
-    format!(
-        "trained on {}, {}, seed {}",
-        settings.train, settings.model, settings.seed
-    )
+    format!("trained on {}, {}, seed {}", settings.train, settings.model, settings.seed)
 }

@@ -33,16 +33,11 @@ pub struct NonlinearityCostCommand {
 
 impl NonlinearityCostCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let settings = if self.quick {
-            Settings::quick()
-        } else {
-            Settings::default()
-        };
+        let settings = if self.quick { Settings::quick() } else { Settings::default() };
         let directory = files::directory(self.out, "nonlinearity-cost", self.quick);
         files::make(&directory)?;
         let device = self.device.open(ProductMode::F32)?;
-        let report =
-            progress::during("measuring", || run(&settings, &device)).map_err(Failure::input)?;
+        let report = progress::during("measuring", || run(&settings, &device)).map_err(Failure::input)?;
         let written = files::write(&directory, &report, &report.figures())?;
         print(&(tables(&report) + "\n" + &written))
     }

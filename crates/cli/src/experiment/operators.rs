@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 /// Compare surface operators between meshings of the same smooth surfaces.
 ///
-/// Meshes a bumpy sphere, an ellipsoid and a torus in a regular and in two other ways, at several resolutions, and applies
-/// Laplacians, eigenpairs, diffusion, derivatives, curvature and geodesic distances to the same smooth fields. Writes
-/// table.md, results.json and the figure operators.svg with the differences to OUT.
+/// Meshes a bumpy sphere, an ellipsoid and a torus in a regular and in two other ways, at several resolutions, and
+/// applies Laplacians, eigenpairs, diffusion, derivatives, curvature and geodesic distances to the same smooth fields.
+/// Writes table.md, results.json and the figure operators.svg with the differences to OUT.
 #[derive(Args)]
 pub struct OperatorsCommand {
     /// Directory for results and figures [default: runs/operators; with --quick runs/operators-quick]
@@ -29,14 +29,7 @@ pub struct OperatorsCommand {
 
 impl OperatorsCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let settings = Settings {
-            seed: self.seed,
-            ..if self.quick {
-                Settings::quick()
-            } else {
-                Settings::default()
-            }
-        };
+        let settings = Settings { seed: self.seed, ..if self.quick { Settings::quick() } else { Settings::default() } };
         let directory = files::directory(self.out, "operators", self.quick);
         files::make(&directory)?;
         let report = progress::during("comparing", || run(&settings)).map_err(Failure::input)?;

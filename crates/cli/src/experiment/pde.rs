@@ -11,9 +11,10 @@ use std::path::PathBuf;
 /// Train networks of equal size on single time steps of equations on surfaces, and test them at later times, from other
 /// initial states and on other meshes, for single steps and with predictions fed back.
 ///
-/// Writes table.md, results.json, errors.svg and a directory for each run to OUT, with an animated picture of predictions beside the
-/// solution. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, repeat the command.
-/// Processes with different rows may share OUT; a final command with all rows makes the whole table.
+/// Writes table.md, results.json, errors.svg and a directory for each run to OUT, with an animated picture of
+/// predictions beside the solution. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a
+/// crash, repeat the command. Processes with different rows may share OUT; a final command with all rows makes the
+/// whole table.
 #[derive(Args)]
 pub struct PdeCommand {
     /// Folder of `gemcnn data make pde` [default: the data are made in OUT]

@@ -38,8 +38,9 @@ pub struct SegmentationCommand {
     #[arg(long, value_name = "N")]
     vertices: Option<usize>,
 
-    /// Give each body its own mesh, simplified from one with 50 times the vertices of training, so that all densities show the
-    /// same surfaces and borders. The densest bodies are not simplified and share their connectivity [default: bodies of the same density share their connectivity]
+    /// Give each body its own mesh, simplified from one with 50 times the vertices of training, so that all densities
+    /// show the same surfaces and borders. The densest bodies are not simplified and share their connectivity [default:
+    /// bodies of the same density share their connectivity]
     #[arg(long)]
     unregistered: bool,
 

@@ -5,8 +5,8 @@ use crate::output::{print, say};
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_mesh::{
-    AttributeValues, MeshFile, MeshReport, PlyEncoding, Repair, VertexAttribute, WriteOptions,
-    read_values, repair, stored_in,
+    AttributeValues, MeshFile, MeshReport, PlyEncoding, Repair, VertexAttribute, WriteOptions, read_values, repair,
+    stored_in,
 };
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -24,8 +24,8 @@ pub struct Convert {
     #[arg(value_name = "OUT", value_parser = super::mesh_output)]
     output: PathBuf,
 
-    /// Files with further values of the vertices: GIFTI (.label.gii, .shape.gii, .func.gii), FreeSurfer (.annot, lh.curv),
-    /// or a mesh file with vertex properties.
+    /// Files with further values of the vertices: GIFTI (.label.gii, .shape.gii, .func.gii), FreeSurfer (.annot,
+    /// lh.curv), or a mesh file with vertex properties.
     #[arg(long, value_name = "FILE")]
     values: Vec<PathBuf>,
 
@@ -62,22 +62,14 @@ impl FromStr for Wanted {
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "all" => Ok(Self::Suggested),
-            _ => word
-                .parse()
-                .map(Self::Named)
-                .map_err(|error: gemcnn_mesh::RepairError| error.to_string()),
+            _ => word.parse().map(Self::Named).map_err(|error: gemcnn_mesh::RepairError| error.to_string()),
         }
     }
 }
 
 impl Convert {
     pub fn run(self) -> Result<(), Failure> {
-        let MeshFile {
-            mut mesh,
-            mut attributes,
-            mut face_attributes,
-            ..
-        } = super::read(&self.input)?;
+        let MeshFile { mut mesh, mut attributes, mut face_attributes, .. } = super::read(&self.input)?;
         for path in &self.values {
             let further = values(path, mesh.vertex_count())?;
             attributes.retain(|attribute| !further.iter().any(|f| f.name == attribute.name));
@@ -129,18 +121,8 @@ pub(super) fn keep_storable(
     // The argument parser has checked the extension.
     let stored = stored_in(output);
     for (list, is_stored, what, formats) in [
-        (
-            attributes,
-            stored.is_some_and(|s| s.vertex_attributes),
-            "vertex",
-            ".ply, .vtp or .glb",
-        ),
-        (
-            face_attributes,
-            stored.is_some_and(|s| s.face_attributes),
-            "face",
-            ".ply or .vtp",
-        ),
+        (attributes, stored.is_some_and(|s| s.vertex_attributes), "vertex", ".ply, .vtp or .glb"),
+        (face_attributes, stored.is_some_and(|s| s.face_attributes), "face", ".ply or .vtp"),
     ] {
         if !is_stored && !list.is_empty() {
             say(format_args!(
@@ -169,11 +151,7 @@ fn values(path: &Path, vertices: usize) -> Result<Vec<VertexAttribute>, Failure>
     if !file.label_names.is_empty() {
         let named = |(label, name): &(i32, String)| format!("{label} {name}");
         let names: Vec<String> = file.label_names.iter().map(named).collect();
-        say(format_args!(
-            "note: {}: labels {}",
-            path.display(),
-            names.join(", ")
-        ));
+        say(format_args!("note: {}: labels {}", path.display(), names.join(", ")));
     }
     Ok(file.attributes)
 }

@@ -68,8 +68,7 @@ struct Properties {
 impl Diff {
     pub fn run(self) -> Result<(), Failure> {
         let (first, second) = (super::read(&self.first)?, super::read(&self.second)?);
-        let difference = progress::during("comparing", || Difference::new(&first, &second))
-            .map_err(Failure::input)?;
+        let difference = progress::during("comparing", || Difference::new(&first, &second)).map_err(Failure::input)?;
         print(&match self.json {
             true => serde_json::to_string(&difference).map_err(Failure::input)? + "\n",
             false => difference.in_words(),
@@ -141,21 +140,14 @@ impl Difference {
             true => "faces: the same\n",
             false => "faces: different\n",
         };
-        let Properties {
-            first_only,
-            second_only,
-            different,
-        } = &self.properties;
+        let Properties { first_only, second_only, different } = &self.properties;
         for (names, of) in [(first_only, "A"), (second_only, "B")] {
             if !names.is_empty() {
                 text += &format!("vertex properties of {of} alone: {}\n", names.join(", "));
             }
         }
         for (name, vertices) in different {
-            text += &format!(
-                "vertex property {name}: different at {}\n",
-                count(*vertices, "vertex", "vertices")
-            );
+            text += &format!("vertex property {name}: different at {}\n", count(*vertices, "vertex", "vertices"));
         }
         if self.same {
             text += "the meshes are the same\n";
@@ -164,8 +156,8 @@ impl Difference {
     }
 }
 
-/// Distances from the vertices and from random points of one surface to another one. Means are over the random points, which are
-/// even by area.
+/// Distances from the vertices and from random points of one surface to another one. Means are over the random points,
+/// which are even by area.
 fn directed(from: &Mesh, to: &Mesh) -> Result<Distance, RemeshError> {
     let distances = |points: &[DVec3]| -> Result<Vec<f64>, RemeshError> {
         let nearest = nearest_points(to, points)?;
@@ -177,10 +169,7 @@ fn directed(from: &Mesh, to: &Mesh) -> Result<Distance, RemeshError> {
         return Ok(corners);
     };
     let inside = Distance::of(distances(points.mesh.vertices())?.into_iter());
-    Ok(Distance {
-        largest: inside.largest.max(corners.largest),
-        ..inside
-    })
+    Ok(Distance { largest: inside.largest.max(corners.largest), ..inside })
 }
 
 impl Distance {
@@ -193,11 +182,7 @@ impl Distance {
             count += 1;
         }
         let count = count.max(1) as f64;
-        Self {
-            mean: sum / count,
-            root_mean_square: (squares / count).sqrt(),
-            largest,
-        }
+        Self { mean: sum / count, root_mean_square: (squares / count).sqrt(), largest }
     }
 }
 
@@ -220,10 +205,6 @@ impl Properties {
                 different.push((a.name.clone(), count));
             }
         }
-        Self {
-            first_only: missing(first, second),
-            second_only: missing(second, first),
-            different,
-        }
+        Self { first_only: missing(first, second), second_only: missing(second, first), different }
     }
 }

@@ -54,14 +54,11 @@ impl Geometry {
     pub fn run(self) -> Result<(), Failure> {
         let neighbourhood = match self.radius {
             None => Neighbourhood::OneRing,
-            Some(radius) if radius.is_finite() && radius > 0.0 => Neighbourhood::Radius {
-                radius,
-                limit: self.max_neighbours as usize,
-            },
+            Some(radius) if radius.is_finite() && radius > 0.0 => {
+                Neighbourhood::Radius { radius, limit: self.max_neighbours as usize }
+            }
             Some(radius) => {
-                return Err(Failure::usage(format!(
-                    "--radius must be positive and finite, not {radius}"
-                )));
+                return Err(Failure::usage(format!("--radius must be positive and finite, not {radius}")));
             }
         };
         let options = GeometryOptions {
@@ -73,17 +70,11 @@ impl Geometry {
             ..Default::default()
         };
         let mesh = super::read(&self.file)?.mesh;
-        let in_file = |error: &dyn std::fmt::Display| {
-            Failure::input(format!("{}: {error}", self.file.display()))
-        };
-        let graph = progress::during("computing gauge geometry", || {
-            GaugeGraph::new(&mesh, &options)
-        })
-        .map_err(|error| in_file(&error))?;
+        let in_file = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", self.file.display()));
+        let graph = progress::during("computing gauge geometry", || GaugeGraph::new(&mesh, &options))
+            .map_err(|error| in_file(&error))?;
         let bytes = graph.to_safetensors().map_err(|error| in_file(&error))?;
-        progress::during(&format!("writing {}", self.output.display()), || {
-            write_file(&self.output, &bytes)
-        })?;
+        progress::during(&format!("writing {}", self.output.display()), || write_file(&self.output, &bytes))?;
         print(&format!(
             "{}: {}, {}\n",
             self.output.display(),

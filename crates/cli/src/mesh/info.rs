@@ -5,8 +5,7 @@ use crate::output::{count, grouped, print};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::{
-    Adjacency, FileFormat, GeometryError, Mesh, MeshFile, MeshReport, NormalWeighting, Repair,
-    vertex_normals,
+    Adjacency, FileFormat, GeometryError, Mesh, MeshFile, MeshReport, NormalWeighting, Repair, vertex_normals,
 };
 use serde::Serialize;
 use std::fmt::Write;
@@ -66,10 +65,9 @@ impl Info {
                     bad = true;
                     failure.report();
                     match failure {
-                        Failure::Input(error) if self.json => json_line(&Unreadable {
-                            file: path.display().to_string(),
-                            error,
-                        })?,
+                        Failure::Input(error) if self.json => {
+                            json_line(&Unreadable { file: path.display().to_string(), error })?
+                        }
                         _ => continue,
                     }
                 }
@@ -86,13 +84,7 @@ fn json_line(value: &impl Serialize) -> Result<String, Failure> {
 }
 
 fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
-    let MeshFile {
-        mesh,
-        attributes,
-        face_attributes,
-        format,
-        ..
-    } = file;
+    let MeshFile { mesh, attributes, face_attributes, format, .. } = file;
     progress::during(&format!("examining {}", path.display()), || {
         let report = MeshReport::new(mesh);
         let (min_neighbours, max_neighbours) = neighbour_range(mesh).map_err(Failure::input)?;
@@ -116,10 +108,7 @@ fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
 /// Smallest and largest number of neighbours, over the vertices with at least one.
 fn neighbour_range(mesh: &Mesh) -> Result<(usize, usize), GeometryError> {
     let adjacency = Adjacency::one_ring(mesh)?;
-    let degrees = adjacency
-        .offsets()
-        .windows(2)
-        .map(|w| (w[1] - w[0]) as usize);
+    let degrees = adjacency.offsets().windows(2).map(|w| (w[1] - w[0]) as usize);
     let used = degrees.filter(|&degree| degree > 0);
     Ok((used.clone().min().unwrap_or(0), used.max().unwrap_or(0)))
 }
@@ -169,18 +158,10 @@ impl std::fmt::Display for Verdict {
         if self.sound {
             return writeln!(f, "  verdict    sound");
         }
-        let usable = if self.geometry && report.faces > 0 {
-            "not sound, but usable"
-        } else {
-            "not usable"
-        };
+        let usable = if self.geometry && report.faces > 0 { "not sound, but usable" } else { "not usable" };
         writeln!(f, "  verdict    {usable}")?;
         if !self.suggested_repairs.is_empty() {
-            let words: Vec<String> = self
-                .suggested_repairs
-                .iter()
-                .map(Repair::to_string)
-                .collect();
+            let words: Vec<String> = self.suggested_repairs.iter().map(Repair::to_string).collect();
             writeln!(
                 f,
                 "  repair     gemcnn mesh convert {} OUT.ply --repair {}",
@@ -214,22 +195,10 @@ fn topology(report: &MeshReport) -> String {
     if report.closed {
         text += ", closed";
     } else if report.faces > 0 {
-        let _ = write!(
-            text,
-            ", open with {}",
-            count(report.boundary_loops, "boundary loop", "boundary loops")
-        );
+        let _ = write!(text, ", open with {}", count(report.boundary_loops, "boundary loop", "boundary loops"));
     }
-    text += if report.orientable {
-        ", orientable"
-    } else {
-        ", not orientable"
-    };
-    text += if report.manifold {
-        ", manifold"
-    } else {
-        ", not manifold"
-    };
+    text += if report.orientable { ", orientable" } else { ", not orientable" };
+    text += if report.manifold { ", manifold" } else { ", not manifold" };
     if let Some(genus) = report.genus {
         let _ = write!(text, ", genus {genus}");
     }
@@ -241,11 +210,7 @@ fn topology(report: &MeshReport) -> String {
 fn defects(report: &MeshReport) -> Vec<String> {
     let examples = &report.examples;
     let indices = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>();
-    let pairs = |list: &[[u32; 2]]| {
-        list.iter()
-            .map(|[a, b]| format!("{a}-{b}"))
-            .collect::<Vec<_>>()
-    };
+    let pairs = |list: &[[u32; 2]]| list.iter().map(|[a, b]| format!("{a}-{b}")).collect::<Vec<_>>();
     [
         (
             report.nonmanifold_edges,
@@ -253,12 +218,7 @@ fn defects(report: &MeshReport) -> Vec<String> {
             "edges with more than two faces",
             pairs(&examples.nonmanifold_edges),
         ),
-        (
-            report.nonmanifold_vertices,
-            "pinched vertex",
-            "pinched vertices",
-            indices(&examples.nonmanifold_vertices),
-        ),
+        (report.nonmanifold_vertices, "pinched vertex", "pinched vertices", indices(&examples.nonmanifold_vertices)),
         (
             report.nonorientable_components,
             "non-orientable component, at vertex",
@@ -271,24 +231,9 @@ fn defects(report: &MeshReport) -> Vec<String> {
             "inconsistently oriented edges",
             pairs(&examples.inconsistent_edges),
         ),
-        (
-            report.isolated_vertices,
-            "vertex in no face",
-            "vertices in no face",
-            indices(&examples.isolated_vertices),
-        ),
-        (
-            report.degenerate_faces,
-            "face of zero area",
-            "faces of zero area",
-            indices(&examples.degenerate_faces),
-        ),
-        (
-            report.duplicate_faces,
-            "duplicate face",
-            "duplicate faces",
-            pairs(&examples.duplicate_faces),
-        ),
+        (report.isolated_vertices, "vertex in no face", "vertices in no face", indices(&examples.isolated_vertices)),
+        (report.degenerate_faces, "face of zero area", "faces of zero area", indices(&examples.degenerate_faces)),
+        (report.duplicate_faces, "duplicate face", "duplicate faces", pairs(&examples.duplicate_faces)),
         (
             report.coincident_vertices,
             "vertex at the position of another",
@@ -308,11 +253,7 @@ fn defects(report: &MeshReport) -> Vec<String> {
 /// A path, quoted for a shell.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
-    if !path.is_empty() && path.chars().all(plain) {
-        path.into()
-    } else {
-        format!("'{}'", path.replace('\'', "'\\''"))
-    }
+    if !path.is_empty() && path.chars().all(plain) { path.into() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
 /// A number with four significant digits.
@@ -320,11 +261,7 @@ fn short(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
         return format!("{value:.3e}");
     }
-    let digits = if value == 0.0 {
-        0
-    } else {
-        value.abs().log10().floor() as i32
-    };
+    let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let text = format!("{value:.*}", (3 - digits).max(0) as usize);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').into(),

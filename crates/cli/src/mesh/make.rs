@@ -4,9 +4,7 @@ use crate::failure::Failure;
 use crate::output::{count, print};
 use crate::progress;
 use clap::{Arg, Args, Subcommand, ValueEnum};
-use gemcnn_mesh::shapes::{
-    self, Axis, BodyFamily, BodyOptions, Cells, Profile, Roughness, ShapeError,
-};
+use gemcnn_mesh::shapes::{self, Axis, BodyFamily, BodyOptions, Cells, Profile, Roughness, ShapeError};
 use gemcnn_mesh::{Mesh, WriteOptions};
 use std::path::{Path, PathBuf};
 
@@ -196,11 +194,7 @@ fn negative_numbers(arg: Arg) -> Arg {
 }
 
 fn cells(triangles: bool) -> Cells {
-    if triangles {
-        Cells::Triangles
-    } else {
-        Cells::Quads
-    }
+    if triangles { Cells::Triangles } else { Cells::Quads }
 }
 
 impl Make {
@@ -233,35 +227,13 @@ impl Shape {
     fn try_make(self) -> Result<(Mesh, Output), ShapeError> {
         Ok(match self {
             Self::Icosahedron { output } => (shapes::icosahedron(), output),
-            Self::Icosphere {
-                subdivisions,
-                output,
-            } => (shapes::icosphere(subdivisions)?, output),
-            Self::Grid { size, output } => (
-                shapes::grid(size.rows, size.columns, cells(size.triangles))?,
-                output,
-            ),
-            Self::BentGrid {
-                size,
-                profile,
-                straight,
-                turn,
-                slope,
-                periods,
-                inner_radius,
-                gap,
-                seed,
-                output,
-            } => {
+            Self::Icosphere { subdivisions, output } => (shapes::icosphere(subdivisions)?, output),
+            Self::Grid { size, output } => (shapes::grid(size.rows, size.columns, cells(size.triangles))?, output),
+            Self::BentGrid { size, profile, straight, turn, slope, periods, inner_radius, gap, seed, output } => {
                 let profile = match profile {
-                    Curve::Cylinder => Profile::Cylinder {
-                        turn: turn.to_radians(),
-                    },
+                    Curve::Cylinder => Profile::Cylinder { turn: turn.to_radians() },
                     Curve::Spiral => Profile::Spiral { inner_radius, gap },
-                    Curve::Wave => Profile::Wave {
-                        amplitude: slope.to_radians(),
-                        periods,
-                    },
+                    Curve::Wave => Profile::Wave { amplitude: slope.to_radians(), periods },
                     Curve::Random => Profile::random(seed),
                 };
                 let axis = match straight {
@@ -269,70 +241,24 @@ impl Shape {
                     Straight::Rows => Axis::Rows,
                 };
                 let cells = cells(size.triangles);
-                (
-                    shapes::bent_grid(size.rows, size.columns, cells, axis, &profile)?,
-                    output,
-                )
+                (shapes::bent_grid(size.rows, size.columns, cells, axis, &profile)?, output)
             }
-            Self::RoughGrid {
-                size,
-                roughness,
-                amplitude,
-                seed,
-                output,
-            } => {
-                let roughness = Roughness {
-                    roughness,
-                    amplitude,
-                    seed,
-                };
+            Self::RoughGrid { size, roughness, amplitude, seed, output } => {
+                let roughness = Roughness { roughness, amplitude, seed };
                 let cells = cells(size.triangles);
-                (
-                    shapes::rough_grid(size.rows, size.columns, cells, &roughness)?,
-                    output,
-                )
+                (shapes::rough_grid(size.rows, size.columns, cells, &roughness)?, output)
             }
-            Self::Torus {
-                major_segments,
-                minor_segments,
-                major_radius,
-                minor_radius,
-                quads,
-                output,
-            } => {
+            Self::Torus { major_segments, minor_segments, major_radius, minor_radius, quads, output } => {
                 let cells = cells(!quads);
                 let (major, minor) = (major_segments, minor_segments);
-                (
-                    shapes::torus(major, minor, major_radius, minor_radius, cells)?,
-                    output,
-                )
+                (shapes::torus(major, minor, major_radius, minor_radius, cells)?, output)
             }
-            Self::Capsule {
-                segments,
-                cap_bands,
-                tube_bands,
-                radius,
-                length,
-                quads,
-                output,
-            } => {
+            Self::Capsule { segments, cap_bands, tube_bands, radius, length, quads, output } => {
                 let cells = cells(!quads);
-                (
-                    shapes::capsule(segments, cap_bands, tube_bands, radius, length, cells)?,
-                    output,
-                )
+                (shapes::capsule(segments, cap_bands, tube_bands, radius, length, cells)?, output)
             }
-            Self::Body {
-                vertices,
-                seed,
-                index,
-                output,
-            } => {
-                let family = BodyFamily::new(&BodyOptions {
-                    vertices,
-                    seed,
-                    ..BodyOptions::default()
-                })?;
+            Self::Body { vertices, seed, index, output } => {
+                let family = BodyFamily::new(&BodyOptions { vertices, seed, ..BodyOptions::default() })?;
                 let mesh = match index {
                     Some(index) => family.body(index),
                     None => family.template().clone(),

@@ -14,9 +14,7 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
 use clap::Subcommand;
-use gemcnn_mesh::{
-    MeshFile, VertexAttribute, WRITTEN_EXTENSIONS, WriteOptions, read_mesh, write_mesh_with_faces,
-};
+use gemcnn_mesh::{MeshFile, VertexAttribute, WRITTEN_EXTENSIONS, WriteOptions, read_mesh, write_mesh_with_faces};
 use std::path::{Path, PathBuf};
 
 /// The commands; the help of each is at its definition.
@@ -52,8 +50,7 @@ pub fn run(command: MeshCommand) -> Result<(), Failure> {
 }
 
 pub fn read(path: &Path) -> Result<MeshFile, Failure> {
-    let file = progress::during(&format!("reading {}", path.display()), || read_mesh(path))
-        .map_err(Failure::input)?;
+    let file = progress::during(&format!("reading {}", path.display()), || read_mesh(path)).map_err(Failure::input)?;
     for note in &file.notes {
         say(format_args!("note: {}: {note}", path.display()));
     }
@@ -76,18 +73,11 @@ fn write(
 /// Parses an output path with one of the given extensions.
 fn output_path(text: &str, extensions: &[&str]) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    let extension = path
-        .extension()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .to_lowercase();
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
     if extensions.contains(&extension.as_str()) {
         Ok(path)
     } else {
-        Err(format!(
-            "the file name must end in .{}",
-            extensions.join(" or .")
-        ))
+        Err(format!("the file name must end in .{}", extensions.join(" or .")))
     }
 }
 

@@ -4,12 +4,8 @@ use crate::failure::Failure;
 use crate::output::{print, write_file};
 use crate::progress;
 use clap::{Args, ValueEnum};
-use gemcnn_mesh::{
-    AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute,
-};
-use gemcnn_view::render::{
-    Arrow, Paint, RenderOptions, Shading, Up, View, colour_map, label_colour, render_painted,
-};
+use gemcnn_mesh::{AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute};
+use gemcnn_view::render::{Arrow, Paint, RenderOptions, Shading, Up, View, colour_map, label_colour, render_painted};
 use std::path::PathBuf;
 
 /// Colours of the two tangent axes of a frame.
@@ -35,21 +31,11 @@ pub struct PictureCommand {
     height: u32,
 
     /// Azimuth of the view about the up axis, in degrees.
-    #[arg(
-        long,
-        value_name = "DEGREES",
-        default_value_t = 30.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "DEGREES", default_value_t = 30.0, allow_negative_numbers = true)]
     azimuth: f64,
 
     /// Elevation of the view above the horizontal plane, in degrees.
-    #[arg(
-        long,
-        value_name = "DEGREES",
-        default_value_t = 20.0,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "DEGREES", default_value_t = 20.0, allow_negative_numbers = true)]
     elevation: f64,
 
     /// Axis that points up [default: inferred from the mesh]
@@ -102,8 +88,9 @@ impl PictureCommand {
         // Borders between labels are crisp.
         let classes = self.colour.as_ref().and_then(|name| labels(&file, name));
         let arrows = match self.frames {
-            true => frame_arrows(&file.mesh)
-                .map_err(|error| Failure::input(format!("{}: {error}", self.file.display())))?,
+            true => {
+                frame_arrows(&file.mesh).map_err(|error| Failure::input(format!("{}: {error}", self.file.display())))?
+            }
             false => Vec::new(),
         };
         let up = self.up.map_or_else(|| Up::of(&file.mesh), Up::from);
@@ -112,11 +99,7 @@ impl PictureCommand {
             height: self.height,
             view: View::orbit(self.azimuth, self.elevation, up),
             wireframe: self.wireframe,
-            shading: if self.flat {
-                Shading::Flat
-            } else {
-                Shading::Smooth
-            },
+            shading: if self.flat { Shading::Flat } else { Shading::Smooth },
             ..Default::default()
         };
         let picture = progress::during("drawing", || {
@@ -129,12 +112,7 @@ impl PictureCommand {
         })
         .map_err(Failure::usage)?;
         write_file(&self.output, &picture.encode_png())?;
-        print(&format!(
-            "{}: {} x {} pixels\n",
-            self.output.display(),
-            self.width,
-            self.height
-        ))
+        print(&format!("{}: {} x {} pixels\n", self.output.display(), self.width, self.height))
     }
 
     /// One colour per vertex, by `--colour` or from the file; `None` if there are none.
@@ -146,20 +124,13 @@ impl PictureCommand {
                 return Err(Failure::input(format!(
                     "{} has no vertex property `{name}`; available: {}",
                     self.file.display(),
-                    if names.is_empty() {
-                        "none".into()
-                    } else {
-                        names.join(", ")
-                    }
+                    if names.is_empty() { "none".into() } else { names.join(", ") }
                 )));
             };
             return Ok(Some(value_colours(attribute)));
         }
         let channels = ["red", "green", "blue"].map(|name| match find(name) {
-            Some(VertexAttribute {
-                values: AttributeValues::U8(values),
-                ..
-            }) => Some(values),
+            Some(VertexAttribute { values: AttributeValues::U8(values), .. }) => Some(values),
             _ => None,
         });
         let [Some(red), Some(green), Some(blue)] = channels else {
@@ -178,28 +149,19 @@ fn labels(file: &MeshFile, name: &str) -> Option<Vec<u32>> {
 }
 
 fn is_float(attribute: &VertexAttribute) -> bool {
-    matches!(
-        attribute.values,
-        AttributeValues::F32(_) | AttributeValues::F64(_)
-    )
+    matches!(attribute.values, AttributeValues::F32(_) | AttributeValues::F64(_))
 }
 
 fn value_colours(attribute: &VertexAttribute) -> Vec<[u8; 3]> {
     let values: Vec<f64> = attribute.values.iter_f64().collect();
     if !is_float(attribute) {
-        return values
-            .iter()
-            .map(|&label| label_colour(label as i64 as u32))
-            .collect();
+        return values.iter().map(|&label| label_colour(label as i64 as u32)).collect();
     }
     let finite = values.iter().copied().filter(|v| v.is_finite());
     let low = finite.clone().fold(f64::INFINITY, f64::min);
     let high = finite.fold(f64::NEG_INFINITY, f64::max);
     let span = if high > low { high - low } else { 1.0 };
-    values
-        .iter()
-        .map(|v| colour_map((v - low) / span))
-        .collect()
+    values.iter().map(|v| colour_map((v - low) / span)).collect()
 }
 
 /// Both tangent axes of every vertex, as arrows of about a third of the mean edge length.
@@ -209,14 +171,11 @@ fn frame_arrows(mesh: &Mesh) -> Result<Vec<Arrow>, gemcnn_mesh::GeometryError> {
     let frames = graph.frames().iter().zip(mesh.vertices());
     Ok(frames
         .flat_map(|(frame, &from)| {
-            [frame.e1, frame.e2]
-                .into_iter()
-                .zip(AXIS_COLOURS)
-                .map(move |(axis, colour)| Arrow {
-                    from,
-                    to: from + length * axis,
-                    colour,
-                })
+            [frame.e1, frame.e2].into_iter().zip(AXIS_COLOURS).map(move |(axis, colour)| Arrow {
+                from,
+                to: from + length * axis,
+                colour,
+            })
         })
         .collect())
 }

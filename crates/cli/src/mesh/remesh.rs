@@ -6,8 +6,8 @@ use crate::output::{print, say};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::remesh::{
-    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint,
-    carry_attribute, isotropic, remesh, sample, subdivide,
+    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint, carry_attribute,
+    isotropic, remesh, sample, subdivide,
 };
 use gemcnn_mesh::{Mesh, MeshFile, VertexAttribute, WriteOptions, connect_points};
 use std::path::PathBuf;
@@ -119,21 +119,15 @@ impl Connect {
 
 impl Simplify {
     pub fn run(self) -> Result<(), Failure> {
-        let kind = RemeshKind::Simplify {
-            size: self.size.wanted(),
-        };
+        let kind = RemeshKind::Simplify { size: self.size.wanted() };
         self.files.write(|mesh| remesh(mesh, &kind, 0))
     }
 }
 
 impl Remesh {
     pub fn run(self) -> Result<(), Failure> {
-        let options = IsotropicOptions {
-            size: self.size.wanted(),
-            ..Default::default()
-        };
-        self.files
-            .write(|mesh| isotropic(mesh, &options, self.seed))
+        let options = IsotropicOptions { size: self.size.wanted(), ..Default::default() };
+        self.files.write(|mesh| isotropic(mesh, &options, self.seed))
     }
 }
 
@@ -149,30 +143,19 @@ impl Subdivide {
 
 impl Sample {
     pub fn run(self) -> Result<(), Failure> {
-        self.files
-            .write(|mesh| sample(mesh, self.points, self.seed))
+        self.files.write(|mesh| sample(mesh, self.points, self.seed))
     }
 }
 
 impl Files {
     /// Remeshes the input and writes the output with all vertex properties.
-    fn write(
-        &self,
-        remesher: impl FnOnce(&Mesh) -> Result<Remeshed, RemeshError>,
-    ) -> Result<(), Failure> {
-        let MeshFile {
-            mesh,
-            attributes,
-            face_attributes,
-            ..
-        } = super::read(&self.input)?;
+    fn write(&self, remesher: impl FnOnce(&Mesh) -> Result<Remeshed, RemeshError>) -> Result<(), Failure> {
+        let MeshFile { mesh, attributes, face_attributes, .. } = super::read(&self.input)?;
         let remeshed = progress::during("remeshing", || remesher(&mesh))
             .map_err(|error| Failure::input(format!("{}: {error}", self.input.display())))?;
         if !face_attributes.is_empty() {
             let lost = names(&face_attributes);
-            say(format_args!(
-                "warning: the faces are new; the face properties {lost} are left out"
-            ));
+            say(format_args!("warning: the faces are new; the face properties {lost} are left out"));
         }
         let carried = attributes.iter().map(|attribute| VertexAttribute {
             name: attribute.name.clone(),

@@ -37,8 +37,8 @@ pub struct TrainArgs {
     #[arg(value_name = "TASK or CONFIG.toml", required_unless_present = "resume")]
     what: Option<String>,
 
-    /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]. With --resume: new location of
-    /// the data.
+    /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]. With --resume: new location
+    /// of the data.
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data: Option<PathBuf>,
 
@@ -73,9 +73,9 @@ pub struct TrainArgs {
     )]
     preset: Option<Preset>,
 
-    /// First choose features, width, learning rate and augmentation by short trial runs, each a tenth of the epochs, scored
-    /// on the validation part. With --run-dir DIR, the runs are DIR/trial-N and DIR/chosen; repeat the command to continue
-    /// after an interruption.
+    /// First choose features, width, learning rate and augmentation by short trial runs, each a tenth of the epochs,
+    /// scored on the validation part. With --run-dir DIR, the runs are DIR/trial-N and DIR/chosen; repeat the command
+    /// to continue after an interruption.
     #[arg(long, conflicts_with_all = ["resume", "seeds"], help_heading = "Training")]
     tune: bool,
 
@@ -103,8 +103,8 @@ pub struct TrainArgs {
     #[arg(long, value_enum, help_heading = "Training")]
     up: Option<UpAxis>,
 
-    /// Train with N consecutive seeds, and print the mean and standard error of the test scores. With --run-dir DIR, the
-    /// runs are DIR/seed-S; repeat the command to continue after an interruption.
+    /// Train with N consecutive seeds, and print the mean and standard error of the test scores. With --run-dir DIR,
+    /// the runs are DIR/seed-S; repeat the command to continue after an interruption.
     #[arg(
         long,
         value_name = "N",
@@ -119,20 +119,15 @@ pub struct TrainArgs {
     quick: bool,
 
     /// New or empty directory for the run [default: the next free runs/NAME-N]
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "resume",
-        help_heading = "Run"
-    )]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume", help_heading = "Run")]
     run_dir: Option<PathBuf>,
 
     /// Continue a stopped or killed run from its last checkpoint.
     #[arg(long, value_name = "RUN", help_heading = "Run")]
     resume: Option<PathBuf>,
 
-    /// Show learning curves and predictions for held-out meshes in the browser during training. The page is served to this
-    /// machine only, until the run ends.
+    /// Show learning curves and predictions for held-out meshes in the browser during training. The page is served to
+    /// this machine only, until the run ends.
     #[arg(long, help_heading = "Run")]
     view: bool,
 
@@ -188,10 +183,7 @@ fn train_in(
     if let Some(live) = &live {
         say(format_args!("live view at {}", live.address()));
     }
-    let mut observer = Watched {
-        inner: TrainProgress::new(args.quiet),
-        live,
-    };
+    let mut observer = Watched { inner: TrainProgress::new(args.quiet), live };
     let outcome = train(config, &run, cache, device, &mut observer, stop);
     let Watched { inner, live } = observer;
     drop(inner);
@@ -231,22 +223,16 @@ impl TrainArgs {
                     let problem = "--preset is for a task; in a configuration file, set `preset`";
                     return Err(Failure::Usage(problem.into()));
                 }
-                Err(_) if Path::new(what).is_file() => {
-                    RunConfig::read(Path::new(what)).map_err(Failure::input)?
-                }
+                Err(_) if Path::new(what).is_file() => RunConfig::read(Path::new(what)).map_err(Failure::input)?,
                 Err(error) => {
                     let problem = format!("`{what}` is neither a file nor a task: {error}");
                     return Err(Failure::Usage(problem));
                 }
             },
-            (None, Some(run)) => {
-                RunConfig::read(&run.join("config.toml")).map_err(|error| match error {
-                    TaskError::File { .. } => {
-                        Failure::Input(format!("{}: no run to resume: {error}", run.display()))
-                    }
-                    other => Failure::input(other),
-                })?
-            }
+            (None, Some(run)) => RunConfig::read(&run.join("config.toml")).map_err(|error| match error {
+                TaskError::File { .. } => Failure::Input(format!("{}: no run to resume: {error}", run.display())),
+                other => Failure::input(other),
+            })?,
             (None, None) => {
                 return Err(Failure::Usage("give a task or a configuration file".into()));
             }
@@ -304,8 +290,7 @@ pub fn stop_on_signals() -> Result<StopFlag, Failure> {
         }
         say("\nsaving and stopping after this step; repeat to stop at once");
     };
-    ctrlc::set_handler(handler)
-        .map_err(|error| Failure::input(format!("cannot listen for Ctrl-C: {error}")))?;
+    ctrlc::set_handler(handler).map_err(|error| Failure::input(format!("cannot listen for Ctrl-C: {error}")))?;
     Ok(stop)
 }
 
@@ -318,10 +303,7 @@ fn model_so_far(run: &RunDirectory) -> String {
 }
 
 fn how_to_resume(run: &RunDirectory) -> String {
-    format!(
-        "continue with: gemcnn train --resume {}",
-        run.path().display()
-    )
+    format!("continue with: gemcnn train --resume {}", run.path().display())
 }
 
 /// The error message, with the checkpoint and how to resume.
@@ -332,15 +314,13 @@ fn failure_message(error: TaskError, run: RunDirectory) -> String {
             run.discard();
             error.to_string()
         }
-        TaskError::Diverged { .. } if saved => format!(
-            "{error}\nthe last good checkpoint is {}",
-            run.checkpoint().display()
-        ),
+        TaskError::Diverged { .. } if saved => {
+            format!("{error}\nthe last good checkpoint is {}", run.checkpoint().display())
+        }
         TaskError::Checkpoint { .. } | TaskError::OtherRun { .. } => error.to_string(),
-        error if saved => format!(
-            "{error}\nthe last checkpoint is intact; fix the problem, then {}",
-            how_to_resume(&run)
-        ),
+        error if saved => {
+            format!("{error}\nthe last checkpoint is intact; fix the problem, then {}", how_to_resume(&run))
+        }
         error => format!("{error}\nfix the problem, then {}", how_to_resume(&run)),
     }
 }

@@ -28,15 +28,12 @@ impl TrainProgress {
             Self::Quiet
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(0);
-            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len}  {msg}")
-            {
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:24} {pos}/{len}  {msg}") {
                 bar.set_style(style);
             }
             Self::Bar(bar)
         } else {
-            Self::Lines {
-                last: Instant::now(),
-            }
+            Self::Lines { last: Instant::now() }
         }
     }
 
@@ -78,14 +75,7 @@ impl Observer for TrainProgress {
             Event::Preparing { done, total } => {
                 self.show("meshes", done as u64, total as u64, String::new);
             }
-            Event::Started {
-                run,
-                network,
-                epochs,
-                steps,
-                training,
-                held_out,
-            } => {
+            Event::Started { run, network, epochs, steps, training, held_out } => {
                 self.say(&format!(
                     "{network}\n{} for training, {held_out} held out; {} of {}; run directory {}",
                     count(training, "mesh", "meshes"),
@@ -98,16 +88,8 @@ impl Observer for TrainProgress {
                     bar.set_message("");
                 }
             }
-            Event::Resumed {
-                checkpoint,
-                epoch,
-                step,
-                other_device,
-            } => {
-                self.say(&format!(
-                    "continuing from {} in epoch {epoch} after {step} steps",
-                    checkpoint.display()
-                ));
+            Event::Resumed { checkpoint, epoch, step, other_device } => {
+                self.say(&format!("continuing from {} in epoch {epoch} after {step} steps", checkpoint.display()));
                 if let Some(device) = other_device {
                     self.say(&format!(
                         "the checkpoint is from another device ({device}): results will not be \
@@ -146,11 +128,7 @@ fn summarise(record: &Record) -> String {
     let part = |name: &str, scores: Option<Scores>| {
         scores.map_or(String::new(), |scores| {
             let mut text = format!("  {name}: loss {:.4}", scores.loss);
-            text.extend(
-                scores
-                    .accuracy
-                    .map(|accuracy| format!(", {}", percent(accuracy))),
-            );
+            text.extend(scores.accuracy.map(|accuracy| format!(", {}", percent(accuracy))));
             text.extend(scores.error.map(|error| format!(", error {error:.4}")));
             text
         })
@@ -184,25 +162,14 @@ mod tests {
 
     #[test]
     fn times_are_short() {
-        for (seconds, text) in [
-            (0, "0 s"),
-            (99, "99 s"),
-            (100, "2 min"),
-            (5999, "100 min"),
-            (12_000, "3 h 20 min"),
-        ] {
+        for (seconds, text) in [(0, "0 s"), (99, "99 s"), (100, "2 min"), (5999, "100 min"), (12_000, "3 h 20 min")] {
             assert_eq!(time(Duration::from_secs(seconds)), text);
         }
     }
 
     #[test]
     fn an_epoch_is_one_line() {
-        let scores = |loss, accuracy, error| Scores {
-            loss,
-            accuracy,
-            error,
-            counted: 3,
-        };
+        let scores = |loss, accuracy, error| Scores { loss, accuracy, error, counted: 3 };
         let record = Record {
             epoch: 7,
             step: 140,

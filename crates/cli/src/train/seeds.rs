@@ -11,8 +11,8 @@ use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::train::{RunConfig, RunDirectory, StopFlag, TrainedModel};
 use std::path::Path;
 
-/// Trains with consecutive seeds, evaluates each model, and prints the mean of the scores. With `--run-dir DIR` the runs are
-/// `DIR/seed-S`; runs that are finished there are not repeated, and stopped ones go on.
+/// Trains with consecutive seeds, evaluates each model, and prints the mean of the scores. With `--run-dir DIR` the
+/// runs are `DIR/seed-S`; runs that are finished there are not repeated, and stopped ones go on.
 pub(super) fn run_seeds(
     args: &TrainArgs,
     mut config: RunConfig,
@@ -50,24 +50,16 @@ pub(super) fn run_seeds(
         scores.push(value);
     }
     let mut text = table(&rows);
-    if let Some(Estimate {
-        mean,
-        standard_error,
-    }) = Estimate::of(&scores)
-    {
+    if let Some(Estimate { mean, standard_error }) = Estimate::of(&scores) {
         let error = standard_error.map_or(String::new(), |error| format!(" ± {error:.4}"));
         text += &format!("  mean {mean:.4}{error} (standard error, {seeds} seeds)\n");
     }
     print(&text)
 }
 
-/// Accuracy, or root mean square error, on the test part, or on the validation part if there is none; `None` if no mesh is
-/// held out.
-fn score(
-    run: &Path,
-    cache: &Cache,
-    device: &Device,
-) -> Result<Option<(&'static str, f64)>, gemcnn_tasks::TaskError> {
+/// Accuracy, or root mean square error, on the test part, or on the validation part if there is none; `None` if no mesh
+/// is held out.
+fn score(run: &Path, cache: &Cache, device: &Device) -> Result<Option<(&'static str, f64)>, gemcnn_tasks::TaskError> {
     let model = TrainedModel::read(run)?;
     let config = &model.config;
     let strict = config.training.strict;
@@ -77,11 +69,7 @@ fn score(
     let Some(part) = parts.into_iter().find(|&part| !dataset.is_empty(part)) else {
         return Ok(None);
     };
-    let options = EvaluationOptions {
-        part,
-        strict,
-        ..Default::default()
-    };
+    let options = EvaluationOptions { part, strict, ..Default::default() };
     let found = evaluate(&model, &dataset, options, cache, device)?;
     Ok(match (found.scores.accuracy, found.regression) {
         (Some(accuracy), _) => Some(("accuracy", accuracy)),

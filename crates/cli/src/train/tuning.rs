@@ -8,8 +8,8 @@ use gemcnn_tasks::train::{RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::tune::{Trial, tune};
 use std::path::Path;
 
-/// Chooses settings, prints the trials, and trains with the chosen settings. With `--run-dir DIR` the runs are `DIR/trial-N` and
-/// `DIR/chosen`; finished ones are not repeated, and stopped ones go on.
+/// Chooses settings, prints the trials, and trains with the chosen settings. With `--run-dir DIR` the runs are
+/// `DIR/trial-N` and `DIR/chosen`; finished ones are not repeated, and stopped ones go on.
 pub(super) fn tune_and_train(
     args: &TrainArgs,
     config: RunConfig,
@@ -53,16 +53,9 @@ pub(super) fn tune_and_train(
 fn shown(trials: &[Trial]) -> String {
     let mut rows = vec![["trial", "error", "seconds", ""].map(String::from).to_vec()];
     for trial in trials {
-        let error = trial
-            .error
-            .map_or("failed".into(), |error| format!("{error:.4}"));
+        let error = trial.error.map_or("failed".into(), |error| format!("{error:.4}"));
         let kept = if trial.kept { "kept" } else { "" };
-        rows.push(vec![
-            trial.change.clone(),
-            error,
-            format!("{:.1}", trial.seconds),
-            kept.into(),
-        ]);
+        rows.push(vec![trial.change.clone(), error, format!("{:.1}", trial.seconds), kept.into()]);
     }
     table(&rows)
 }

@@ -29,10 +29,7 @@ pub(super) fn page(paths: &[PathBuf]) -> Result<Page, Failure> {
     let mut framed = true;
     for ((name, path), file) in names.into_iter().zip(paths).zip(files) {
         let mut fields = Vec::new();
-        for (on, columns) in [
-            (Element::Vertex, &file.attributes),
-            (Element::Face, &file.face_attributes),
-        ] {
+        for (on, columns) in [(Element::Vertex, &file.attributes), (Element::Face, &file.face_attributes)] {
             let labels = |column: &VertexAttribute| {
                 let values = tables.get(&*column.name)?;
                 let class = |value: i64| values.binary_search(&value).unwrap_or_default() as u32;
@@ -54,10 +51,7 @@ pub(super) fn page(paths: &[PathBuf]) -> Result<Page, Failure> {
         }
         let is_small = file.mesh.vertex_count() <= MOST_FRAMES;
         framed &= is_small;
-        let options = GeometryOptions {
-            estimate_normals: true,
-            ..Default::default()
-        };
+        let options = GeometryOptions { estimate_normals: true, ..Default::default() };
         let graph = (is_small).then(|| GaugeGraph::new(&file.mesh, &options).ok());
         page.meshes.push(PageMesh {
             frames: graph.flatten().map(|graph| graph.frames().to_vec()),
@@ -110,18 +104,14 @@ fn label_tables(files: &[MeshFile]) -> BTreeMap<String, Vec<i64>> {
         }
     }
     tables.retain(|name, labels| labels.len() <= MOST_LABELS && !others.contains(name));
-    let sorted =
-        |(name, labels): (&str, BTreeSet<i64>)| (name.to_owned(), labels.into_iter().collect());
+    let sorted = |(name, labels): (&str, BTreeSet<i64>)| (name.to_owned(), labels.into_iter().collect());
     tables.into_iter().map(sorted).collect()
 }
 
 fn class_table(labels: &[i64]) -> ClassTable {
     ClassTable {
         names: labels.iter().map(i64::to_string).collect(),
-        colours: labels
-            .iter()
-            .map(|&label| label_colour(label as u32))
-            .collect(),
+        colours: labels.iter().map(|&label| label_colour(label as u32)).collect(),
     }
 }
 
@@ -141,25 +131,17 @@ fn columns_to_fields(
         }
         let colours = (name == "red").then(|| [Some(column), find("green"), find("blue")]);
         if let Some([Some(red), Some(green), Some(blue)]) = colours
-            && let [
-                AttributeValues::U8(r),
-                AttributeValues::U8(g),
-                AttributeValues::U8(b),
-            ] = [&red.values, &green.values, &blue.values]
+            && let [AttributeValues::U8(r), AttributeValues::U8(g), AttributeValues::U8(b)] =
+                [&red.values, &green.values, &blue.values]
         {
             let colours = r.iter().zip(g).zip(b).map(|((&r, &g), &b)| [r, g, b]);
             used.extend(["green", "blue"]);
-            fields.push(Field::new(
-                "colours",
-                on,
-                Values::Colours(colours.collect()),
-            ));
+            fields.push(Field::new("colours", on, Values::Colours(colours.collect())));
             continue;
         }
         if let Some([x, y, z]) = vector(name, find) {
             used.extend([y.name.as_str(), &z.name]);
-            let component =
-                |column: &VertexAttribute| -> Vec<f64> { column.values.iter_f64().collect() };
+            let component = |column: &VertexAttribute| -> Vec<f64> { column.values.iter_f64().collect() };
             let (x, y, z) = (component(x), component(y), component(z));
             let vectors = x.iter().zip(&y).zip(&z);
             let vectors = vectors.map(|((&x, &y), &z)| DVec3::new(x, y, z));
@@ -170,19 +152,15 @@ fn columns_to_fields(
             fields.push(Field::new(short, on, Values::Vectors(vectors.collect())));
             continue;
         }
-        let values = labels(column).unwrap_or_else(|| {
-            Values::Numbers(column.values.iter_f64().map(|v| v as f32).collect())
-        });
+        let values =
+            labels(column).unwrap_or_else(|| Values::Numbers(column.values.iter_f64().map(|v| v as f32).collect()));
         fields.push(Field::new(name, on, values));
     }
     fields
 }
 
 /// The three columns of a vector, if this is the name of its first: `nx`, `vx`, or `vx0` and so on.
-fn vector<'a>(
-    name: &str,
-    find: impl Fn(&str) -> Option<&'a VertexAttribute>,
-) -> Option<[&'a VertexAttribute; 3]> {
+fn vector<'a>(name: &str, find: impl Fn(&str) -> Option<&'a VertexAttribute>) -> Option<[&'a VertexAttribute; 3]> {
     let (letter, number) = match (name.strip_prefix("vx"), name) {
         (Some(number), _) => ('v', number),
         (None, "nx") => ('n', ""),

@@ -56,11 +56,7 @@ pub struct LiveView {
 impl LiveView {
     /// Starts the server. `run` is the directory of the run.
     pub fn start(run: &Path, cache: Cache) -> Result<Self, Failure> {
-        let page = Page {
-            live: true,
-            report: Some(Default::default()),
-            ..Page::new(run.display().to_string())
-        };
+        let page = Page { live: true, report: Some(Default::default()), ..Page::new(run.display().to_string()) };
         let html: Arc<str> = page.to_html().map_err(Failure::input)?.into();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
@@ -76,11 +72,7 @@ impl LiveView {
         let (shared, run) = (Arc::clone(&state), run.to_path_buf());
         // Ends with the sender. It is not waited for, because a prediction may take long.
         std::thread::spawn(move || predict_each(&receiver, &shared, &run, &cache));
-        Ok(Self {
-            state,
-            server,
-            models,
-        })
+        Ok(Self { state, server, models })
     }
 
     /// Address of the page.
@@ -95,8 +87,7 @@ impl LiveView {
             Event::Started { run, epochs, .. } => {
                 state.epochs = *epochs;
                 state.records = read_metrics(&run.join("metrics.jsonl")).unwrap_or_default();
-                state.configuration =
-                    std::fs::read_to_string(run.join("config.toml")).unwrap_or_default();
+                state.configuration = std::fs::read_to_string(run.join("config.toml")).unwrap_or_default();
             }
             Event::StepDone(report) => state.step = Some((*report).clone()),
             Event::EpochDone(record) => {
@@ -152,17 +143,10 @@ impl State {
 
     fn progress(&self) -> Progress {
         if let Some(how) = &self.ended {
-            return Progress {
-                share: 1.0,
-                text: how.clone(),
-                ended: true,
-            };
+            return Progress { share: 1.0, text: how.clone(), ended: true };
         }
         let Some(step) = &self.step else {
-            return Progress {
-                text: "preparing meshes".into(),
-                ..Default::default()
-            };
+            return Progress { text: "preparing meshes".into(), ..Default::default() };
         };
         let epochs = self.epochs.max(1);
         let done = (step.epoch.max(1) - 1) as f64 + step.step as f64 / step.steps.max(1) as f64;
@@ -177,18 +161,11 @@ impl State {
 
 /// The state. A thread that panicked has only left numbers behind, so its lock is still good.
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Predicts with each model that arrives, with one thread of its own.
-fn predict_each(
-    models: &Receiver<(Archive, u64)>,
-    state: &Mutex<State>,
-    run: &Path,
-    cache: &Cache,
-) {
+fn predict_each(models: &Receiver<(Archive, u64)>, state: &Mutex<State>, run: &Path, cache: &Cache) {
     let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() else {
         return;
     };
@@ -226,14 +203,9 @@ fn predicted(
         page.meshes.push(mesh);
     }
     page.live = true;
-    let page = page
-        .encode()
-        .map_err(|error| TaskError::setting("page", error.to_string()))?;
+    let page = page.encode().map_err(|error| TaskError::setting("page", error.to_string()))?;
     let blocks = serde_json::json!(page.blocks);
-    let json = format!(
-        "{{\"epoch\":{epoch},\"description\":{},\"blocks\":{blocks}}}",
-        page.description
-    );
+    let json = format!("{{\"epoch\":{epoch},\"description\":{},\"blocks\":{blocks}}}", page.description);
     Ok((json, held_out.confusion()))
 }
 

@@ -27,8 +27,8 @@ pub struct ViewArgs {
     #[arg(value_name = "FILES or RUN", required_unless_present = "with_model")]
     inputs: Vec<PathBuf>,
 
-    /// Include the model of a run (a run directory, or a model file). The page then predicts, in the browser, for mesh files that
-    /// are dropped on it.
+    /// Include the model of a run (a run directory, or a model file). The page then predicts, in the browser, for mesh
+    /// files that are dropped on it.
     #[arg(long, value_name = "RUN")]
     with_model: Option<PathBuf>,
 
@@ -59,9 +59,9 @@ pub struct ViewArgs {
 impl ViewArgs {
     pub fn run(self) -> Result<(), Failure> {
         let mut page = match &self.inputs[..] {
-            [run] if is_run(run) => progress::during("evaluating held-out meshes", || {
-                run::page(run, self.meshes, &self.cache.open())
-            })?,
+            [run] if is_run(run) => {
+                progress::during("evaluating held-out meshes", || run::page(run, self.meshes, &self.cache.open()))?
+            }
             inputs if inputs.iter().any(|input| is_run(input)) => {
                 return Err(Failure::usage("give one run directory alone, or meshes"));
             }
@@ -73,8 +73,7 @@ impl ViewArgs {
         }
         page.up = self.up.into();
         page.most_vertices = self.vertices as usize;
-        let html =
-            progress::during("making the page", || page.to_html()).map_err(Failure::input)?;
+        let html = progress::during("making the page", || page.to_html()).map_err(Failure::input)?;
         write_file(&self.output, html.as_bytes())?;
         if self.open {
             open(&self.output);
@@ -118,15 +117,9 @@ fn open(path: &Path) {
         "windows" => Command::new("explorer"),
         _ => Command::new("xdg-open"),
     };
-    let command = command
-        .arg(path)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    let command = command.arg(path).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = command.spawn() {
-        say(format_args!(
-            "note: cannot start a browser ({error}); open {} yourself",
-            path.display()
-        ));
+        say(format_args!("note: cannot start a browser ({error}); open {} yourself", path.display()));
     }
 }
 

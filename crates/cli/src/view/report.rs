@@ -7,28 +7,15 @@ use gemcnn_view::page::{Curve, Report, Series};
 pub fn curves(records: &[Record]) -> Vec<Curve> {
     let of_scores = |value: fn(Scores) -> Option<f64>| {
         let series = |name: &str, part: fn(&Record) -> Option<Scores>| {
-            let point =
-                |record: &Record| Some([record.epoch as f64, part(record).and_then(value)?]);
-            Series {
-                name: name.into(),
-                points: records.iter().filter_map(point).collect(),
-            }
+            let point = |record: &Record| Some([record.epoch as f64, part(record).and_then(value)?]);
+            Series { name: name.into(), points: records.iter().filter_map(point).collect() }
         };
-        vec![
-            series("training", |record| record.training),
-            series("held out", |record| record.held_out),
-        ]
+        vec![series("training", |record| record.training), series("held out", |record| record.held_out)]
     };
-    let curve = |name: &str, log: bool, series: Vec<Series>| Curve {
-        name: name.into(),
-        over: "epoch".into(),
-        log,
-        series,
-    };
-    let rates = Series {
-        name: "learning rate".into(),
-        points: records.iter().map(|r| [r.epoch as f64, r.rate]).collect(),
-    };
+    let curve =
+        |name: &str, log: bool, series: Vec<Series>| Curve { name: name.into(), over: "epoch".into(), log, series };
+    let rates =
+        Series { name: "learning rate".into(), points: records.iter().map(|r| [r.epoch as f64, r.rate]).collect() };
     let scores = records.iter().filter_map(|r| r.training.or(r.held_out));
     let classifies = scores.clone().any(|scores| scores.accuracy.is_some());
     let measures = scores.clone().any(|scores| scores.error.is_some());
@@ -52,29 +39,18 @@ pub fn of_records(records: &[Record], configuration: &str) -> Report {
     if let Some(last) = records.last() {
         fact("Epochs", last.epoch.to_string());
         fact("Training time", time(last.seconds));
-        fact(
-            "Meshes per second",
-            format!("{:.1}", last.meshes_per_second),
-        );
+        fact("Meshes per second", format!("{:.1}", last.meshes_per_second));
     }
     let evaluated = || records.iter().filter_map(|r| Some((r.epoch, r.held_out?)));
     let accuracy = evaluated().filter_map(|(epoch, scores)| Some((epoch, scores.accuracy?)));
     if let Some((epoch, best)) = accuracy.max_by(|a, b| a.1.total_cmp(&b.1)) {
-        fact(
-            "Best accuracy",
-            format!("{:.2} % in epoch {epoch}", 100.0 * best),
-        );
+        fact("Best accuracy", format!("{:.2} % in epoch {epoch}", 100.0 * best));
     }
     let error = evaluated().filter_map(|(epoch, scores)| Some((epoch, scores.error?)));
     if let Some((epoch, best)) = error.min_by(|a, b| a.1.total_cmp(&b.1)) {
         fact("Least error", format!("{best:.4} in epoch {epoch}"));
     }
-    Report {
-        facts,
-        curves: curves(records),
-        configuration: configuration.into(),
-        ..Default::default()
-    }
+    Report { facts, curves: curves(records), configuration: configuration.into(), ..Default::default() }
 }
 
 /// A time in the units that fit it.

@@ -14,8 +14,8 @@ use std::path::Path;
 /// The page of a run with the `most` worst held-out meshes.
 pub(super) fn page(run: &Path, most: usize, cache: &Cache) -> Result<Page, Failure> {
     let config = run.join("config.toml");
-    let text = std::fs::read_to_string(&config)
-        .map_err(|error| Failure::input(format!("{}: {error}", config.display())))?;
+    let text =
+        std::fs::read_to_string(&config).map_err(|error| Failure::input(format!("{}: {error}", config.display())))?;
     let metrics = run.join("metrics.jsonl");
     let records = match metrics.exists() {
         true => read_metrics(&metrics).map_err(Failure::input)?,
@@ -23,21 +23,16 @@ pub(super) fn page(run: &Path, most: usize, cache: &Cache) -> Result<Page, Failu
     };
     let mut report = report::of_records(&records, &text);
     let config = RunConfig::read(&config).map_err(Failure::input)?;
-    report
-        .facts
-        .insert(0, ("Task".into(), config.task.to_string()));
+    report.facts.insert(0, ("Task".into(), config.task.to_string()));
     let mut page = Page::new(run.display().to_string());
     match model(run) {
-        None => page
-            .notes
-            .push("No model is saved yet, so there are no predictions.".into()),
+        None => page.notes.push("No model is saved yet, so there are no predictions.".into()),
         Some(model) => {
             let model = model.map_err(Failure::input)?;
             if let Err(error) = add_meshes(&mut page, &mut report, &model, most, cache) {
                 // The data may be gone; the examples of the run stay.
                 page = examples(run).unwrap_or(page);
-                page.notes
-                    .push(format!("The held-out meshes cannot be shown: {error}"));
+                page.notes.push(format!("The held-out meshes cannot be shown: {error}"));
             }
         }
     }
@@ -103,20 +98,12 @@ fn add_meshes(
     report.ranking = ranking
         .into_iter()
         .filter_map(|(_, index, name, score)| {
-            Some(Ranked {
-                name,
-                score: score?,
-                mesh: place(index).map(|place| before + place),
-            })
+            Some(Ranked { name, score: score?, mesh: place(index).map(|place| before + place) })
         })
         .collect();
     report.score = held_out.score_name().into();
     report.confusion = held_out.confusion();
-    report.facts.push((
-        "Held out".into(),
-        format!("{} of the {part} part", assessor.len()),
-    ));
-    page.meshes
-        .extend(worst.into_iter().map(|(_, _, mesh)| mesh));
+    report.facts.push(("Held out".into(), format!("{} of the {part} part", assessor.len())));
+    page.meshes.extend(worst.into_iter().map(|(_, _, mesh)| mesh));
     Ok(())
 }

@@ -66,11 +66,7 @@ impl Server {
                 });
             }
         });
-        Ok(Self {
-            address,
-            ends,
-            thread: Some(thread),
-        })
+        Ok(Self { address, ends, thread: Some(thread) })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -90,11 +86,7 @@ impl Drop for Server {
 }
 
 /// Answers one request and closes the connection.
-fn serve(
-    mut stream: TcpStream,
-    address: SocketAddr,
-    answer: &dyn Fn(&str) -> Option<Answer>,
-) -> Result<()> {
+fn serve(mut stream: TcpStream, address: SocketAddr, answer: &dyn Fn(&str) -> Option<Answer>) -> Result<()> {
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(SILENCE))?;
     let mut lines = BufReader::new(stream.try_clone()?.take(MOST_BYTES)).lines();

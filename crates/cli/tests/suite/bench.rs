@@ -4,11 +4,7 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .arg("bench")
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_gemcnn")).arg("bench").args(arguments).output().unwrap()
 }
 
 #[test]
@@ -40,18 +36,12 @@ fn a_quick_bench_of_the_cpu_gives_a_whole_report() {
     let [limits] = report["limits"].as_array().unwrap().as_slice() else {
         panic!("{report}");
     };
-    assert_eq!(
-        (&limits["device"], &limits["matmul"]),
-        (&"cpu".into(), &"f32".into())
-    );
+    assert_eq!((&limits["device"], &limits["matmul"]), (&"cpu".into(), &"f32".into()));
     let copy = positive(limits, "copy_bytes_per_s");
     let product = positive(limits, "product_flops_per_s");
 
     let rows = report["rows"].as_array().unwrap();
-    let works: Vec<&str> = rows
-        .iter()
-        .map(|row| row["work"].as_str().unwrap())
-        .collect();
+    let works: Vec<&str> = rows.iter().map(|row| row["work"].as_str().unwrap()).collect();
     assert_eq!(
         works,
         [

@@ -53,10 +53,7 @@ fn rows_are_trained_once_and_make_a_table() {
     let before = modified(&model);
     let (text, _) = run(&["--rows", "graph-xyz,gem", "--epochs", "1"], 0);
     assert_eq!(modified(&model), before, "a finished run was repeated");
-    assert!(
-        text.contains("| Graph CNN | XYZ |") && text.contains("99.73 ± 0.04 |"),
-        "{text}"
-    );
+    assert!(text.contains("| Graph CNN | XYZ |") && text.contains("99.73 ± 0.04 |"), "{text}");
     let table = fs::read_to_string(folder.path().join("out/table.md")).unwrap();
     assert!(text.starts_with(&table), "{table}");
     let results = fs::read_to_string(folder.path().join("out/results.json")).unwrap();
@@ -111,17 +108,11 @@ fn an_interrupted_experiment_continues() {
     let epochs = || fs::read_to_string(&metrics).map_or(0, |text| text.lines().count());
     let started = Instant::now();
     while epochs() == 0 {
-        assert!(
-            started.elapsed() < Duration::from_secs(120),
-            "no epoch was trained"
-        );
+        assert!(started.elapsed() < Duration::from_secs(120), "no epoch was trained");
         std::thread::sleep(Duration::from_millis(2));
     }
     let id = child.id().to_string();
-    let status = Command::new("kill")
-        .args(["-s", "INT", &id])
-        .status()
-        .unwrap();
+    let status = Command::new("kill").args(["-s", "INT", &id]).status().unwrap();
     assert!(status.success());
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();

@@ -12,12 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-const PROGRAMS: [&str; 4] = [
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-];
+const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 /// Size of the window in pixels.
 pub const WINDOW: (u32, u32) = (1000, 600);
 
@@ -43,10 +38,7 @@ impl Browser {
         };
         let Some(program) = PROGRAMS.iter().find(runs) else {
             let note = "SKIPPED: the tests in a browser, because Chromium is not installed";
-            assert!(
-                std::env::var_os("GEMCNN_REQUIRE_BROWSER").is_none(),
-                "{note}"
-            );
+            assert!(std::env::var_os("GEMCNN_REQUIRE_BROWSER").is_none(), "{note}");
             // Past the capture of the test program, so that it is seen.
             let _ = writeln!(std::io::stderr(), "\n{note} (apt-get install chromium)\n");
             return None;
@@ -73,20 +65,10 @@ impl Browser {
             .unwrap();
         let to = OpenOptions::new().write(true).open(&pipes[0]).unwrap();
         let from = BufReader::new(File::open(&pipes[1]).unwrap());
-        let mut browser = Self {
-            process,
-            to,
-            from,
-            session: String::new(),
-            calls: 0,
-            events: VecDeque::new(),
-            _folder: folder,
-        };
+        let mut browser =
+            Self { process, to, from, session: String::new(), calls: 0, events: VecDeque::new(), _folder: folder };
         let made = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let attached = browser.call(
-            "Target.attachToTarget",
-            json!({ "targetId": made["targetId"], "flatten": true }),
-        );
+        let attached = browser.call("Target.attachToTarget", json!({ "targetId": made["targetId"], "flatten": true }));
         browser.session = attached["sessionId"].as_str().unwrap().into();
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}));
@@ -97,8 +79,7 @@ impl Browser {
 
     /// Sets the size of the window in pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
-        let size =
-            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
@@ -115,11 +96,7 @@ impl Browser {
         loop {
             let mut answer = Vec::new();
             self.from.read_until(0, &mut answer).unwrap();
-            assert_eq!(
-                answer.pop(),
-                Some(0),
-                "the browser ended; it ran `{method}`"
-            );
+            assert_eq!(answer.pop(), Some(0), "the browser ended; it ran `{method}`");
             let answer: Value = serde_json::from_slice(&answer).unwrap();
             if answer["id"] == json!(self.calls) {
                 assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
@@ -131,15 +108,9 @@ impl Browser {
 
     /// Value of an expression, after its promise if it is one.
     pub fn evaluate(&mut self, expression: &str) -> Value {
-        let answer = self.call(
-            "Runtime.evaluate",
-            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true }),
-        );
-        assert!(
-            answer["exceptionDetails"].is_null(),
-            "{expression}: {}",
-            answer["exceptionDetails"]
-        );
+        let answer = self
+            .call("Runtime.evaluate", json!({ "expression": expression, "awaitPromise": true, "returnByValue": true }));
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {}", answer["exceptionDetails"]);
         answer["result"]["value"].clone()
     }
 
@@ -147,11 +118,7 @@ impl Browser {
     pub fn wait_for(&mut self, expression: &str) {
         let start = Instant::now();
         while self.evaluate(expression) != json!(true) {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "{expression}: {:?}",
-                self.problems()
-            );
+            assert!(start.elapsed() < PATIENCE, "{expression}: {:?}", self.problems());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -165,10 +132,7 @@ impl Browser {
 
     /// Opens a file.
     pub fn open_file(&mut self, path: &Path) {
-        self.open(&format!(
-            "file://{}",
-            path.canonicalize().unwrap().display()
-        ));
+        self.open(&format!("file://{}", path.canonicalize().unwrap().display()));
     }
 
     /// Errors and warnings of the page, and errors of the browser about it, since the page was opened.
@@ -186,10 +150,7 @@ impl Browser {
 
     /// Addresses that the page asked for since it was opened, itself first.
     pub fn requests(&self) -> Vec<String> {
-        let requests = self
-            .events
-            .iter()
-            .filter(|event| event["method"] == "Network.requestWillBeSent");
+        let requests = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         let address = |event: &Value| event["params"]["request"]["url"].as_str().map(String::from);
         requests.filter_map(address).collect()
     }
@@ -204,11 +165,7 @@ impl Browser {
 
     /// Drags the mouse from one place to another.
     pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
-        for (kind, (x, y)) in [
-            ("mousePressed", from),
-            ("mouseMoved", to),
-            ("mouseReleased", to),
-        ] {
+        for (kind, (x, y)) in [("mousePressed", from), ("mouseMoved", to), ("mouseReleased", to)] {
             let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "buttons": 1 });
             self.call("Input.dispatchMouseEvent", event);
         }
@@ -217,23 +174,15 @@ impl Browser {
     /// Presses a key.
     pub fn press(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
-            self.call(
-                "Input.dispatchKeyEvent",
-                json!({ "type": kind, "key": key }),
-            );
+            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key }));
         }
     }
 
     /// A part of the window as a PNG file, by left, top, width and height, at a scale.
     pub fn picture(&mut self, [x, y, width, height]: [u32; 4], scale: f64) -> Vec<u8> {
         let clip = json!({ "x": x, "y": y, "width": width, "height": height, "scale": scale });
-        let answer = self.call(
-            "Page.captureScreenshot",
-            json!({ "format": "png", "clip": clip }),
-        );
-        BASE64_STANDARD
-            .decode(answer["data"].as_str().unwrap())
-            .unwrap()
+        let answer = self.call("Page.captureScreenshot", json!({ "format": "png", "clip": clip }));
+        BASE64_STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()
     }
 }
 

@@ -38,9 +38,7 @@ fn weights(run: &Path) -> Vec<Vec<f32>> {
 /// Learning rate of each epoch.
 fn rates(run: &Path) -> Vec<f64> {
     let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
-    let records = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     records.map(|r| r["rate"].as_f64().unwrap()).collect()
 }
 
@@ -75,21 +73,10 @@ fn a_stopped_run_has_a_model() {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     let message = stderr(&output);
     assert!(message.contains("run/model.safetensors"), "{message}");
-    let scores = succeed(run(
-        &workshop,
-        &["eval", "run", "--device", "cpu", "--json"],
-    ));
+    let scores = succeed(run(&workshop, &["eval", "run", "--device", "cpu", "--json"]));
     let scores: Value = serde_json::from_slice(&scores.stdout).unwrap();
     assert_eq!(scores["meshes"], 2);
-    let predict = [
-        "predict",
-        "run",
-        "spheres/sphere1.ply",
-        "-o",
-        "out",
-        "--device",
-        "cpu",
-    ];
+    let predict = ["predict", "run", "spheres/sphere1.ply", "-o", "out", "--device", "cpu"];
     succeed(run(&workshop, &predict));
     fs::write(workshop.path("out/.gemcnn-9-9.tmp"), "half").unwrap();
     succeed(run(&workshop, &predict));
@@ -97,15 +84,7 @@ fn a_stopped_run_has_a_model() {
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(
-        names,
-        [
-            ".gemcnn-results",
-            "sphere1.npy",
-            "sphere1.ply",
-            "sphere1.png"
-        ]
-    );
+    assert_eq!(names, [".gemcnn-results", "sphere1.npy", "sphere1.ply", "sphere1.png"]);
 }
 
 #[test]
@@ -113,9 +92,7 @@ fn a_resumed_run_may_end_later_or_earlier() {
     let workshop = Workshop::new("epochs = 3\ncheckpoint = { steps = 3 }");
     workshop.model(&["run.toml", "--run-dir", "run"], "run");
     workshop.model(&["run.toml", "--run-dir", "long", "--epochs", "6"], "long");
-    let output = workshop
-        .gemcnn(&["--resume", "run", "--epochs", "6"])
-        .output();
+    let output = workshop.gemcnn(&["--resume", "run", "--epochs", "6"]).output();
     let message = stderr(&succeed(output.unwrap()));
     let told = |line: &str| line.contains("epoch 6 ") && line.contains("instead of 3");
     assert!(message.lines().any(told), "{message}");
@@ -128,9 +105,7 @@ fn a_resumed_run_may_end_later_or_earlier() {
     // It is the end of the run from now on.
     succeed(workshop.gemcnn(&["--resume", "run"]).output().unwrap());
     assert_eq!(rates(&workshop.path("run")).len(), 6);
-    let shorter = workshop
-        .gemcnn(&["--resume", "run", "--epochs", "5"])
-        .output();
+    let shorter = workshop.gemcnn(&["--resume", "run", "--epochs", "5"]).output();
     refused(shorter.unwrap(), "training.epochs");
     // A long run that is to end early.
     let config = fs::read_to_string(workshop.path("run.toml")).unwrap();
@@ -139,12 +114,7 @@ fn a_resumed_run_may_end_later_or_earlier() {
     let mut child = workshop.start("killed");
     child.kill().unwrap();
     child.wait().unwrap();
-    succeed(
-        workshop
-            .gemcnn(&["--resume", "killed", "--epochs", "3"])
-            .output()
-            .unwrap(),
-    );
+    succeed(workshop.gemcnn(&["--resume", "killed", "--epochs", "3"]).output().unwrap());
     assert_eq!(rates(&workshop.path("killed")).len(), 3);
 }
 
@@ -159,13 +129,8 @@ fn data_that_have_moved_are_known_by_their_content() {
     refused(workshop.gemcnn(&resumed).output().unwrap(), "spheres");
     let moved = ["--resume", "run", "--epochs", "4", "--data", "moved"];
     // Other labels are other data, wherever they are.
-    let labels: Vec<_> = (0..10)
-        .map(|index| workshop.path(&format!("moved/sphere{index}.txt")))
-        .collect();
-    let before: Vec<String> = labels
-        .iter()
-        .map(|p| fs::read_to_string(p).unwrap())
-        .collect();
+    let labels: Vec<_> = (0..10).map(|index| workshop.path(&format!("moved/sphere{index}.txt"))).collect();
+    let before: Vec<String> = labels.iter().map(|p| fs::read_to_string(p).unwrap()).collect();
     for (path, text) in labels.iter().zip(&before) {
         let flipped = if text.starts_with('0') { "1" } else { "0" };
         fs::write(path, flipped.to_owned() + &text[1..]).unwrap();
@@ -175,10 +140,7 @@ fn data_that_have_moved_are_known_by_their_content() {
         fs::write(path, text).unwrap();
     }
     workshop.model(&moved, "run");
-    assert_eq!(
-        weights(&workshop.path("run")),
-        weights(&workshop.path("stayed"))
-    );
+    assert_eq!(weights(&workshop.path("run")), weights(&workshop.path("stayed")));
     let model = TrainedModel::read(&workshop.path("run")).unwrap();
     let here = fs::canonicalize(workshop.path("moved")).unwrap();
     match model.config.data {
@@ -197,10 +159,7 @@ fn a_start_on_a_full_disk_can_be_repeated() {
         "ulimit -f 1; trap '' XFSZ; exec {} --threads 1 train --device cpu run.toml --run-dir run",
         env!("CARGO_BIN_EXE_gemcnn"),
     );
-    let full = workshop
-        .command("bash")
-        .args(["--posix", "-c", &script])
-        .output();
+    let full = workshop.command("bash").args(["--posix", "-c", &script]).output();
     refused(full.unwrap(), "config.toml");
     assert!(!workshop.path("run").exists());
     workshop.model(&["run.toml", "--run-dir", "run"], "run");
@@ -271,10 +230,7 @@ fn a_mesh_that_cannot_be_used_is_skipped_unless_that_is_refused() {
         let prepare = ["data", "prepare", "other", "--model", "gem", "--no-cache"];
         let message = stderr(&succeed(run(&workshop, &prepare)));
         assert_eq!(message.matches("skipped: ").count(), 3, "{message}");
-        refused(
-            run(&workshop, &[&prepare[..], &["--strict"]].concat()),
-            "sphere",
-        );
+        refused(run(&workshop, &[&prepare[..], &["--strict"]].concat()), "sphere");
     }
 }
 
@@ -282,16 +238,7 @@ fn a_mesh_that_cannot_be_used_is_skipped_unless_that_is_refused() {
 fn a_data_set_that_was_cut_off_is_completed() {
     let workshop = Workshop::new("");
     let make = |folder: &str, vertices: &str| {
-        let bodies = [
-            "data",
-            "make",
-            "bodies",
-            folder,
-            "--count",
-            "3",
-            "--vertices",
-            vertices,
-        ];
+        let bodies = ["data", "make", "bodies", folder, "--count", "3", "--vertices", vertices];
         run(&workshop, &bodies)
     };
     succeed(make("whole", "500"));
@@ -307,9 +254,8 @@ fn a_data_set_that_was_cut_off_is_completed() {
     for place in ["", "meshes"] {
         let read = |folder: &str| {
             let entries = fs::read_dir(workshop.path(folder).join(place)).unwrap();
-            let mut found: Vec<_> = (entries.flatten())
-                .map(|entry| (entry.file_name(), fs::read(entry.path()).ok()))
-                .collect();
+            let mut found: Vec<_> =
+                (entries.flatten()).map(|entry| (entry.file_name(), fs::read(entry.path()).ok())).collect();
             found.sort();
             found
         };

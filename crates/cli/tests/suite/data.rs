@@ -1,8 +1,6 @@
 //! `gemcnn data` as a user runs it.
 
-use gemcnn_mesh::{
-    AttributeValues, Mesh, VertexAttribute, WriteOptions, shapes, shapes::Cells, write_mesh,
-};
+use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute, WriteOptions, shapes, shapes::Cells, write_mesh};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -51,16 +49,8 @@ fn tori(count: usize, columns: usize) -> TempDir {
     for number in 0..count {
         let mesh = torus(number, columns);
         let inside = |radius: f64| u8::from(radius < 2.0 + number as f64);
-        let label = mesh
-            .vertices()
-            .iter()
-            .map(|p| inside(p.x.hypot(p.y)))
-            .collect();
-        write(
-            &folder.path().join(format!("t{number:02}.ply")),
-            &mesh,
-            label,
-        );
+        let label = mesh.vertices().iter().map(|p| inside(p.x.hypot(p.y))).collect();
+        write(&folder.path().join(format!("t{number:02}.ply")), &mesh, label);
     }
     folder
 }
@@ -87,12 +77,7 @@ fn check_shows_what_was_found_and_counts() {
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(words[..2], ["1", "1"]);
     assert_eq!(words[3..5], ["on", "4"], "{row}");
-    let json = succeed(&mut gemcnn(&[
-        "data",
-        "check",
-        "--json",
-        path(folder.path()),
-    ]));
+    let json = succeed(&mut gemcnn(&["data", "check", "--json", path(folder.path())]));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["task"], "segmentation");
     assert_eq!(json["parts"][0]["meshes"], 4);
@@ -111,22 +96,11 @@ fn check_reports_every_problem_and_fails() {
     .unwrap();
     let output = fail(&mut gemcnn(&["data", "check", path(folder.path())]));
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    assert!(
-        said.contains("2 problems") && said.contains("tooth"),
-        "{said}"
-    );
+    assert!(said.contains("2 problems") && said.contains("tooth"), "{said}");
     assert_eq!(errors.lines().count(), 2, "{errors}");
     assert!(errors.contains("t01.ply"), "{errors}");
-    assert!(
-        errors.contains("t02.ply: vertex 0: ") && errors.contains('7'),
-        "{errors}"
-    );
-    let output = fail(&mut gemcnn(&[
-        "data",
-        "check",
-        "--json",
-        path(folder.path()),
-    ]));
+    assert!(errors.contains("t02.ply: vertex 0: ") && errors.contains('7'), "{errors}");
+    let output = fail(&mut gemcnn(&["data", "check", "--json", path(folder.path())]));
     let json: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     assert_eq!(json["problems"].as_array().unwrap().len(), 2);
     let output = fail(&mut gemcnn(&["data", "check", "/no/such/folder"]));
@@ -134,13 +108,7 @@ fn check_reports_every_problem_and_fails() {
 }
 
 fn usage(cache: &Path) -> Value {
-    let said = succeed(&mut gemcnn(&[
-        "data",
-        "cache",
-        "--json",
-        "--cache",
-        path(cache),
-    ]));
+    let said = succeed(&mut gemcnn(&["data", "cache", "--json", "--cache", path(cache)]));
     serde_json::from_str(&said).unwrap()
 }
 
@@ -149,17 +117,8 @@ fn processes_share_a_cache_and_may_be_killed() {
     const MESHES: usize = 24;
     let (folder, place) = (teeth(MESHES), tempdir().unwrap());
     let cache = place.path().join("cache");
-    let arguments = [
-        "data",
-        "prepare",
-        path(folder.path()),
-        "--model",
-        "gem",
-        "--features",
-        "shot",
-        "--cache",
-        path(&cache),
-    ];
+    let arguments =
+        ["data", "prepare", path(folder.path()), "--model", "gem", "--features", "shot", "--cache", path(&cache)];
     // Killed at some moment while it writes.
     for entries in [1, 5] {
         let mut killed = gemcnn(&arguments).stdout(Stdio::null()).spawn().unwrap();
@@ -170,15 +129,8 @@ fn processes_share_a_cache_and_may_be_killed() {
         killed.kill().unwrap();
         killed.wait().unwrap();
     }
-    let together: Vec<_> = (0..2)
-        .map(|_| {
-            gemcnn(&arguments)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
+    let together: Vec<_> =
+        (0..2).map(|_| gemcnn(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).collect();
     for process in together {
         let output = process.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -200,13 +152,7 @@ fn processes_share_a_cache_and_may_be_killed() {
     undisturbed[arguments.len() - 1] = path(&fresh);
     succeed(&mut gemcnn(&undisturbed));
     assert_eq!(files(&cache), files(&fresh));
-    let said = succeed(&mut gemcnn(&[
-        "data",
-        "cache",
-        "--clear",
-        "--cache",
-        path(&cache),
-    ]));
+    let said = succeed(&mut gemcnn(&["data", "cache", "--clear", "--cache", path(&cache)]));
     assert!(said.contains("24"), "{said}");
     assert_eq!(usage(&cache)["entries"], 0);
 }
@@ -235,11 +181,7 @@ fn made_bodies_are_a_data_set() {
     let said = succeed(&mut gemcnn(&make));
     assert!(said.contains("5 bodies of 600 vertices"), "{said}");
     let said = succeed(&mut gemcnn(&["data", "check", path(&place)]));
-    for part in [
-        "(correspondence)",
-        "train      4 meshes, 2,400 vertices",
-        "test       1 mesh,",
-    ] {
+    for part in ["(correspondence)", "train      4 meshes, 2,400 vertices", "test       1 mesh,"] {
         assert!(said.contains(part), "{said}");
     }
     // A folder that holds anything is left as it is.
@@ -261,10 +203,7 @@ fn a_cache_in_the_way_warns_once_and_does_not_stop() {
     fs::write(&file, "").unwrap();
     let prepare = ["data", "prepare", path(folder.path()), "--model", "gem"];
     let mut command = gemcnn(&prepare);
-    let output = command
-        .env("GEMCNN_CACHE", file.join("cache"))
-        .output()
-        .unwrap();
+    let output = command.env("GEMCNN_CACHE", file.join("cache")).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let errors = text(&output.stderr);
     assert_eq!(errors.matches("warning").count(), 1, "{errors}");

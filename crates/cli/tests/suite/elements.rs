@@ -41,11 +41,7 @@ fn faces_edges_and_whole_meshes_through_all_commands() {
             let height: f64 = mesh.face_positions(face).map(|p| p.z).sum();
             if height > 0.0 { "4\n" } else { "9\n" }
         });
-        fs::write(
-            data.join(format!("e{index}.seg")),
-            labels.collect::<String>(),
-        )
-        .unwrap();
+        fs::write(data.join(format!("e{index}.seg")), labels.collect::<String>()).unwrap();
         table += &format!("e{index},{index},{}\n", 2 * index);
     }
     let small = "[model]\nkind = 'gem'\nblocks = 1\nchannels = 3\nscalars = 8\nhead = 8\n[data]\nfolder = 'data'\n\
@@ -65,38 +61,14 @@ fn faces_edges_and_whole_meshes_through_all_commands() {
         assert_eq!(check["parts"][2]["targets"], targets);
         let (config, run) = (format!("{task}.toml"), format!("runs/{task}"));
         fs::write(here.join(&config), format!("task = '{task}'\n{small}")).unwrap();
-        succeed(
-            here,
-            &[
-                "train",
-                &config,
-                "--run-dir",
-                &run,
-                "-q",
-                "--device",
-                "cpu",
-                "--up",
-                "z",
-            ],
-        );
+        succeed(here, &["train", &config, "--run-dir", &run, "-q", "--device", "cpu", "--up", "z"]);
         let scores = succeed(here, &["eval", &run, "--json", "--device", "cpu"]);
         let scores: Value = serde_json::from_str(&scores).unwrap();
         assert_eq!(scores["per"], per);
         assert_eq!(scores["scores"]["counted"], targets);
         succeed(here, &["view", &run, "-o", "view.html"]);
         let out = format!("out-{task}");
-        succeed(
-            here,
-            &[
-                "predict",
-                &run,
-                "data/e0.ply",
-                "-o",
-                &out,
-                "--device",
-                "cpu",
-            ],
-        );
+        succeed(here, &["predict", &run, "data/e0.ply", "-o", &out, "--device", "cpu"]);
         match task {
             "segmentation" => {
                 let mesh = read_mesh(here.join(&out).join("e0.ply")).unwrap();
@@ -109,13 +81,7 @@ fn faces_edges_and_whole_meshes_through_all_commands() {
                 let table = fs::read_to_string(here.join(&out).join("values.csv")).unwrap();
                 let rows: Vec<&str> = table.lines().collect();
                 assert_eq!((rows.len(), rows[0]), (2, "mesh,value0,value1"));
-                assert_eq!(
-                    rows[1]
-                        .split(',')
-                        .filter_map(|c| c.parse::<f32>().ok())
-                        .count(),
-                    2
-                );
+                assert_eq!(rows[1].split(',').filter_map(|c| c.parse::<f32>().ok()).count(), 2);
             }
         }
     }

@@ -40,12 +40,7 @@ fn results(directory: &Path, figures: &[&str]) -> Value {
 fn equivariance_leaves_rows_and_figures() {
     let directory = tempfile::tempdir().unwrap();
     let text = succeed(&["equivariance", "--quick"], directory.path());
-    for part in [
-        "GEM-CNN",
-        "SHOT frames",
-        "deformed icosahedron",
-        "equivariance-gauge.png",
-    ] {
+    for part in ["GEM-CNN", "SHOT frames", "deformed icosahedron", "equivariance-gauge.png"] {
         assert!(text.contains(part), "{text}");
     }
     let report = results(
@@ -63,11 +58,7 @@ fn equivariance_leaves_rows_and_figures() {
     for transform in ["gauge", "ambient", "isometry"] {
         for mesh in ["icosahedron", "deformed_icosahedron"] {
             for precision in ["f32", "f64"] {
-                let wanted = [
-                    ("transform", transform),
-                    ("mesh", mesh),
-                    ("precision", precision),
-                ];
+                let wanted = [("transform", transform), ("mesh", mesh), ("precision", precision)];
                 assert!(rows.iter().any(|row| is(row, &wanted)), "{wanted:?}");
             }
         }
@@ -112,8 +103,7 @@ fn operators_leave_a_table_and_a_figure_and_agree_better_on_finer_meshes() {
         // The Laplacian of irregular meshes converges in the mean only.
         (Operator::Laplacian, [1.0, 1.0], [0.08, 0.2]),
     ] {
-        for (meshing, (factor, most)) in Meshing::ALL.into_iter().zip(factors.into_iter().zip(most))
-        {
+        for (meshing, (factor, most)) in Meshing::ALL.into_iter().zip(factors.into_iter().zip(most)) {
             let curve = report.curve(operator, meshing);
             assert_eq!(curve.len(), 3);
             for pair in curve.windows(2) {
@@ -127,24 +117,12 @@ fn operators_leave_a_table_and_a_figure_and_agree_better_on_finer_meshes() {
 #[test]
 fn nonlinearity_cost_leaves_a_table_and_figures() {
     let directory = tempfile::tempdir().unwrap();
-    let arguments = [
-        "nonlinearity-cost",
-        "--quick",
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-        "--out",
-        "costs",
-    ];
+    let arguments = ["nonlinearity-cost", "--quick", "--device", "cpu", "--threads", "1", "--out", "costs"];
     let text = succeed(&arguments, directory.path());
     assert!(text.contains("none") && text.contains("21.2 s"), "{text}");
     let report = results(&directory.path().join("costs"), &["nonlinearity-cost"]);
     assert_eq!(report["epochs"].as_array().unwrap().len(), 6);
-    assert_eq!(
-        (&report["device"], &report["threads"]),
-        (&"CPU".into(), &1.into())
-    );
+    assert_eq!((&report["device"], &report["threads"]), (&"CPU".into(), &1.into()));
 }
 
 #[test]

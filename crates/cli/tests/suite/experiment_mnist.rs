@@ -4,11 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn gemcnn(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .current_dir(folder)
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_gemcnn")).current_dir(folder).args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -59,10 +55,7 @@ fn a_short_trial_gives_results_table_figure_and_pictures_and_is_not_repeated() {
         assert!(progress.contains(line), "{progress}");
     }
     let table = text(&output.stdout);
-    assert!(
-        table.contains("| trained on | seeds | flat | isometric |"),
-        "{table}"
-    );
+    assert!(table.contains("| trained on | seeds | flat | isometric |"), "{table}");
     let out = folder.path().join("runs/mnist-quick");
     for file in [
         "results.json",
@@ -86,33 +79,15 @@ fn a_short_trial_gives_results_table_figure_and_pictures_and_is_not_repeated() {
 #[test]
 fn what_is_missing_or_wrong_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let message = fail(
-        folder.path(),
-        &["experiment", "mnist", "--data", "digits"],
-        1,
-    );
+    let message = fail(folder.path(), &["experiment", "mnist", "--data", "digits"], 1);
     for part in ["t10k-labels-idx1-ubyte", "gemcnn data fetch mnist digits"] {
         assert!(message.contains(part), "{message}");
     }
-    for (option, value) in [
-        ("--train", "flat,bumpy"),
-        ("--model", "large"),
-        ("--schedule", "step"),
-    ] {
+    for (option, value) in [("--train", "flat,bumpy"), ("--model", "large"), ("--schedule", "step")] {
         let message = fail(folder.path(), &["experiment", "mnist", option, value], 2);
         assert!(message.contains(option), "{message}");
     }
-    let nobody = [
-        "data",
-        "fetch",
-        "mnist",
-        "digits",
-        "--base-url",
-        "http://127.0.0.1:1/mnist/",
-    ];
+    let nobody = ["data", "fetch", "mnist", "digits", "--base-url", "http://127.0.0.1:1/mnist/"];
     let message = fail(folder.path(), &nobody, 1);
-    assert!(
-        message.contains("http://127.0.0.1:1/mnist/train-images-idx3-ubyte.gz"),
-        "{message}"
-    );
+    assert!(message.contains("http://127.0.0.1:1/mnist/train-images-idx3-ubyte.gz"), "{message}");
 }

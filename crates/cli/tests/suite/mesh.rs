@@ -9,10 +9,7 @@ use std::process::{Command, Output, Stdio};
 const MESHES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/meshes");
 
 fn gemcnn(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_gemcnn")).args(arguments).output().unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -43,13 +40,7 @@ fn path(directory: &Path, name: &str) -> String {
 fn info_tells_a_sound_mesh_in_text_and_json() {
     let spot = format!("{MESHES}/spot.obj");
     let text = succeed(&["mesh", "info", &spot]);
-    for part in [
-        "2,930 vertices",
-        "5,856 triangles",
-        "8,784 edges",
-        "genus 0",
-        "Euler characteristic 2",
-    ] {
+    for part in ["2,930 vertices", "5,856 triangles", "8,784 edges", "genus 0", "Euler characteristic 2"] {
         assert!(text.contains(part), "{text}");
     }
     let json = info(&spot);
@@ -85,10 +76,7 @@ fn info_goes_on_after_a_bad_file_and_says_so_in_its_status() {
     let missing = path(directory.path(), "missing.obj");
     let output = gemcnn(&["mesh", "info", "--json", &bad, &tet, &missing]);
     assert_eq!(output.status.code(), Some(1));
-    let lines: Vec<Value> = stdout(&output)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3, "one object for each file");
     assert!(lines[0]["error"].as_str().unwrap().contains("353535235358"));
     assert_eq!(lines[1]["vertices"], 4);
@@ -123,26 +111,16 @@ fn geometry_writes_the_tensors_of_the_library() {
     let directory = tempfile::tempdir().unwrap();
     let out = path(directory.path(), "geometry.safetensors");
     let file = format!("{MESHES}/trouble/bob_small.ply");
-    for (flag, normals) in [
-        ("area", gemcnn_mesh::NormalWeighting::Area),
-        ("angle", gemcnn_mesh::NormalWeighting::CornerAngle),
-    ] {
+    for (flag, normals) in
+        [("area", gemcnn_mesh::NormalWeighting::Area), ("angle", gemcnn_mesh::NormalWeighting::CornerAngle)]
+    {
         let said = succeed(&["mesh", "geometry", &file, "-o", &out, "--normals", flag]);
-        assert!(
-            said.contains("250 vertices, 1,500 directed edges"),
-            "{said}"
-        );
-        let options = gemcnn_mesh::GeometryOptions {
-            normals,
-            ..Default::default()
-        };
+        assert!(said.contains("250 vertices, 1,500 directed edges"), "{said}");
+        let options = gemcnn_mesh::GeometryOptions { normals, ..Default::default() };
         let mesh = gemcnn_mesh::Mesh::read(&file).unwrap();
         let graph = gemcnn_mesh::GaugeGraph::new(&mesh, &options).unwrap();
         let bytes = std::fs::read(&out).unwrap();
-        assert_eq!(
-            gemcnn_mesh::GaugeGraph::from_safetensors(&bytes).unwrap(),
-            graph
-        );
+        assert_eq!(gemcnn_mesh::GaugeGraph::from_safetensors(&bytes).unwrap(), graph);
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         for (name, shape) in [
             ("normals", vec![250, 3]),
@@ -157,17 +135,7 @@ fn geometry_writes_the_tensors_of_the_library() {
             assert_eq!(tensors.tensor(name).unwrap().shape(), shape, "{name}");
         }
     }
-    let said = succeed(&[
-        "mesh",
-        "geometry",
-        &file,
-        "-o",
-        &out,
-        "--radius",
-        "0.2",
-        "--max-neighbours",
-        "5",
-    ]);
+    let said = succeed(&["mesh", "geometry", &file, "-o", &out, "--radius", "0.2", "--max-neighbours", "5"]);
     assert!(said.contains("250 vertices"), "{said}");
 }
 
@@ -194,34 +162,14 @@ fn every_shape_is_made_sound_in_every_format() {
         ("icosphere", vec!["--subdivisions", "2"], 2, 0),
         ("grid", vec!["--rows", "5", "--columns", "4"], 1, 1),
         ("bent-grid", vec!["--profile", "spiral"], 1, 1),
-        (
-            "bent-grid",
-            vec!["--profile", "wave", "--straight", "rows"],
-            1,
-            1,
-        ),
+        ("bent-grid", vec!["--profile", "wave", "--straight", "rows"], 1, 1),
         ("bent-grid", vec!["--turn", "-90", "--triangles"], 1, 1),
-        (
-            "bent-grid",
-            vec!["--profile", "random", "--seed", "3"],
-            1,
-            1,
-        ),
-        (
-            "rough-grid",
-            vec!["--roughness", "2.5", "--seed", "9"],
-            1,
-            1,
-        ),
+        ("bent-grid", vec!["--profile", "random", "--seed", "3"], 1, 1),
+        ("rough-grid", vec!["--roughness", "2.5", "--seed", "9"], 1, 1),
         ("torus", vec!["--quads"], 0, 0),
         ("capsule", vec![], 2, 0),
         ("body", vec!["--vertices", "600"], 2, 0),
-        (
-            "body",
-            vec!["--vertices", "600", "--seed", "2", "--index", "7"],
-            2,
-            0,
-        ),
+        ("body", vec!["--vertices", "600", "--seed", "2", "--index", "7"], 2, 0),
     ] {
         let mut seen = None;
         for extension in ["ply", "obj", "off"] {
@@ -234,11 +182,7 @@ fn every_shape_is_made_sound_in_every_format() {
             assert_eq!(verdict["euler"], euler, "{shape}");
             assert_eq!(verdict["boundary_loops"], loops, "{shape}");
             let mesh = gemcnn_mesh::Mesh::read(&out).unwrap();
-            assert_eq!(
-                *seen.get_or_insert(mesh.clone()),
-                mesh,
-                "{shape}.{extension}"
-            );
+            assert_eq!(*seen.get_or_insert(mesh.clone()), mesh, "{shape}.{extension}");
         }
     }
 }
@@ -248,17 +192,7 @@ fn the_same_seed_makes_the_same_file_whatever_the_threads() {
     let directory = tempfile::tempdir().unwrap();
     let make = |name: &str, seed: &str, threads: &str| {
         let out = path(directory.path(), name);
-        succeed(&[
-            "mesh",
-            "make",
-            "rough-grid",
-            "--seed",
-            seed,
-            "-o",
-            &out,
-            "--threads",
-            threads,
-        ]);
+        succeed(&["mesh", "make", "rough-grid", "--seed", seed, "-o", &out, "--threads", threads]);
         std::fs::read(out).unwrap()
     };
     let first = make("a.ply", "1", "1");
@@ -273,14 +207,7 @@ fn convert_adds_values_of_other_files() {
     std::fs::write(at("a.obj"), "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\nf 1 2\n").unwrap();
     // Three values in hundredths, in FreeSurfer's older format.
     std::fs::write(at("a.sulc"), b"\0\0\x03\0\0\x01\0\x64\0\xc8\xff\x9c").unwrap();
-    let output = gemcnn(&[
-        "mesh",
-        "convert",
-        &at("a.obj"),
-        &at("a.vtp"),
-        "--values",
-        &at("a.sulc"),
-    ]);
+    let output = gemcnn(&["mesh", "convert", &at("a.obj"), &at("a.vtp"), "--values", &at("a.sulc")]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     // The note about the face with two corners.
     assert!(stderr(&output).contains("line 5"));
@@ -293,14 +220,7 @@ fn convert_adds_values_of_other_files() {
     assert_eq!(file.attributes[0].values, expected);
     // Values of another mesh.
     std::fs::write(at("b.sulc"), b"\0\0\x01\0\0\x01\0\x64").unwrap();
-    let output = gemcnn(&[
-        "mesh",
-        "convert",
-        &at("a.obj"),
-        &at("b.vtp"),
-        "--values",
-        &at("b.sulc"),
-    ]);
+    let output = gemcnn(&["mesh", "convert", &at("a.obj"), &at("b.vtp"), "--values", &at("b.sulc")]);
     assert_eq!(output.status.code(), Some(1));
     assert!(!std::path::Path::new(&at("b.vtp")).exists());
 }
@@ -315,25 +235,13 @@ fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
                 9 9 9 7\n0 0 0 1\n1 0 0 2\n0 1 0 3\n0 0 0 4\n3 4 2 3\n";
     std::fs::write(&labelled, text).unwrap();
     let out = path(directory.path(), "out.ply");
-    let said = succeed(&[
-        "mesh",
-        "convert",
-        &labelled,
-        &out,
-        "--repair",
-        "weld,isolated",
-        "--ply",
-        "ascii",
-    ]);
+    let said = succeed(&["mesh", "convert", &labelled, &out, "--repair", "weld,isolated", "--ply", "ascii"]);
     let steps: Vec<&str> = said.lines().collect();
     assert!(steps[0].starts_with("weld:") && steps[0].contains('5') && steps[0].contains('4'));
     assert!(steps[1].starts_with("isolated:") && steps[1].contains("1 of 4"));
     let file = gemcnn_mesh::read_mesh(&out).unwrap();
     assert_eq!(file.attributes[0].name, "label");
-    assert_eq!(
-        file.attributes[0].values,
-        gemcnn_mesh::AttributeValues::U8(vec![1, 2, 3])
-    );
+    assert_eq!(file.attributes[0].values, gemcnn_mesh::AttributeValues::U8(vec![1, 2, 3]));
     assert_eq!(file.mesh.face(0), [0, 1, 2]);
 
     // Labels of the remaining faces are kept too, and vertices are not renumbered.
@@ -356,20 +264,12 @@ fn convert_keeps_values_in_ply_and_warns_where_it_cannot() {
     let output = gemcnn(&["mesh", "convert", &labelled, &obj]);
     assert_eq!(output.status.code(), Some(0));
     let warning = stderr(&output);
-    assert!(
-        warning.contains("out.obj") && warning.contains("label"),
-        "{warning}"
-    );
+    assert!(warning.contains("out.obj") && warning.contains("label"), "{warning}");
     assert_eq!(gemcnn_mesh::Mesh::read(&obj).unwrap().vertex_count(), 5);
     // No repair is needed, and no step is reported but the written file.
-    succeed(&[
-        "mesh", "convert", &labelled, &out, "--repair", "weld", "--repair", "isolated",
-    ]);
+    succeed(&["mesh", "convert", &labelled, &out, "--repair", "weld", "--repair", "isolated"]);
     let said = succeed(&["mesh", "convert", &out, &obj, "--repair", "all"]);
-    assert!(
-        !said.contains("weld:") && !said.contains("isolated:"),
-        "{said}"
-    );
+    assert!(!said.contains("weld:") && !said.contains("isolated:"), "{said}");
 }
 
 #[test]
@@ -377,21 +277,12 @@ fn pictures_are_png_files_and_colours_come_from_the_values() {
     let directory = tempfile::tempdir().unwrap();
     let out = path(directory.path(), "spot.png");
     let spot = format!("{MESHES}/spot.obj");
-    succeed(&[
-        "mesh", "picture", &spot, "-o", &out, "--width", "64", "--height", "48", "--frames",
-    ]);
-    assert!(
-        std::fs::read(&out)
-            .unwrap()
-            .starts_with(b"\x89PNG\r\n\x1a\n")
-    );
+    succeed(&["mesh", "picture", &spot, "-o", &out, "--width", "64", "--height", "48", "--frames"]);
+    assert!(std::fs::read(&out).unwrap().starts_with(b"\x89PNG\r\n\x1a\n"));
     let output = gemcnn(&["mesh", "picture", &spot, "-o", &out, "--colour", "label"]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(
-        said.contains("spot.obj") && said.contains("`label`"),
-        "{said}"
-    );
+    assert!(said.contains("spot.obj") && said.contains("`label`"), "{said}");
 }
 
 #[test]
@@ -406,41 +297,17 @@ fn wrong_usage_has_status_2_and_bad_output_status_1() {
         vec!["mesh", "convert", &spot, "out.ply", "--repair", "weld=-1"],
         vec!["mesh", "geometry", &spot],
         vec!["mesh", "geometry", &spot, "-o", "out.npz"],
-        vec![
-            "mesh",
-            "geometry",
-            &spot,
-            "-o",
-            "out.safetensors",
-            "--radius",
-            "nan",
-        ],
+        vec!["mesh", "geometry", &spot, "-o", "out.safetensors", "--radius", "nan"],
         vec!["mesh", "make", "teapot", "-o", "out.ply"],
         vec!["mesh", "make", "grid", "--rows", "1", "-o", "out.ply"],
         vec!["mesh", "make", "body", "--vertices", "12", "-o", "out.ply"],
-        vec![
-            "mesh",
-            "make",
-            "icosphere",
-            "--subdivisions",
-            "40",
-            "-o",
-            "out.ply",
-        ],
+        vec!["mesh", "make", "icosphere", "--subdivisions", "40", "-o", "out.ply"],
         vec!["mesh", "picture", &spot, "-o", "out.png", "--width", "0"],
         vec!["--threads", "0", "mesh", "info", &spot],
     ] {
         let output = gemcnn(&arguments);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
-        assert!(
-            output.stdout.is_empty() && !output.stderr.is_empty(),
-            "{arguments:?}"
-        );
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
     }
     let directory = tempfile::tempdir().unwrap();
     let nowhere = path(directory.path(), "no/such/directory/out.ply");
@@ -471,39 +338,20 @@ fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| path(folder.path(), name);
     let sphere = at("sphere.ply");
-    succeed(&[
-        "mesh",
-        "make",
-        "icosphere",
-        "--subdivisions",
-        "4",
-        "-o",
-        &sphere,
-    ]);
+    succeed(&["mesh", "make", "icosphere", "--subdivisions", "4", "-o", &sphere]);
     // A label and a height for each vertex, from the positions.
     let file = gemcnn_mesh::read_mesh(&sphere).unwrap();
     let heights = file.mesh.vertices().iter().map(|p| p.z);
     let attributes = [
-        VertexAttribute::new(
-            "height",
-            AttributeValues::F32(heights.clone().map(|z| z as f32).collect()),
-        ),
-        VertexAttribute::new(
-            "half",
-            AttributeValues::U8(heights.map(|z| u8::from(z > 0.0)).collect()),
-        ),
+        VertexAttribute::new("height", AttributeValues::F32(heights.clone().map(|z| z as f32).collect())),
+        VertexAttribute::new("half", AttributeValues::U8(heights.map(|z| u8::from(z > 0.0)).collect())),
     ];
     write_mesh(&sphere, &file.mesh, &attributes, &WriteOptions::default()).unwrap();
     for (command, options, vertices, distance) in [
         ("simplify", &["--vertices", "600"][..], Some(600), 0.02),
         ("simplify", &["--ratio", "0.5"], Some(1281), 0.02),
         ("remesh", &["--edge-length", "0.8"], None, 0.01),
-        (
-            "remesh",
-            &["--vertices", "900", "--seed", "3"],
-            Some(900),
-            0.02,
-        ),
+        ("remesh", &["--vertices", "900", "--seed", "3"], Some(900), 0.02),
         ("subdivide", &[], Some(10_242), 1e-6),
         ("subdivide", &["--smooth"], Some(10_242), 0.02),
     ] {
@@ -514,9 +362,7 @@ fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
         if let Some(vertices) = vertices {
             assert_eq!(made.mesh.vertex_count(), vertices, "{command} {options:?}");
         }
-        let [height, half] = &made.attributes[..] else {
-            panic!("{:?}", made.attributes)
-        };
+        let [height, half] = &made.attributes[..] else { panic!("{:?}", made.attributes) };
         assert_eq!((&*height.name, &*half.name), ("height", "half"));
         for (vertex, p) in made.mesh.vertices().iter().enumerate() {
             assert!((height.values.to_f64(vertex) - p.z).abs() < 0.03);
@@ -537,10 +383,7 @@ fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
     let cloud = at("cloud.ply");
     succeed(&["mesh", "sample", &sphere, &cloud, "--points", "5000"]);
     let made = gemcnn_mesh::read_mesh(&cloud).unwrap();
-    assert_eq!(
-        (made.mesh.vertex_count(), made.mesh.face_count()),
-        (5000, 0)
-    );
+    assert_eq!((made.mesh.vertex_count(), made.mesh.face_count()), (5000, 0));
     let upper = made.mesh.vertices().iter().filter(|p| p.z > 0.5).count();
     assert!((upper as f64 / 5000.0 - 0.25).abs() < 0.01, "{upper}");
     assert_eq!(made.attributes.len(), 2);
@@ -551,10 +394,7 @@ fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
     assert_eq!(again.attributes, made.attributes);
     let told = gemcnn(&["mesh", "diff", "--json", &sphere, &surface]);
     let told: Value = serde_json::from_str(&stdout(&told)).unwrap();
-    assert!(
-        told["distance"][0]["largest"].as_f64().unwrap() < 0.05,
-        "{told}"
-    );
+    assert!(told["distance"][0]["largest"].as_f64().unwrap() < 0.05, "{told}");
     assert!(succeed(&["mesh", "diff", &sphere, &sphere]).contains("0.000e0"));
     // Moved by a known length: the distance of two spheres, and of corresponding vertices.
     let moved = at("moved.obj");
@@ -566,39 +406,15 @@ fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
         assert!((value.as_f64().unwrap() - 0.5).abs() < 0.01, "{told}");
     }
     assert_eq!(told["same_faces"], true);
-    assert_eq!(
-        told["properties"]["first_only"],
-        serde_json::json!(["height", "half"])
-    );
+    assert_eq!(told["properties"]["first_only"], serde_json::json!(["height", "half"]));
     // Wrong sizes.
-    for options in [
-        &["--vertices", "0"][..],
-        &["--ratio", "-1"],
-        &["--edge-length", "nan"],
-    ] {
+    for options in [&["--vertices", "0"][..], &["--ratio", "-1"], &["--edge-length", "nan"]] {
         let output = at("none.ply");
         let files = ["mesh", "simplify", &sphere, &output];
-        assert_eq!(
-            gemcnn(&[&files[..], options].concat()).status.code(),
-            Some(1)
-        );
+        assert_eq!(gemcnn(&[&files[..], options].concat()).status.code(), Some(1));
         assert!(!Path::new(&output).exists());
     }
-    let both = [
-        "mesh",
-        "remesh",
-        &sphere,
-        &cloud,
-        "--ratio",
-        "1",
-        "--vertices",
-        "9",
-    ];
+    let both = ["mesh", "remesh", &sphere, &cloud, "--ratio", "1", "--vertices", "9"];
     assert_eq!(gemcnn(&both).status.code(), Some(2));
-    assert_eq!(
-        gemcnn(&["mesh", "sample", &cloud, &at("x.ply"), "--points", "9"])
-            .status
-            .code(),
-        Some(1)
-    );
+    assert_eq!(gemcnn(&["mesh", "sample", &cloud, &at("x.ply"), "--points", "9"]).status.code(), Some(1));
 }

@@ -114,11 +114,7 @@ fn jaws(workshop: &Workshop) {
         let mesh = ellipsoid(index);
         let label = |p: &DVec3| if p.z > 0.0 { 11 } else { 3 };
         let labels = mesh.vertices().iter().map(label).collect();
-        write_labelled(
-            &workshop.path(&format!("jaws/jaw{index}.ply")),
-            &mesh,
-            labels,
-        );
+        write_labelled(&workshop.path(&format!("jaws/jaw{index}.ply")), &mesh, labels);
     }
 }
 
@@ -133,24 +129,13 @@ fn segmentation_from_training_to_coloured_meshes() {
     assert!(text.contains("runs/jaws/predictions"), "{text}");
     assert_eq!(files(&workshop.path("runs/jaws/predictions")).len(), 2 * 3);
 
-    let remeshed: Value = serde_json::from_str(&workshop.succeed(&[
-        "eval",
-        "runs/jaws",
-        "--remesh",
-        "subdivide",
-        "--json",
-    ]))
-    .unwrap();
+    let remeshed: Value =
+        serde_json::from_str(&workshop.succeed(&["eval", "runs/jaws", "--remesh", "subdivide", "--json"])).unwrap();
     assert_eq!(remeshed["scores"]["counted"], 2 * 642);
     assert!(workshop.path("runs/jaws/eval-test-subdivide.json").exists());
     workshop.fail(&["eval", "runs/jaws", "--remesh", "smooth"], 2);
     let text = workshop.succeed(&["eval", "runs/jaws"]);
-    for part in [
-        "test part: 2 meshes",
-        "accuracy",
-        "as 11",
-        "intersection over union",
-    ] {
+    for part in ["test part: 2 meshes", "accuracy", "as 11", "intersection over union"] {
         assert!(text.contains(part), "{text}");
     }
     let report = workshop.json("runs/jaws/eval-test.json");
@@ -158,52 +143,24 @@ fn segmentation_from_training_to_coloured_meshes() {
     assert!(accuracy > 0.9, "{report}");
     let confusion = report["classes"]["confusion"].as_array().unwrap();
     let times = |label: usize, found: usize| confusion[label][found].as_u64().unwrap();
-    assert_eq!(
-        times(0, 0) + times(0, 1) + times(1, 0) + times(1, 1),
-        2 * 162
-    );
+    assert_eq!(times(0, 0) + times(0, 1) + times(1, 0) + times(1, 1), 2 * 162);
     assert_eq!((times(0, 0) + times(1, 1)) as f64 / 324.0, accuracy);
     let table = fs::read_to_string(workshop.path("runs/jaws/eval-test.csv")).unwrap();
-    assert!(
-        table.starts_with("class,label,counted,predicted,right\n3,3,"),
-        "{table}"
-    );
+    assert!(table.starts_with("class,label,counted,predicted,right\n3,3,"), "{table}");
 
     // Good and bad meshes, two of the same name, and a folder with results in it.
     fs::create_dir_all(workshop.path("scans/left")).unwrap();
     ellipsoid(20).write(workshop.path("scans/jaw.obj")).unwrap();
-    ellipsoid(3)
-        .write(workshop.path("scans/left/jaw.off"))
-        .unwrap();
-    fs::write(
-        workshop.path("scans/broken.ply"),
-        "ply\nformat ascii 1.0\nelem",
-    )
-    .unwrap();
-    let predict = [
-        "predict",
-        "runs/jaws",
-        "scans",
-        "nowhere.ply",
-        "-o",
-        "scans/results",
-        "--up",
-        "z",
-    ];
+    ellipsoid(3).write(workshop.path("scans/left/jaw.off")).unwrap();
+    fs::write(workshop.path("scans/broken.ply"), "ply\nformat ascii 1.0\nelem").unwrap();
+    let predict = ["predict", "runs/jaws", "scans", "nowhere.ply", "-o", "scans/results", "--up", "z"];
     for _ in 0..2 {
         let message = workshop.fail(&predict, 1);
         for part in ["broken.ply", "nowhere.ply"] {
             assert!(message.contains(part), "{message}");
         }
         let names = files(&workshop.path("scans/results"));
-        let wanted = [
-            "jaw-2.npy",
-            "jaw-2.ply",
-            "jaw-2.png",
-            "jaw.npy",
-            "jaw.ply",
-            "jaw.png",
-        ];
+        let wanted = ["jaw-2.npy", "jaw-2.ply", "jaw-2.png", "jaw.npy", "jaw.ply", "jaw.png"];
         assert_eq!(names, wanted);
     }
     for (name, original) in [("jaw", ellipsoid(20)), ("jaw-2", ellipsoid(3))] {
@@ -223,16 +180,7 @@ fn segmentation_from_training_to_coloured_meshes() {
     }
 
     // Several seeds; the second time nothing is trained again.
-    let several = [
-        "train",
-        "jaws.toml",
-        "--epochs",
-        "2",
-        "--seeds",
-        "2",
-        "--run-dir",
-        "several",
-    ];
+    let several = ["train", "jaws.toml", "--epochs", "2", "--seeds", "2", "--run-dir", "several"];
     let text = workshop.succeed(&several);
     for part in ["several/seed-1", "several/seed-2", "mean 0.", " ± "] {
         assert!(text.contains(part), "{text}");
@@ -249,15 +197,7 @@ fn segmentation_from_training_to_coloured_meshes() {
     workshop.fail(&["train", "jaws.toml", "--seeds", "0"], 2);
 
     // Settings chosen on the validation part; the second time nothing is trained again.
-    let tuned = [
-        "train",
-        "jaws.toml",
-        "--epochs",
-        "3",
-        "--tune",
-        "--run-dir",
-        "tuned",
-    ];
+    let tuned = ["train", "jaws.toml", "--epochs", "3", "--tune", "--run-dir", "tuned"];
     workshop.succeed(&tuned);
     let trials = workshop.json("tuned/tuning.json");
     let trials = trials.as_array().unwrap();
@@ -285,13 +225,7 @@ fn segmentation_from_training_to_coloured_meshes() {
 
     // Probabilities, of a mesh and of the points of a cloud without faces.
     let cloud = gemcnn_mesh::remesh::sample(&ellipsoid(2), 500, 1).unwrap();
-    write_mesh(
-        workshop.path("cloud.ply"),
-        &cloud.mesh,
-        &[],
-        &WriteOptions::default(),
-    )
-    .unwrap();
+    write_mesh(workshop.path("cloud.ply"), &cloud.mesh, &[], &WriteOptions::default()).unwrap();
     let sure = ["predict", "runs/jaws", "jaws/jaw2.ply", "cloud.ply"];
     let sure = [&sure[..], &["-o", "sure", "--probabilities"]].concat();
     let output = workshop.run(&sure);
@@ -321,10 +255,7 @@ fn segmentation_from_training_to_coloured_meshes() {
     fs::write(workshop.path("jaws/jaw1.npy"), "labels").unwrap();
     for meshes in ["jaws", "jaws/jaw1.ply"] {
         let message = workshop.fail(&["predict", "runs/jaws", meshes, "-o", "jaws"], 2);
-        assert!(
-            message.contains("jaws/jaw1.ply") || message.contains("jaws/jaw0.ply"),
-            "{message}"
-        );
+        assert!(message.contains("jaws/jaw1.ply") || message.contains("jaws/jaw0.ply"), "{message}");
     }
     let message = workshop.fail(&["predict", "runs/jaws", "scans", "-o", "jaws"], 1);
     assert!(message.contains("error: jaws: "), "{message}");
@@ -354,14 +285,7 @@ fn segmentation_from_training_to_coloured_meshes() {
     let message = workshop.fail(&["predict", "runs/jaws", "huge.obj", "-o", "plain"], 1);
     assert!(message.contains("huge.obj: "), "{message}");
     assert!(!workshop.path("plain/huge.ply").exists());
-    workshop.succeed(&[
-        "predict",
-        "runs/jaws",
-        "jaws/jaw1.ply",
-        "-o",
-        "plain",
-        "--no-pictures",
-    ]);
+    workshop.succeed(&["predict", "runs/jaws", "jaws/jaw1.ply", "-o", "plain", "--no-pictures"]);
     let message = workshop.fail(&["predict", "jaws/jaw1.ply", "runs/jaws", "-o", "new"], 2);
     assert!(message.contains("jaws/jaw1.ply"), "{message}");
     fs::rename(workshop.path("jaws"), workshop.path("moved")).unwrap();
@@ -376,8 +300,7 @@ fn segmentation_from_training_to_coloured_meshes() {
 fn other_data_must_speak_of_the_same_classes() {
     let workshop = Workshop::new();
     jaws(&workshop);
-    let config =
-        format!("task = 'segmentation'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 1\n");
+    let config = format!("task = 'segmentation'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 1\n");
     workshop.train("jaws", &config);
     // One class of two: labels are matched, not positions.
     fs::create_dir(workshop.path("upper")).unwrap();
@@ -388,29 +311,14 @@ fn other_data_must_speak_of_the_same_classes() {
         let teeth = workshop.path(&format!("teeth/jaw{index}.ply"));
         write_labelled(&teeth, &ellipsoid(index), (0..162).map(|v| v % 3).collect());
     }
-    let eval = [
-        "eval",
-        "runs/jaws",
-        "--data",
-        "upper",
-        "--part",
-        "train",
-        "--json",
-    ];
+    let eval = ["eval", "runs/jaws", "--data", "upper", "--part", "train", "--json"];
     let report: Value = serde_json::from_str(&workshop.succeed(&eval)).unwrap();
     let classes = report["classes"]["classes"].as_array().unwrap();
-    let counted: Vec<_> = classes
-        .iter()
-        .map(|c| (c["label"].as_i64(), c["counted"].as_u64()))
-        .collect();
+    let counted: Vec<_> = classes.iter().map(|c| (c["label"].as_i64(), c["counted"].as_u64())).collect();
     assert_eq!(counted, [(Some(3), Some(0)), (Some(11), Some(2 * 162))]);
     assert_eq!(workshop.json("runs/jaws/eval-train-upper.json"), report);
     // All meshes of a folder without parts, but not those that the model was trained on.
-    for (folder, part, meshes) in [
-        ("upper", &[][..], 3),
-        ("upper", &["--part", "test"], 1),
-        ("jaws", &[], 2),
-    ] {
+    for (folder, part, meshes) in [("upper", &[][..], 3), ("upper", &["--part", "test"], 1), ("jaws", &[], 2)] {
         let eval = ["eval", "runs/jaws", "--data", folder, "--json"];
         let report = workshop.succeed(&[&eval, part].concat());
         let report: Value = serde_json::from_str(&report).unwrap();
@@ -418,21 +326,8 @@ fn other_data_must_speak_of_the_same_classes() {
     }
     let message = workshop.fail(&["eval", "runs/jaws", "--data", "teeth"], 1);
     assert!(message.contains("`0`"), "{message}");
-    let message = workshop.fail(
-        &[
-            "eval",
-            "runs/jaws",
-            "--data",
-            "upper",
-            "--part",
-            "validation",
-        ],
-        1,
-    );
-    assert!(
-        message.contains("validation") && message.contains("--part"),
-        "{message}"
-    );
+    let message = workshop.fail(&["eval", "runs/jaws", "--data", "upper", "--part", "validation"], 1);
+    assert!(message.contains("validation") && message.contains("--part"), "{message}");
     let message = workshop.fail(&["eval", "jaws"], 1);
     assert!(message.contains("model.safetensors"), "{message}");
 }
@@ -446,12 +341,8 @@ fn classes_of_whole_meshes_go_to_a_table() {
     for index in 0..6 {
         let ring = shapes::torus(16, 8, 2.0 + 0.1 * f64::from(index), 0.7, Cells::Triangles);
         let name = format!("{index}.ply");
-        ring.unwrap()
-            .write(workshop.path("things/ring").join(&name))
-            .unwrap();
-        ellipsoid(index)
-            .write(workshop.path("things/ball, round").join(&name))
-            .unwrap();
+        ring.unwrap().write(workshop.path("things/ring").join(&name)).unwrap();
+        ellipsoid(index).write(workshop.path("things/ball, round").join(&name)).unwrap();
     }
     let config = format!(
         "task = 'classification'\n[data]\nfolder = 'things'\n[features]\nkind = 'matrix'\n{SMALL}\
@@ -462,10 +353,7 @@ fn classes_of_whole_meshes_go_to_a_table() {
     let text = workshop.succeed(&["eval", "runs/things"]);
     assert!(text.contains("as ring"), "{text}");
     fs::write(workshop.path("bad.obj"), "v 1 2\n").unwrap();
-    let message = workshop.fail(
-        &["predict", "runs/things", "bad.obj", "things", "-o", "out"],
-        1,
-    );
+    let message = workshop.fail(&["predict", "runs/things", "bad.obj", "things", "-o", "out"], 1);
     assert!(message.contains("bad.obj"), "{message}");
     let table = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
     let lines: Vec<&str> = table.lines().collect();
@@ -477,10 +365,7 @@ fn classes_of_whole_meshes_go_to_a_table() {
         assert!((share() + share() - 1.0).abs() < 1e-5, "{line}");
     }
     let rings = lines.iter().filter(|line| line.starts_with("things/ring"));
-    assert!(
-        rings.filter(|line| line.contains(".ply,ring,")).count() >= 5,
-        "{table}"
-    );
+    assert!(rings.filter(|line| line.contains(".ply,ring,")).count() >= 5, "{table}");
     // A table stays if there is nothing to replace it with, or if it is no result.
     workshop.fail(&["predict", "runs/things", "bad.obj", "-o", "out"], 1);
     let kept = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
@@ -504,16 +389,13 @@ fn vectors_come_back_to_space() {
     for index in 0..5 {
         let mesh = ellipsoid(index);
         let winds: Vec<DVec3> = mesh.vertices().iter().map(wind).collect();
-        let part =
-            |axis: usize| AttributeValues::F32(winds.iter().map(|w| w[axis] as f32).collect());
+        let part = |axis: usize| AttributeValues::F32(winds.iter().map(|w| w[axis] as f32).collect());
         let columns = [("wx", 0), ("wy", 1), ("wz", 2)];
         let columns = columns.map(|(name, axis)| VertexAttribute::new(name, part(axis)));
         let path = workshop.path(&format!("winds/{index}.ply"));
         write_mesh(path, &mesh, &columns, &WriteOptions::default()).unwrap();
     }
-    let config = format!(
-        "task = 'regression'\n[data]\nfolder = 'winds'\n{SMALL}[training]\nepochs = 30\nbatch = 1\n"
-    );
+    let config = format!("task = 'regression'\n[data]\nfolder = 'winds'\n{SMALL}[training]\nepochs = 30\nbatch = 1\n");
     workshop.train("winds", &config);
     let text = workshop.succeed(&["eval", "runs/winds"]);
     assert!(text.contains("degrees"), "{text}");
@@ -522,14 +404,8 @@ fn vectors_come_back_to_space() {
     assert!(angle < 45.0, "{report}");
     let explained = report["regression"]["explained"].as_f64().unwrap();
     assert!((0.3..1.0).contains(&explained), "{report}");
-    let (a, b) = (
-        &report["scores"]["error"],
-        &report["regression"]["root_mean_square"],
-    );
-    assert!(
-        (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9,
-        "{report}"
-    );
+    let (a, b) = (&report["scores"]["error"], &report["regression"]["root_mean_square"]);
+    assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9, "{report}");
     workshop.succeed(&["predict", "runs/winds", "winds/4.ply", "-o", "out"]);
     let file = read_mesh(workshop.path("out/4.ply")).unwrap();
     let [x, y, z] = ["vx", "vy", "vz"].map(|name| column(&file, name));
@@ -557,9 +433,7 @@ fn correspondence_is_measured_along_the_template() {
     let workshop = Workshop::new();
     let text = workshop.train("bodies", &correspondence("xyz", 6));
     assert!(text.contains("predictions/body_005.png"), "{text}");
-    assert!(is_png(
-        &workshop.path("runs/bodies/predictions/body_005.png")
-    ));
+    assert!(is_png(&workshop.path("runs/bodies/predictions/body_005.png")));
     let template = read_mesh(workshop.path("runs/bodies/template.ply")).unwrap();
     let shown = read_mesh(workshop.path("runs/bodies/predictions/body_005.ply")).unwrap();
     let (labels, red) = (column(&shown, "label"), column(&shown, "red"));
@@ -570,10 +444,7 @@ fn correspondence_is_measured_along_the_template() {
     }
     let text = workshop.succeed(&["eval", "runs/bodies", "--rotate", "3"]);
     assert!(text.contains("seed 3"), "{text}");
-    assert!(
-        text.contains("geodesic") && text.contains("worst"),
-        "{text}"
-    );
+    assert!(text.contains("geodesic") && text.contains("worst"), "{text}");
     for ending in ["csv", "png", "svg"] {
         let file = format!("runs/bodies/eval-test-rotated-3.{ending}");
         assert!(workshop.path(&file).exists(), "{file}");
@@ -583,43 +454,25 @@ fn correspondence_is_measured_along_the_template() {
     assert!(within.is_sorted(), "{within:?}");
     let accuracy = report["scores"]["accuracy"].as_f64().unwrap();
     assert!((within[0] - accuracy).abs() < 1e-9, "{report}");
-    let still: Value =
-        serde_json::from_str(&workshop.succeed(&["eval", "runs/bodies", "--json"])).unwrap();
-    assert!(
-        still["scores"]["accuracy"].as_f64().unwrap() > accuracy,
-        "{still}"
-    );
+    let still: Value = serde_json::from_str(&workshop.succeed(&["eval", "runs/bodies", "--json"])).unwrap();
+    assert!(still["scores"]["accuracy"].as_f64().unwrap() > accuracy, "{still}");
 }
 
 #[test]
 fn turned_bodies_keep_their_classes_with_invariant_features_alone() {
     let workshop = Workshop::new();
-    let options = BodyOptions {
-        vertices: 500,
-        ..Default::default()
-    };
+    let options = BodyOptions { vertices: 500, ..Default::default() };
     let body = BodyFamily::new(&options).unwrap().body(1);
     let turn = |p: DVec3| {
         let (sin, cos) = 2.1f64.sin_cos();
         DVec3::new(p.z + 1.0, cos * p.x - sin * p.y, sin * p.x + cos * p.y)
     };
     body.write(workshop.path("still.ply")).unwrap();
-    body.map_vertices(turn)
-        .unwrap()
-        .write(workshop.path("turned.ply"))
-        .unwrap();
+    body.map_vertices(turn).unwrap().write(workshop.path("turned.ply")).unwrap();
     let kept = |features: &str| {
         workshop.train(features, &correspondence(features, 4));
         let run = format!("runs/{features}");
-        workshop.succeed(&[
-            "predict",
-            &run,
-            "still.ply",
-            "turned.ply",
-            "-o",
-            features,
-            "--no-pictures",
-        ]);
+        workshop.succeed(&["predict", &run, "still.ply", "turned.ply", "-o", features, "--no-pictures"]);
         let labels = |name: &str| {
             let path = workshop.path(&format!("{features}/{name}.npy"));
             array(&path, "'<i8'", i64::from_le_bytes)

@@ -35,10 +35,7 @@ fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         match entry.path().is_dir() {
             true => found.extend(content(&entry.path())),
-            false => found.push((
-                entry.file_name().into_string().unwrap(),
-                fs::read(entry.path()).unwrap(),
-            )),
+            false => found.push((entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())),
         }
     }
     found.sort();
@@ -50,13 +47,7 @@ fn solutions_are_data_sets_and_are_completed_when_they_were_cut_off() {
     let folder = tempdir().unwrap();
     let place = folder.path();
     let equations = ["--equations", "wave,vector-heat"];
-    let make = |name: &str, status: i32| {
-        run(
-            place,
-            &[&["data", "make", "pde", name], &equations, &SMALL],
-            status,
-        )
-    };
+    let make = |name: &str, status: i32| run(place, &[&["data", "make", "pde", name], &equations, &SMALL], status);
     make("made", 0);
     let whole = content(&place.join("made"));
     // Nine meshes with two trajectories each, three lists and a description, for each equation.
@@ -66,52 +57,24 @@ fn solutions_are_data_sets_and_are_completed_when_they_were_cut_off() {
         let data = format!("made/{equation}");
         let checked = run(place, &[&["data", "check", &data, "--json"]], 0);
         let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
-        let meshes: Vec<&Value> = (checked["parts"].as_array().unwrap().iter())
-            .map(|part| &part["meshes"])
-            .collect();
+        let meshes: Vec<&Value> = (checked["parts"].as_array().unwrap().iter()).map(|part| &part["meshes"]).collect();
         assert_eq!(meshes, [6, 6, 6], "{checked}");
     }
     // Any training reads them: tangent vectors to tangent vectors.
-    let train = [
-        "train",
-        "regression",
-        "--data",
-        "made/vector-heat",
-        "--features",
-    ];
-    let options = [
-        "vector:u000",
-        "--model",
-        "gem",
-        "--epochs",
-        "1",
-        "--device",
-        "cpu",
-    ];
+    let train = ["train", "regression", "--data", "made/vector-heat", "--features"];
+    let options = ["vector:u000", "--model", "gem", "--epochs", "1", "--device", "cpu"];
     run(place, &[&train, &options, &["--run-dir", "run"]], 0);
     // As if it had been killed.
     let mark = "--equations wave,vector-heat --vertices 60 --trajectories 2 --steps 24 --seed 1\n";
     fs::write(place.join("made/.gemcnn-unfinished"), mark).unwrap();
     fs::remove_file(place.join("made/vector-heat/dataset.toml")).unwrap();
     fs::remove_file(place.join("made/vector-heat/meshes/torus-01.ply")).unwrap();
-    fs::write(
-        place.join("made/vector-heat/meshes/.gemcnn-9-9.tmp"),
-        "half",
-    )
-    .unwrap();
+    fs::write(place.join("made/vector-heat/meshes/.gemcnn-9-9.tmp"), "half").unwrap();
     run(place, &[&["data", "make", "pde", "made"], &SMALL], 1);
     make("made", 0);
     assert!(content(&place.join("made")) == whole);
-    for (option, value) in [
-        ("--steps", "23"),
-        ("--vertices", "10"),
-        ("--equations", "cold"),
-    ] {
-        run(
-            place,
-            &[&["data", "make", "pde", "other", option, value]],
-            2,
-        );
+    for (option, value) in [("--steps", "23"), ("--vertices", "10"), ("--equations", "cold")] {
+        run(place, &[&["data", "make", "pde", "other", option, value]], 2);
     }
     assert!(!place.join("other").exists());
 }
@@ -126,21 +89,8 @@ fn networks_of_equal_size_learn_a_step_and_are_trained_once() {
     let folder = tempdir().unwrap();
     let place = folder.path();
     let experiment = ["experiment", "pde", "--device", "cpu", "--out", "out"];
-    let short = [
-        "--seeds",
-        "1",
-        "--epochs",
-        "1",
-        "--equations",
-        "vector-heat",
-    ];
-    let all = |rows: &str, status: i32| {
-        run(
-            place,
-            &[&experiment, &short, &SMALL, &["--rows", rows]],
-            status,
-        )
-    };
+    let short = ["--seeds", "1", "--epochs", "1", "--equations", "vector-heat"];
+    let all = |rows: &str, status: i32| run(place, &[&experiment, &short, &SMALL, &["--rows", rows]], status);
     all("surface", 0);
     let model = place.join("out/vector-heat-surface-seed1/model.safetensors");
     let time = || fs::metadata(&model).unwrap().modified().unwrap();
@@ -151,17 +101,12 @@ fn networks_of_equal_size_learn_a_step_and_are_trained_once() {
     assert!(output.stdout.starts_with(&table));
     let results = results(&place.join("out"));
     let runs = results["runs"].as_array().unwrap();
-    let parameters: Vec<f64> = (runs.iter())
-        .map(|run| run["parameters"].as_f64().unwrap())
-        .collect();
+    let parameters: Vec<f64> = (runs.iter()).map(|run| run["parameters"].as_f64().unwrap()).collect();
     assert!((parameters[0] / parameters[1] - 1.0).abs() < 0.1);
     for run in runs {
         for (part, steps) in [("time", 1), ("init", 20), ("mesh", 20)] {
             let error = |of: &Value| of[part]["one_step"].as_f64().unwrap();
-            let (found, still) = (
-                error(&run["parts"]),
-                error(&results["still"]["vector-heat"]),
-            );
+            let (found, still) = (error(&run["parts"]), error(&results["still"]["vector-heat"]));
             assert!(found > 0.0 && found < still, "{part}: {found}, {still}");
             let rolled_out = run["parts"][part]["rolled_out"].as_array().unwrap();
             assert_eq!(rolled_out.len(), steps);
@@ -179,11 +124,7 @@ fn networks_of_equal_size_learn_a_step_and_are_trained_once() {
     let figure = fs::read_to_string(place.join("out/errors.svg")).unwrap();
     assert!(figure.starts_with("<svg"));
     run(place, &[&experiment, &SMALL, &["--rows", "surfaces"]], 2);
-    run(
-        place,
-        &[&experiment, &["--data", "nowhere", "--rows", "gem"]],
-        1,
-    );
+    run(place, &[&experiment, &["--data", "nowhere", "--rows", "gem"]], 1);
 }
 
 #[test]
@@ -191,16 +132,7 @@ fn a_killed_experiment_continues_to_the_same_results() {
     let folder = tempdir().unwrap();
     let place = folder.path();
     let experiment = ["--threads", "1", "experiment", "pde", "--device", "cpu"];
-    let short = [
-        "--seeds",
-        "1",
-        "--epochs",
-        "4",
-        "--equations",
-        "heat",
-        "--rows",
-        "graph",
-    ];
+    let short = ["--seeds", "1", "--epochs", "4", "--equations", "heat", "--rows", "graph"];
     let command = |out| gemcnn(place, &[&experiment, &short, &SMALL, &["--out", out]]);
     let metrics = place.join("out/heat-graph-seed1/metrics.jsonl");
     let epochs = || fs::read_to_string(&metrics).map_or(0, |text| text.lines().count());

@@ -103,10 +103,7 @@ pub fn stderr(output: &Output) -> String {
 
 pub fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
-    let status = Command::new("kill")
-        .args(["-s", name, &id])
-        .status()
-        .unwrap();
+    let status = Command::new("kill").args(["-s", name, &id]).status().unwrap();
     assert!(status.success());
 }
 
@@ -147,10 +144,7 @@ fn ten_kills_leave_the_same_bits() {
     }
     let killed = workshop.model(&["--resume", "killed"], "killed");
     assert!(killed == whole, "the weights differ");
-    assert_eq!(
-        epochs(&workshop.path("killed")),
-        epochs(&workshop.path("whole"))
-    );
+    assert_eq!(epochs(&workshop.path("killed")), epochs(&workshop.path("whole")));
     let leftovers = fs::read_dir(workshop.path("killed")).unwrap().flatten();
     let leftovers = leftovers.filter(|e| e.file_name().to_string_lossy().ends_with(".tmp"));
     assert_eq!(leftovers.count(), 0);
@@ -167,17 +161,11 @@ fn signals_save_and_stop() {
         let output = child.wait_with_output().unwrap();
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(130), "{message}");
-        assert!(
-            message.contains("gemcnn train --resume stopped"),
-            "{message}"
-        );
+        assert!(message.contains("gemcnn train --resume stopped"), "{message}");
         assert!(modified(&workshop.checkpoint("stopped")) >= before);
     }
     assert!(workshop.model(&["--resume", "stopped"], "stopped") == whole);
-    assert_eq!(
-        epochs(&workshop.path("stopped")),
-        epochs(&workshop.path("whole"))
-    );
+    assert_eq!(epochs(&workshop.path("stopped")), epochs(&workshop.path("whole")));
 }
 
 #[test]
@@ -194,10 +182,7 @@ fn only_one_process_trains_in_a_run() {
     let output = workshop.gemcnn(&changed).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
-    for parts in [
-        ["training.batch", "2", "7"],
-        ["training.rate", "0.01", "0.5"],
-    ] {
+    for parts in [["training.batch", "2", "7"], ["training.rate", "0.01", "0.5"]] {
         let told = |line: &str| parts.iter().all(|part| line.contains(part));
         assert!(message.lines().any(told), "{message}");
     }
@@ -211,9 +196,7 @@ fn changed_data_are_noticed() {
     child.wait().unwrap();
     // Which meshes are for training is left to chance.
     let labels = |index| workshop.path(&format!("spheres/sphere{index}.txt"));
-    let before: Vec<String> = (0..10)
-        .map(|index| fs::read_to_string(labels(index)).unwrap())
-        .collect();
+    let before: Vec<String> = (0..10).map(|index| fs::read_to_string(labels(index)).unwrap()).collect();
     for (index, text) in before.iter().enumerate() {
         let flipped = if text.starts_with('0') { "1" } else { "0" };
         fs::write(labels(index), flipped.to_owned() + &text[1..]).unwrap();
@@ -253,15 +236,7 @@ fn a_run_that_ended_early_is_finished() {
     assert!(model == fs::read(workshop.path("run/model.safetensors")).unwrap());
     // The parts of an evaluation are those of training.
     let mut eval = workshop.command(env!("CARGO_BIN_EXE_gemcnn"));
-    eval.args([
-        "eval",
-        "run",
-        "--part",
-        "validation",
-        "--device",
-        "cpu",
-        "--json",
-    ]);
+    eval.args(["eval", "run", "--part", "validation", "--device", "cpu", "--json"]);
     let output = eval.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let scores: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -277,10 +252,7 @@ fn a_run_without_a_checkpoint_begins_anew_with_its_own_settings() {
     let output = workshop.gemcnn(&other).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(
-        message.contains("config.toml: ") && message.contains("training.rate"),
-        "{message}"
-    );
+    assert!(message.contains("config.toml: ") && message.contains("training.rate"), "{message}");
     assert!(workshop.path("run/model.safetensors").exists());
     assert!(workshop.model(&["--resume", "run"], "run") == whole);
 }
@@ -288,9 +260,7 @@ fn a_run_without_a_checkpoint_begins_anew_with_its_own_settings() {
 #[test]
 fn training_goes_on_when_nobody_listens() {
     let workshop = Workshop::new("epochs = 3");
-    let mut child = (workshop.gemcnn(&["run.toml", "--run-dir", "run"]))
-        .spawn()
-        .unwrap();
+    let mut child = (workshop.gemcnn(&["run.toml", "--run-dir", "run"])).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(workshop.path("run/model.safetensors").exists());
@@ -326,11 +296,7 @@ fn a_full_disk_leaves_the_last_checkpoint() {
         checkpoint.len() / 2 / 1024,
         env!("CARGO_BIN_EXE_gemcnn"),
     );
-    let output = workshop
-        .command("bash")
-        .args(["-c", &script])
-        .output()
-        .unwrap();
+    let output = workshop.command("bash").args(["-c", &script]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     for part in ["checkpoint.safetensors: File too large", "--resume full"] {
@@ -349,31 +315,15 @@ fn bad_commands_leave_no_run_behind() {
         (&["--resume", "nowhere"], 1, "nowhere"),
         (&["segmentation", "--resume", "nowhere"], 2, "segmentation"),
         (&["segmentation", "--data", "nowhere"], 1, "nowhere"),
-        (
-            &["segmentation", "--data", "spheres", "--epochs", "0"],
-            2,
-            "training.epochs",
-        ),
-        (
-            &["segmentation", "--data", "spheres", "--features", "smell"],
-            2,
-            "reltan, shot",
-        ),
-        (
-            &["segmentation", "--data", "spheres", "--model", "big"],
-            2,
-            "angular, attention, diffusion",
-        ),
+        (&["segmentation", "--data", "spheres", "--epochs", "0"], 2, "training.epochs"),
+        (&["segmentation", "--data", "spheres", "--features", "smell"], 2, "reltan, shot"),
+        (&["segmentation", "--data", "spheres", "--model", "big"], 2, "angular, attention, diffusion"),
         (&["regression", "--data", "spheres"], 1, "segmentation"),
         (&[], 2, "required"),
     ] {
         let output = workshop.gemcnn(arguments).output().unwrap();
         let message = stderr(&output);
-        assert_eq!(
-            output.status.code(),
-            Some(status),
-            "{arguments:?}: {message}"
-        );
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {message}");
         assert!(message.contains(part), "{arguments:?}: {message}");
     }
     let runs = fs::read_dir(workshop.path("runs"));
@@ -383,28 +333,13 @@ fn bad_commands_leave_no_run_behind() {
 #[test]
 fn a_finished_run_tells_where_everything_is() {
     let workshop = Workshop::new("");
-    let arguments = [
-        "segmentation",
-        "--data",
-        "spheres",
-        "--epochs",
-        "2",
-        "--quiet",
-    ];
+    let arguments = ["segmentation", "--data", "spheres", "--epochs", "2", "--quiet"];
     let output = workshop.gemcnn(&arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    for file in [
-        "model.safetensors",
-        "metrics.jsonl",
-        "curve.png",
-        "curve.svg",
-    ] {
+    for file in ["model.safetensors", "metrics.jsonl", "curve.png", "curve.svg"] {
         assert!(text.contains(&format!("runs/spheres-1/{file}")), "{text}");
-        assert!(
-            workshop.path("runs/spheres-1").join(file).exists(),
-            "{file}"
-        );
+        assert!(workshop.path("runs/spheres-1").join(file).exists(), "{file}");
     }
     assert!(text.contains("gemcnn eval runs/spheres-1"), "{text}");
     let config = fs::read_to_string(workshop.path("runs/spheres-1/config.toml")).unwrap();
@@ -414,10 +349,7 @@ fn a_finished_run_tells_where_everything_is() {
     let model = TrainedModel::read(&workshop.path("runs/spheres-1")).unwrap();
     assert_eq!(model.config.to_toml().unwrap(), config);
     assert_eq!(model.classes.map(|classes| classes.count()), Some(2));
-    assert_eq!(
-        model.scaling.dimension(),
-        model.config.features.kind().dimension()
-    );
+    assert_eq!(model.scaling.dimension(), model.config.features.kind().dimension());
     let versions = fs::read_to_string(workshop.path("runs/spheres-1/versions.toml")).unwrap();
     assert!(versions.contains("device = \"CPU\""), "{versions}");
 }

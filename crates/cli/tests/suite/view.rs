@@ -15,11 +15,7 @@ const NAUGHTY_FILE: &str = "<img src=x onerror=document.title=1>.ply";
 const NAUGHTY_FIELD: &str = "</script><b>part";
 
 pub fn view(arguments: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .args(["--threads", "1", "view"])
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_gemcnn")).args(["--threads", "1", "view"]).args(arguments).output().unwrap()
 }
 
 /// Two spheres with labels, heights and vectors, and the page of them.
@@ -57,12 +53,7 @@ impl Spheres {
     fn page(&self) -> PathBuf {
         let path = |name: &str| self.folder.path().join(name);
         let page = path("page.html");
-        let output = view(&[
-            &path(NAUGHTY_FILE),
-            &path("second.ply"),
-            "-o".as_ref(),
-            &page,
-        ]);
+        let output = view(&[&path(NAUGHTY_FILE), &path("second.ply"), "-o".as_ref(), &page]);
         assert!(output.status.success(), "{output:?}");
         page
     }
@@ -127,24 +118,11 @@ fn picks_name_the_vertex(browser: &mut Browser) {
         let title = browser.evaluate("document.querySelector('.inspector h2').textContent");
         assert_eq!(title, json!(format!("Vertex {vertex}")));
         // The same vertex corresponds on a mesh with the same faces.
-        let partner = browser
-            .evaluate("gemcnn.models[1].counterparts(gemcnn.pick.model, gemcnn.pick.vertex)");
+        let partner = browser.evaluate("gemcnn.models[1].counterparts(gemcnn.pick.model, gemcnn.pick.vertex)");
         assert_eq!(partner, json!([vertex as u64]));
-        let values = browser.evaluate(
-            "[...document.querySelectorAll('.inspector dt')].map((dt) => dt.textContent)",
-        );
-        for wanted in [
-            "position",
-            "face",
-            "height",
-            "vectors",
-            "first axis",
-            "normal",
-        ] {
-            assert!(
-                values.as_array().unwrap().contains(&json!(wanted)),
-                "{values}"
-            );
+        let values = browser.evaluate("[...document.querySelectorAll('.inspector dt')].map((dt) => dt.textContent)");
+        for wanted in ["position", "face", "height", "vectors", "first axis", "normal"] {
+            assert!(values.as_array().unwrap().contains(&json!(wanted)), "{values}");
         }
         browser.press("Escape");
         browser.wait_for("document.querySelector('.inspector').hidden && !gemcnn.stage.dirty");
@@ -190,8 +168,7 @@ fn the_colour_bar_has_the_range(browser: &mut Browser) {
         "(() => { const low = document.querySelector('.range input'); low.value = -0.5; \
          low.dispatchEvent(new Event('change')); })()",
     );
-    let range =
-        browser.evaluate("gemcnn.stage.views.map((v) => v.surface.uniforms.range.value.toArray())");
+    let range = browser.evaluate("gemcnn.stage.views.map((v) => v.surface.uniforms.range.value.toArray())");
     assert_eq!(range, json!([[-0.5, 2], [-0.5, 2]]));
     // The panel is made anew, but the focus stays.
     let focus = browser.evaluate(
@@ -200,10 +177,7 @@ fn the_colour_bar_has_the_range(browser: &mut Browser) {
     );
     assert_eq!(focus, json!("flat"));
     browser.press("w");
-    assert_eq!(
-        browser.evaluate("gemcnn.stage.views[1].surface.uniforms.wire.value"),
-        json!(true)
-    );
+    assert_eq!(browser.evaluate("gemcnn.stage.views[1].surface.uniforms.wire.value"), json!(true));
 }
 
 fn cameras_are_linked(browser: &mut Browser) {
@@ -211,7 +185,8 @@ fn cameras_are_linked(browser: &mut Browser) {
     let settled = "!gemcnn.stage.dirty";
     let before = browser.evaluate(cameras);
     assert_eq!(before[0], before[1]);
-    let boxes = "gemcnn.stage.views.map((v) => v.element.getBoundingClientRect()).map((r) => [r.left + 60, r.top + 60])";
+    let boxes =
+        "gemcnn.stage.views.map((v) => v.element.getBoundingClientRect()).map((r) => [r.left + 60, r.top + 60])";
     let places: Vec<(f64, f64)> = serde_json::from_value(browser.evaluate(boxes)).unwrap();
     let away = |(x, y): (f64, f64)| (x + 80.0, y + 30.0);
     browser.drag(places[1], away(places[1]));
@@ -259,7 +234,8 @@ fn vectors_are_carried_around(browser: &mut Browser) {
     assert!((turn - area).abs() < 1.5, "{turn} {area}");
 }
 
-/// On a sheet all strokes of a constant field are parallel to it, and end at its border; on a sphere they go around with the field.
+/// On a sheet all strokes of a constant field are parallel to it, and end at its border; on a sphere they go around
+/// with the field.
 fn strokes_follow_the_field(browser: &mut Browser, spheres: &Spheres) {
     let segments = |browser: &mut Browser| -> Vec<[f64; 6]> {
         browser.evaluate("gemcnn.set({ vectors: 'vectors', strokes: true })");
@@ -277,16 +253,12 @@ fn strokes_follow_the_field(browser: &mut Browser, spheres: &Spheres) {
         // The field is (-y, x, 0), and the mesh fills the unit ball.
         let (turning, size) = (a * -y + b * x, (a * a + b * b + c * c).sqrt());
         let radius = (x * x + y * y).sqrt();
-        assert!(
-            radius < 0.3 || turning > 0.9 * size * radius,
-            "{:?}",
-            [x, y, z, a, b, c]
-        );
+        assert!(radius < 0.3 || turning > 0.9 * size * radius, "{:?}", [x, y, z, a, b, c]);
     }
     let sheet = grid(12, 9, Cells::Triangles).unwrap();
     let constant = |value: f32| AttributeValues::F32(vec![value; sheet.vertex_count()]);
-    let columns = [("vx", 0.6), ("vy", 0.8), ("vz", 0.0)]
-        .map(|(name, value)| VertexAttribute::new(name, constant(value)));
+    let columns =
+        [("vx", 0.6), ("vy", 0.8), ("vz", 0.0)].map(|(name, value)| VertexAttribute::new(name, constant(value)));
     let [path, page] = ["sheet.ply", "sheet.html"].map(|name| spheres.folder.path().join(name));
     write_mesh(&path, &sheet, &columns, &WriteOptions::default()).unwrap();
     assert!(view(&[&path, "-o".as_ref(), &page]).status.success());
@@ -295,30 +267,21 @@ fn strokes_follow_the_field(browser: &mut Browser, spheres: &Spheres) {
     assert!(straight.len() > 500, "{}", straight.len());
     for [_, _, _, x, y, z] in straight {
         let size = (x * x + y * y + z * z).sqrt();
-        assert!(
-            0.6 * x + 0.8 * y > 0.999 * size || size < 1e-4,
-            "{x} {y} {z}"
-        );
+        assert!(0.6 * x + 0.8 * y > 0.999 * size || size < 1e-4, "{x} {y} {z}");
     }
 }
 
 /// Mean difference of the bytes of two pictures of the same size.
 fn difference(a: &[u8], b: &[u8]) -> f64 {
     let pixels = |bytes: &[u8]| {
-        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
-            .read_info()
-            .unwrap();
+        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
         let info = reader.next_frame(&mut pixels).unwrap();
         ((info.width, info.height, info.color_type), pixels)
     };
     let ((size_a, a), (size_b, b)) = (pixels(a), pixels(b));
     assert_eq!(size_a, size_b);
-    let sum: u64 = a
-        .iter()
-        .zip(&b)
-        .map(|(a, b)| u64::from(a.abs_diff(*b)))
-        .sum();
+    let sum: u64 = a.iter().zip(&b).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     sum as f64 / a.len() as f64
 }
 
@@ -340,10 +303,7 @@ fn the_picture_is_the_stored_one() {
     }
     let stored = std::fs::read(&stored).unwrap();
     let off = difference(&stored, &picture);
-    assert!(
-        off < 4.0,
-        "the pictures differ by {off:.2} of 255 on average"
-    );
+    assert!(off < 4.0, "the pictures differ by {off:.2} of 255 on average");
     // Another field is another picture: the comparison can fail.
     browser.evaluate("gemcnn.set({ field: 'height' })");
     browser.wait_for("!gemcnn.stage.dirty");
@@ -362,27 +322,16 @@ pub fn description(page: &Path) -> Value {
 #[test]
 fn large_meshes_are_simplified_and_wrong_input_is_refused() {
     let spheres = Spheres::new();
-    let (mesh, page) = (
-        spheres.folder.path().join("second.ply"),
-        spheres.folder.path().join("p.html"),
-    );
-    let made = view(&[
-        &mesh,
-        "--vertices".as_ref(),
-        "200".as_ref(),
-        "-o".as_ref(),
-        &page,
-    ]);
+    let (mesh, page) = (spheres.folder.path().join("second.ply"), spheres.folder.path().join("p.html"));
+    let made = view(&[&mesh, "--vertices".as_ref(), "200".as_ref(), "-o".as_ref(), &page]);
     assert!(made.status.success(), "{made:?}");
     let mesh_entry = &description(&page)["meshes"][0];
     let vertices = mesh_entry["vertices"].as_u64().unwrap();
     assert!((190..=200).contains(&vertices), "{vertices}");
     assert_eq!(mesh_entry["facts"].as_array().unwrap().len(), 1);
-    for (arguments, code) in [
-        (vec![Path::new("nothing.ply")], 1),
-        (vec![spheres.folder.path(), Path::new("nothing.ply")], 1),
-        (vec![], 2),
-    ] {
+    for (arguments, code) in
+        [(vec![Path::new("nothing.ply")], 1), (vec![spheres.folder.path(), Path::new("nothing.ply")], 1), (vec![], 2)]
+    {
         assert_eq!(view(&arguments).status.code(), Some(code), "{arguments:?}");
     }
 }
@@ -398,18 +347,11 @@ fn measure() {
         return;
     };
     for (vertices, levels) in [(6890, 0), (6250, 2), (15_625, 3)] {
-        let options = BodyOptions {
-            vertices,
-            ..Default::default()
-        };
+        let options = BodyOptions { vertices, ..Default::default() };
         let body = BodyFamily::new(&options).unwrap().body(0);
         let mesh = match levels {
             0 => body,
-            _ => {
-                subdivide(&body, levels, SubdivisionRule::Loop)
-                    .unwrap()
-                    .mesh
-            }
+            _ => subdivide(&body, levels, SubdivisionRule::Loop).unwrap().mesh,
         };
         let path = folder.path().join("body.ply");
         mesh.write(&path).unwrap();
@@ -433,8 +375,7 @@ fn measure() {
             )
         };
         let [still, moving] = [false, true].map(|moving| browser.evaluate(&frame(moving)));
-        let [decoded, first, still, moving] =
-            [decoded, first, still, moving].map(|time| time.as_f64().unwrap());
+        let [decoded, first, still, moving] = [decoded, first, still, moving].map(|time| time.as_f64().unwrap());
         println!(
             "{} vertices: {:.1} bytes a vertex, written in {writing:.1?}, decoded after {decoded:.0} ms, \
              first picture after {first:.0} ms, then {still:.0} ms a picture, {moving:.0} ms while it turns",

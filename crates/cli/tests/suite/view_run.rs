@@ -14,10 +14,7 @@ use std::time::Instant;
 #[test]
 fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
     let shop = Workshop::new("epochs = 3\nseed = 1\n");
-    let trained = shop
-        .gemcnn(&["run.toml", "--run-dir", "run"])
-        .output()
-        .unwrap();
+    let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
     assert!(trained.status.success(), "{trained:?}");
     let (run, page) = (shop.path("run"), shop.path("run.html"));
     let made = view(&[&run, "--with-model".as_ref(), &run, "-o".as_ref(), &page]);
@@ -31,16 +28,11 @@ fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
     let points = &report["curves"][0]["series"][0]["points"];
     assert_eq!(points.as_array().unwrap().len(), 3);
     // The confusion counts every vertex of the held-out meshes once.
-    let counts: Vec<Vec<u64>> =
-        serde_json::from_value(report["confusion"]["counts"].clone()).unwrap();
-    let vertices =
-        browser.evaluate("gemcnn.data.description.meshes.reduce((n, m) => n + m.vertices, 0)");
+    let counts: Vec<Vec<u64>> = serde_json::from_value(report["confusion"]["counts"].clone()).unwrap();
+    let vertices = browser.evaluate("gemcnn.data.description.meshes.reduce((n, m) => n + m.vertices, 0)");
     assert_eq!(json!(counts.iter().flatten().sum::<u64>()), vertices);
     let ranking = report["ranking"].as_array().unwrap();
-    let scores: Vec<f64> = ranking
-        .iter()
-        .map(|r| r["score"].as_f64().unwrap())
-        .collect();
+    let scores: Vec<f64> = ranking.iter().map(|r| r["score"].as_f64().unwrap()).collect();
     assert!(scores.is_sorted() && scores.len() == 2, "{scores:?}");
     // The accuracy of a mesh is that of the fields in the page, and probabilities add up.
     let share = browser.evaluate(
@@ -53,10 +45,7 @@ fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
             return [chances.length, ...[0, 5, 9].map((v) => chances.reduce((sum, f) => sum + f.values[v], 0))]; })()",
     );
     let sums: Vec<f64> = serde_json::from_value(sums).unwrap();
-    assert!(
-        sums[0] == 2.0 && sums[1..].iter().all(|sum| (sum - 1.0).abs() < 1e-3),
-        "{sums:?}"
-    );
+    assert!(sums[0] == 2.0 && sums[1..].iter().all(|sum| (sum - 1.0).abs() < 1e-3), "{sums:?}");
     browser.evaluate("document.querySelectorAll('[role=tab]')[1].click()");
     browser.wait_for("document.querySelectorAll('.chart svg').length >= 3");
     let lines = browser.evaluate("document.querySelectorAll('.chart .line').length");
@@ -109,9 +98,8 @@ fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Workshop) {
         let column = columns.find(|column| column.name == name).unwrap();
         column.values.iter_f64().collect()
     };
-    let numbers = |browser: &mut Browser, text: &str| -> Vec<f64> {
-        serde_json::from_value(browser.evaluate(text)).unwrap()
-    };
+    let numbers =
+        |browser: &mut Browser, text: &str| -> Vec<f64> { serde_json::from_value(browser.evaluate(text)).unwrap() };
     // The page itself computes nothing: a worker does.
     browser.evaluate("WebAssembly.compile = () => Promise.reject(new Error('in the page'))");
     let before = browser.evaluate("gemcnn.data.count");
@@ -122,10 +110,7 @@ fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Workshop) {
     // As binary PLY, and as text in another format.
     let other = shop.path("other.off");
     file.mesh.write(&other).unwrap();
-    for (name, path) in [
-        ("sphere3.ply", shop.path("spheres/sphere3.ply")),
-        ("other.off", other),
-    ] {
+    for (name, path) in [("sphere3.ply", shop.path("spheres/sphere3.ply")), ("other.off", other)] {
         drop_file(browser, name, &std::fs::read(path).unwrap());
         let problem = browser.evaluate("gemcnn.predictions.problem");
         assert_eq!(problem, json!(""));
@@ -156,10 +141,7 @@ fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Workshop) {
 #[test]
 fn a_run_without_its_data_still_has_its_curves() {
     let shop = Workshop::new("epochs = 1\nseed = 1\n");
-    let trained = shop
-        .gemcnn(&["run.toml", "--run-dir", "run"])
-        .output()
-        .unwrap();
+    let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
     assert!(trained.status.success(), "{trained:?}");
     std::fs::remove_dir_all(shop.path("spheres")).unwrap();
     let page = shop.path("run.html");
@@ -179,10 +161,7 @@ fn page_of_task(shop: &Workshop, task: &str, data: &str) -> Value {
     std::fs::write(shop.path("run.toml"), settings).unwrap();
     let data = format!("task = '{task}'\n{data}");
     std::fs::write(shop.path("spheres/dataset.toml"), data).unwrap();
-    let trained = shop
-        .gemcnn(&["run.toml", "--run-dir", "run"])
-        .output()
-        .unwrap();
+    let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
     assert!(trained.status.success(), "{trained:?}");
     let page = shop.path("run.html");
     let made = view(&[&shop.path("run"), "-o".as_ref(), &page]);
@@ -195,9 +174,7 @@ fn fields(mesh: &Value) -> Vec<[String; 3]> {
     let fields = mesh["fields"].as_array().unwrap().iter();
     let fields = fields.filter(|field| field["role"] != "feature");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    fields
-        .map(|field| ["name", "kind", "role"].map(|key| text(&field[key])))
-        .collect()
+    fields.map(|field| ["name", "kind", "role"].map(|key| text(&field[key]))).collect()
 }
 
 #[test]
@@ -242,10 +219,7 @@ fn ask(address: &str, request: &str, host: &str) -> (u16, String) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (
-        head.split(' ').nth(1).unwrap().parse().unwrap(),
-        body.into(),
-    )
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
 }
 
 /// A run that ends with the test.
@@ -275,13 +249,7 @@ fn a_run_can_be_watched_while_it_trains() {
     let drain = std::thread::spawn(move || lines.count());
     let get = |path: &str| ask(&address, &format!("GET {path}"), &address);
     assert!(get("/").1.starts_with("<!doctype html>"));
-    for path in [
-        "/config.toml",
-        "/../config.toml",
-        "/metrics.jsonl",
-        "//",
-        "/report.json/",
-    ] {
+    for path in ["/config.toml", "/../config.toml", "/metrics.jsonl", "//", "/report.json/"] {
         assert_eq!(get(path), (404, String::new()), "{path}");
     }
     assert_eq!(ask(&address, "POST /", &address).0, 405);
@@ -313,12 +281,7 @@ fn a_run_can_be_watched_while_it_trains() {
         let shown = browser.evaluate("gemcnn.history.at(-1).epoch");
         assert!(shown.as_u64() > Some(0), "{shown}");
         let own = format!("http://{address}/");
-        assert!(
-            browser
-                .requests()
-                .iter()
-                .all(|request| request.starts_with(&own))
-        );
+        assert!(browser.requests().iter().all(|request| request.starts_with(&own)));
         assert_eq!(browser.problems(), [""; 0]);
     }
     // The browser is gone, and the run goes on.

@@ -73,8 +73,7 @@ impl Clock {
         };
         let mut times = Vec::new();
         let start = Instant::now();
-        while times.len() < FEWEST || (times.len() < MOST && start.elapsed().as_secs_f64() < budget)
-        {
+        while times.len() < FEWEST || (times.len() < MOST && start.elapsed().as_secs_f64() < budget) {
             let seconds = self.seconds(|| (0..group).try_for_each(|_| next()))?;
             times.push(seconds / group as f64);
         }
@@ -84,11 +83,7 @@ impl Clock {
 
 fn summary(mut times: Vec<f64>) -> Timing {
     times.sort_by(f64::total_cmp);
-    Timing {
-        median: times[times.len() / 2],
-        minimum: times[0],
-        repeats: times.len(),
-    }
+    Timing { median: times[times.len() / 2], minimum: times[0], repeats: times.len() }
 }
 
 #[cfg(test)]
@@ -99,11 +94,7 @@ mod tests {
     #[test]
     fn median_and_minimum_are_of_the_sorted_times() {
         let timing = summary(vec![3.0, 1.0, 2.0, 9.0, 8.0]);
-        let expected = Timing {
-            median: 3.0,
-            minimum: 1.0,
-            repeats: 5,
-        };
+        let expected = Timing { median: 3.0, minimum: 1.0, repeats: 5 };
         assert_eq!(timing, expected);
     }
 

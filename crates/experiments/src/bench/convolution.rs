@@ -25,31 +25,19 @@ pub(super) fn rows(bench: &Bench, graphs: &Arc<HierarchyBatch<f32>>) -> Result<[
     let sets = if vertices < LARGE { SETS } else { 1 };
     let rows = |kind: &FeatureType| numbers(vertices * kind.dimension());
     let counts = [op.neighbour_count(), op.self_count(), op.bias_count()];
-    let mut convolution = convolution(
-        &op,
-        &bench.device,
-        graphs,
-        counts.map(numbers),
-        vec![(rows(&op.input), rows(&op.output)); sets],
-    )?;
+    let mut convolution =
+        convolution(&op, &bench.device, graphs, counts.map(numbers), vec![(rows(&op.input), rows(&op.output)); sets])?;
     Ok([
-        bench.row(Case::ConvolutionForward, vertices, forward, |call| {
-            convolution.forward(call % sets)
+        bench.row(Case::ConvolutionForward, vertices, forward, |call| convolution.forward(call % sets))?,
+        bench.row(Case::ConvolutionForwardBackward, vertices, forward + backward, |call| {
+            convolution.forward(call % sets)?;
+            convolution.backward(call % sets)
         })?,
-        bench.row(
-            Case::ConvolutionForwardBackward,
-            vertices,
-            forward + backward,
-            |call| {
-                convolution.forward(call % sets)?;
-                convolution.backward(call % sets)
-            },
-        )?,
     ])
 }
 
-/// Allocates a convolution on the finest graph, on a device. `weights` are neighbour weights, self weights and biases; each of
-/// `sets` is an input and a gradient of the output.
+/// Allocates a convolution on the finest graph, on a device. `weights` are neighbour weights, self weights and biases;
+/// each of `sets` is an input and a gradient of the output.
 ///
 /// # Errors
 /// Too little memory on a GPU.
@@ -63,12 +51,7 @@ pub fn convolution(
     Ok(match device {
         Device::Cpu => {
             let Ok(buffers) = Buffers::new(weights, sets, Ok::<_, Infallible>);
-            Box::new(OnCpu {
-                op: op.clone(),
-                graphs: Arc::clone(graphs),
-                buffers,
-                scratch: Scratch::new(),
-            })
+            Box::new(OnCpu { op: op.clone(), graphs: Arc::clone(graphs), buffers, scratch: Scratch::new() })
         }
         Device::Cuda(device) => Box::new(OnCuda {
             op: op.clone(),
@@ -138,39 +121,20 @@ impl<B> Buffers<B> {
             gradients: three(weights.each_ref().map(zeros))?,
             weights: three(weights.map(&buffer))?,
             sets: (sets.into_iter())
-                .map(|(x, dy)| {
-                    Ok(Set {
-                        y: zeros(&dy)?,
-                        dx: zeros(&x)?,
-                        x: buffer(x)?,
-                        dy: buffer(dy)?,
-                    })
-                })
+                .map(|(x, dy)| Ok(Set { y: zeros(&dy)?, dx: zeros(&x)?, x: buffer(x)?, dy: buffer(dy)? }))
                 .collect::<Result<_, E>>()?,
         })
     }
 
-    fn results<E>(
-        &self,
-        set: usize,
-        read: impl Fn(&B) -> Result<Vec<f32>, E>,
-    ) -> Result<ConvolutionResults, E> {
+    fn results<E>(&self, set: usize, read: impl Fn(&B) -> Result<Vec<f32>, E>) -> Result<ConvolutionResults, E> {
         let set = &self.sets[set];
         let [neighbour, self_term, bias] = self.gradients.each_ref().map(&read);
-        Ok(ConvolutionResults {
-            y: read(&set.y)?,
-            dx: read(&set.dx)?,
-            weights: [neighbour?, self_term?, bias?],
-        })
+        Ok(ConvolutionResults { y: read(&set.y)?, dx: read(&set.dx)?, weights: [neighbour?, self_term?, bias?] })
     }
 }
 
 fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
-    Weights {
-        neighbour,
-        self_term,
-        bias,
-    }
+    Weights { neighbour, self_term, bias }
 }
 
 struct OnCpu {
@@ -190,11 +154,7 @@ impl Convolution for OnCpu {
     }
 
     fn backward(&mut self, set: usize) -> Result<(), NnError> {
-        let Buffers {
-            sets,
-            weights: values,
-            gradients,
-        } = &mut self.buffers;
+        let Buffers { sets, weights: values, gradients } = &mut self.buffers;
         let Set { x, dy, dx, .. } = &mut sets[set];
         let values = weights(values.each_ref().map(Vec::as_slice));
         let gradients = weights(gradients.each_mut().map(Vec::as_mut_slice));
@@ -205,9 +165,7 @@ impl Convolution for OnCpu {
     }
 
     fn results(&self, set: usize) -> Result<ConvolutionResults, NnError> {
-        let Ok(results) = self
-            .buffers
-            .results(set, |b| Ok::<_, Infallible>(b.clone()));
+        let Ok(results) = self.buffers.results(set, |b| Ok::<_, Infallible>(b.clone()));
         Ok(results)
     }
 }
@@ -229,11 +187,7 @@ impl Convolution for OnCuda {
     }
 
     fn backward(&mut self, set: usize) -> Result<(), NnError> {
-        let Buffers {
-            sets,
-            weights: values,
-            gradients,
-        } = &mut self.buffers;
+        let Buffers { sets, weights: values, gradients } = &mut self.buffers;
         let Set { x, dy, dx, .. } = &mut sets[set];
         let values = weights(values.each_ref().map(DeviceBuffer::view));
         let gradients = weights(gradients.each_mut().map(DeviceBuffer::view_mut));

@@ -38,9 +38,7 @@ impl Machine {
     pub fn new(device: &Device) -> Self {
         let cores = std::thread::available_parallelism();
         Self {
-            cpu: fs::read_to_string("/proc/cpuinfo")
-                .ok()
-                .and_then(|text| model_name(&text)),
+            cpu: fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| model_name(&text)),
             cores: cores.map_or(1, usize::from),
             threads: rayon::current_num_threads(),
             gpu: match device {
@@ -91,10 +89,7 @@ impl Limits {
     /// Work on a GPU that failed, or too little memory.
     pub fn measure(device: &Device) -> Result<Self, TaskError> {
         let (copy, product) = match device {
-            Device::Cpu => (
-                machine::copy_rate(),
-                machine::product_rate().map_err(NnError::from)?,
-            ),
+            Device::Cpu => (machine::copy_rate(), machine::product_rate().map_err(NnError::from)?),
             Device::Cuda(device) => (
                 machine::cuda::copy_rate(device).map_err(NnError::from)?,
                 machine::cuda::product_rate(device).map_err(NnError::from)?,
@@ -141,20 +136,15 @@ mod tests {
 
     #[test]
     fn the_processor_is_found() {
-        let text =
-            "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.80GHz\nflags : a b\n";
+        let text = "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Some CPU @ 2.80GHz\nflags : a b\n";
         assert_eq!(model_name(text).as_deref(), Some("Some CPU @ 2.80GHz"));
         assert_eq!(model_name("processor : 0\nBogoMIPS : 50\n"), None);
     }
 
     #[test]
     fn the_tighter_limit_counts() {
-        let limits = Limits {
-            device: "cpu".into(),
-            matmul: "f32",
-            copy_bytes_per_s: 100.0,
-            product_flops_per_s: 1000.0,
-        };
+        let limits =
+            Limits { device: "cpu".into(), matmul: "f32", copy_bytes_per_s: 100.0, product_flops_per_s: 1000.0 };
         let work = |bytes, flops| Work { bytes, flops };
         assert_eq!(limits.seconds(work(200, 1000)), 2.0);
         assert_eq!(limits.seconds(work(200, 3000)), 3.0);

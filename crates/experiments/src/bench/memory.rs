@@ -17,9 +17,7 @@ impl PeakMemory {
             Device::Cpu => drop(fs::write("/proc/self/clear_refs", "5")),
             Device::Cuda(device) => device.reset_peak_memory(),
         }
-        Self {
-            device: device.clone(),
-        }
+        Self { device: device.clone() }
     }
 
     /// Peak in bytes: of the whole process on the CPU, if the system reports it, and of the memory pool on a

@@ -61,8 +61,7 @@ impl Extent {
 
     /// Segments of tori of about 1e3 to 1e6 vertices, and 1e7 on a GPU.
     fn growing_tori(self, device: &Device) -> &'static [(usize, usize)] {
-        const TORI: [(usize, usize); 5] =
-            [(50, 20), (160, 63), (500, 200), (1582, 632), (5000, 2000)];
+        const TORI: [(usize, usize); 5] = [(50, 20), (160, 63), (500, 200), (1582, 632), (5000, 2000)];
         match (self, device) {
             (Self::Quick | Self::Standard, _) => &[],
             (Self::Large, Device::Cpu) => &TORI[..4],
@@ -205,9 +204,7 @@ impl Report {
         }
         let panel = works.into_iter().fold(panel, |panel, work| {
             let rows = self.rows.iter().filter(|row| row.work == work);
-            let mut points: Vec<(f64, f64)> = rows
-                .map(|row| (row.vertices as f64, row.ns_per_vertex))
-                .collect();
+            let mut points: Vec<(f64, f64)> = rows.map(|row| (row.vertices as f64, row.ns_per_vertex)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             panel.series(Series::new(work.to_string(), points))
         });
@@ -259,12 +256,7 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     if bench.device != Device::Cpu {
         limits.push(bench.limits);
     }
-    Ok(Report {
-        version: env!("CARGO_PKG_VERSION"),
-        machine: Machine::new(device),
-        limits,
-        rows,
-    })
+    Ok(Report { version: env!("CARGO_PKG_VERSION"), machine: Machine::new(device), limits, rows })
 }
 
 /// The device, its limits and the time for a row.
@@ -278,11 +270,7 @@ struct Bench {
 
 impl Bench {
     fn new(device: &Device, extent: Extent) -> Result<Self, TaskError> {
-        Ok(Self {
-            device: device.clone(),
-            limits: Limits::measure(device)?,
-            budget: extent.budget(),
-        })
+        Ok(Self { device: device.clone(), limits: Limits::measure(device)?, budget: extent.budget() })
     }
 
     /// Times `call`, which is given its number. On the CPU, it is called on a thread of the rayon pool.
@@ -313,10 +301,7 @@ fn closed_mesh(around: usize, along: usize) -> Result<Mesh, TaskError> {
 
 /// The coarser graphs that the U-net needs.
 fn hierarchy(mesh: &Mesh) -> Result<Arc<Hierarchy>, TaskError> {
-    let preparation = Preparation {
-        hierarchy: UNetModel::default().hierarchy(),
-        ..Preparation::default()
-    };
+    let preparation = Preparation { hierarchy: UNetModel::default().hierarchy(), ..Preparation::default() };
     let prepared = preparation.prepare("torus", mesh)?;
     (prepared.hierarchy).ok_or_else(|| TaskError::setting("hierarchy", "the U-net has none"))
 }
@@ -334,10 +319,7 @@ fn geometry(cpu: &Bench, mesh: &Mesh, graph: &GaugeGraph) -> Result<Row, NnError
 }
 
 fn graph_size(batch: &GraphBatch<f32>) -> work::GraphSize {
-    work::GraphSize {
-        vertices: batch.vertex_count() as u64,
-        edges: batch.arrays().edge_count() as u64,
-    }
+    work::GraphSize { vertices: batch.vertex_count() as u64, edges: batch.arrays().edge_count() as u64 }
 }
 
 /// Varied numbers in [-1, 1].
@@ -352,21 +334,9 @@ mod tests {
 
     #[test]
     fn a_row_gives_its_fraction_of_the_limit() {
-        let limits = Limits {
-            device: "cpu".into(),
-            matmul: "f32",
-            copy_bytes_per_s: 1e9,
-            product_flops_per_s: 1e11,
-        };
-        let work = Work {
-            bytes: 1_000_000,
-            flops: 200_000_000,
-        };
-        let timing = Timing {
-            median: 4e-3,
-            minimum: 3e-3,
-            repeats: 5,
-        };
+        let limits = Limits { device: "cpu".into(), matmul: "f32", copy_bytes_per_s: 1e9, product_flops_per_s: 1e11 };
+        let work = Work { bytes: 1_000_000, flops: 200_000_000 };
+        let timing = Timing { median: 4e-3, minimum: 3e-3, repeats: 5 };
         let row = Row::new(Case::ConvolutionForward, &limits, 1000, work, timing);
         // The product needs at least 2 ms, the copy 1 ms.
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
@@ -382,30 +352,17 @@ mod tests {
             vertices,
             ..Row::new(
                 work,
-                &Limits {
-                    device: "cpu".into(),
-                    matmul: "f32",
-                    copy_bytes_per_s: 1e9,
-                    product_flops_per_s: 1e9,
-                },
+                &Limits { device: "cpu".into(), matmul: "f32", copy_bytes_per_s: 1e9, product_flops_per_s: 1e9 },
                 vertices,
                 Work::default(),
-                Timing {
-                    median: 1e-3,
-                    minimum: 1e-3,
-                    repeats: 1,
-                },
+                Timing { median: 1e-3, minimum: 1e-3, repeats: 1 },
             )
         };
         let report = Report {
             version: "0",
             machine: Machine::new(&Device::Cpu),
             limits: Vec::new(),
-            rows: vec![
-                row(Case::Inference, 1000),
-                row(Case::Geometry, 10),
-                row(Case::Inference, 10),
-            ],
+            rows: vec![row(Case::Inference, 1000), row(Case::Geometry, 10), row(Case::Inference, 10)],
         };
         let drawn = report.figure().to_svg();
         for text in ["inference, 6 layers", "geometry", "nanoseconds per vertex"] {

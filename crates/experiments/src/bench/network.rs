@@ -5,8 +5,8 @@ use super::work::{self, Work};
 use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Aggregation, Device, FeatureType, HierarchyBatch, Levels, Method, Module, Network, NnError,
-    Objective, Optimiser, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
+    Aggregation, Device, FeatureType, HierarchyBatch, Levels, Method, Module, Network, NnError, Objective, Optimiser,
+    StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
 };
 use gemcnn_tasks::models::{GemModel, ModelSpec, UNetModel};
 use gemcnn_tasks::{Element, ModelConfig, Task, TaskError};
@@ -26,10 +26,7 @@ struct Step {
 }
 
 /// Steps of the correspondence network. On a GPU plain, and as a replayed CUDA graph.
-pub(super) fn correspondence_steps(
-    bench: &Bench,
-    graphs: Arc<HierarchyBatch<f32>>,
-) -> Result<Vec<Row>, TaskError> {
+pub(super) fn correspondence_steps(bench: &Bench, graphs: Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, TaskError> {
     let model = GemModel::default();
     let size = graph_size(Levels::from(&*graphs).graph()?);
     let layers = work::correspondence_layers(&model, &FeatureType::scalars(3), CLASSES);
@@ -42,10 +39,7 @@ pub(super) fn correspondence_steps(
 }
 
 /// Steps of the default U-net for the same task. Its work is not counted.
-pub(super) fn unet_steps(
-    bench: &Bench,
-    hierarchies: Arc<HierarchyBatch<f32>>,
-) -> Result<Vec<Row>, TaskError> {
+pub(super) fn unet_steps(bench: &Bench, hierarchies: Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, TaskError> {
     let step = Step {
         model: UNetModel::default().into(),
         work: Work::default(),
@@ -64,11 +58,7 @@ fn correspondence() -> ModelSpec {
     }
 }
 
-fn steps(
-    bench: &Bench,
-    step: &Step,
-    graphs: Arc<HierarchyBatch<f32>>,
-) -> Result<Vec<Row>, TaskError> {
+fn steps(bench: &Bench, step: &Step, graphs: Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, TaskError> {
     let spec = correspondence();
     let vertices = Levels::from(&*graphs).graph()?.vertex_count();
     let objective = Objective::classes(CLASSES);
@@ -88,23 +78,9 @@ fn steps(
         let mut workspace = Workspace::new(bench.device.clone());
         let [plain, replayed] = step.cases;
         let row = bench.row(plain, vertices, step.work, |number| {
-            let settings = StepSettings {
-                rate: 1e-3,
-                randomness: Stream {
-                    seed: 1,
-                    step: number as u64,
-                },
-                clip: None,
-            };
+            let settings = StepSettings { rate: 1e-3, randomness: Stream { seed: 1, step: number as u64 }, clip: None };
             let (parameters, optimiser) = (&mut parameters, &mut optimiser);
-            stepper.step(
-                &*network,
-                parameters,
-                optimiser,
-                &mut workspace,
-                &batch,
-                settings,
-            )?;
+            stepper.step(&*network, parameters, optimiser, &mut workspace, &batch, settings)?;
             Ok(())
         })?;
         rows.push(Row {
@@ -125,9 +101,7 @@ pub(super) fn inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<R
     let batch = Levels::from(graphs).graph()?;
     let hidden = FeatureType::uniform(16, 2);
     let start = Network::builder(hidden.clone()).aggregation(Aggregation::Mean);
-    let config = (0..INFERENCE_LAYERS).fold(start, |config, _| {
-        config.conv(&hidden).nonlinearity(Regular::relu(5))
-    });
+    let config = (0..INFERENCE_LAYERS).fold(start, |config, _| config.conv(&hidden).nonlinearity(Regular::relu(5)));
     let work = work::inference(INFERENCE_LAYERS, &hidden, graph_size(batch));
     let (network, parameters) = config.init(1)?;
     let vertices = batch.vertex_count();
@@ -143,10 +117,7 @@ pub(super) fn inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<R
 }
 
 /// A forward pass of the correspondence network, to logits on the device.
-pub(super) fn correspondence_inference(
-    bench: &Bench,
-    graphs: &HierarchyBatch<f32>,
-) -> Result<Row, TaskError> {
+pub(super) fn correspondence_inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<Row, TaskError> {
     let (model, spec) = (GemModel::default(), correspondence());
     let batch = Levels::from(graphs).graph()?;
     let (vertices, size) = (batch.vertex_count(), graph_size(batch));

@@ -4,8 +4,8 @@ use super::work::LayerWork;
 use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_nn::layers::{Attention, MessageBlockConfig};
 use gemcnn_nn::{
-    Context, Device, FeatureType, HierarchyBatch, Levels, LossOperator, LossValue, Module, Network,
-    NnError, Operator, Parameters, Storage, Stream, Tape, Var, Workspace,
+    Context, Device, FeatureType, HierarchyBatch, Levels, LossOperator, LossValue, Module, Network, NnError, Operator,
+    Parameters, Storage, Stream, Tape, Var, Workspace,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -127,21 +127,13 @@ impl Passes {
     pub fn results(&mut self) -> Result<PassResults, NnError> {
         self.parameters.clear_gradients();
         let y = self.backward()?.values()?.into_owned();
-        let dx = self
-            .dx
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let dx = self.dx.lock().unwrap_or_else(PoisonError::into_inner).take();
         let dx = match dx {
             Some(dx) => dx.read()?.into_owned(),
             None => Vec::new(),
         };
         self.parameters.move_to_host()?;
-        Ok(PassResults {
-            y,
-            dx,
-            parameters: self.parameters.clone(),
-        })
+        Ok(PassResults { y, dx, parameters: self.parameters.clone() })
     }
 }
 
@@ -156,11 +148,7 @@ impl Operator<f32> for Leaf {
         true
     }
 
-    fn forward(
-        &self,
-        _: &mut Context<'_, f32>,
-        [x]: [Var<f32>; 1],
-    ) -> Result<(Var<f32>, ()), NnError> {
+    fn forward(&self, _: &mut Context<'_, f32>, [x]: [Var<f32>; 1]) -> Result<(Var<f32>, ()), NnError> {
         Ok((x, ()))
     }
 
@@ -182,11 +170,7 @@ struct Given(Arc<Storage<f32>>);
 impl LossOperator<f32> for Given {
     type Saved = ();
 
-    fn forward(
-        &self,
-        _: &mut Context<'_, f32>,
-        _: [Var<f32>; 1],
-    ) -> Result<(LossValue, ()), NnError> {
+    fn forward(&self, _: &mut Context<'_, f32>, _: [Var<f32>; 1]) -> Result<(LossValue, ()), NnError> {
         Ok((LossValue::Number(0.0), ()))
     }
 

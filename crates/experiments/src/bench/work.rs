@@ -25,10 +25,7 @@ impl Add for Work {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes + other.bytes,
-            flops: self.flops + other.flops,
-        }
+        Self { bytes: self.bytes + other.bytes, flops: self.flops + other.flops }
     }
 }
 
@@ -94,17 +91,13 @@ impl LayerWork {
         }
     }
 
-    /// Attention with `heads` of type `head`: queries from the vertex itself, then their products with the weights of the
-    /// keys, and those of the weighted sums with the weights of the values, both as in a convolution. No key and no value of an
-    /// edge is computed.
+    /// Attention with `heads` of type `head`: queries from the vertex itself, then their products with the weights of
+    /// the keys, and those of the weighted sums with the weights of the values, both as in a convolution. No key and no
+    /// value of an edge is computed.
     pub fn attention(input: &FeatureType, head: &FeatureType, heads: usize) -> Self {
-        let key = GaugeConv {
-            self_term: false,
-            ..GaugeConv::new(input.clone(), head.clone())
-        };
+        let key = GaugeConv { self_term: false, ..GaugeConv::new(input.clone(), head.clone()) };
         let conv = Self::convolution(&key);
-        let weights =
-            self_map::parameter_count(input, head) + 2 * key.neighbour_count() + key.bias_count();
+        let weights = self_map::parameter_count(input, head) + 2 * key.neighbour_count() + key.bias_count();
         let products = self_products(input, head) + 2 * conv.products;
         Self {
             outputs: heads as u64 * conv.outputs,
@@ -114,8 +107,9 @@ impl LayerWork {
         }
     }
 
-    /// A block of messages of one type, with some layers for edges and for vertices. The first layer of an edge is a sum over both ends and
-    /// the harmonics of their angles, and its weights are applied once for each vertex, end and harmonic.
+    /// A block of messages of one type, with some layers for edges and for vertices. The first layer of an edge is a
+    /// sum over both ends and the harmonics of their angles, and its weights are applied once for each vertex, end and
+    /// harmonic.
     pub fn messages(kind: &FeatureType, edge_layers: usize, node_layers: usize) -> Self {
         let width = kind.dimension();
         let harmonics = |order| irrep_dimension(order) * kind.range(order).len();
@@ -140,10 +134,7 @@ impl LayerWork {
     /// The skip connection of a residual block. Its result is added to that of the convolutions in place,
     /// so it is not counted as written.
     fn skip(input: &FeatureType, output: &FeatureType) -> Self {
-        let mut layer = Self {
-            inputs: input.dimension() as u64,
-            ..Self::default()
-        };
+        let mut layer = Self { inputs: input.dimension() as u64, ..Self::default() };
         if input != output {
             layer.weights = self_map::parameter_count(input, output) as u64;
             layer.products = self_products(input, output);
@@ -163,11 +154,7 @@ impl LayerWork {
 
     /// A function of each number by itself.
     fn pointwise(width: usize) -> Self {
-        Self {
-            inputs: width as u64,
-            outputs: width as u64,
-            ..Self::default()
-        }
+        Self { inputs: width as u64, outputs: width as u64, ..Self::default() }
     }
 
     fn edges(&self, graph: GraphSize) -> u64 {
@@ -180,8 +167,7 @@ impl LayerWork {
     /// Reads input, weights and edges; writes the output.
     pub fn forward(&self, graph: GraphSize) -> Work {
         Work {
-            bytes: NUMBER * (graph.vertices * (self.inputs + self.outputs) + self.weights)
-                + self.edges(graph),
+            bytes: NUMBER * (graph.vertices * (self.inputs + self.outputs) + self.weights) + self.edges(graph),
             flops: self.flops(graph),
         }
     }
@@ -210,11 +196,7 @@ fn self_products(input: &FeatureType, output: &FeatureType) -> u64 {
 }
 
 /// The layers of the correspondence network.
-pub(super) fn correspondence_layers(
-    model: &GemModel,
-    input: &FeatureType,
-    classes: usize,
-) -> Vec<LayerWork> {
+pub(super) fn correspondence_layers(model: &GemModel, input: &FeatureType, classes: usize) -> Vec<LayerWork> {
     let hidden = FeatureType::uniform(model.channels, model.band_limit);
     let mut types = vec![input.clone()];
     types.extend(vec![hidden.clone(); model.blocks - 1]);
@@ -227,16 +209,10 @@ pub(super) fn correspondence_layers(
         let [input, output] = [&ends[0], &ends[1]];
         let on_data = index == 0;
         layers.extend([
-            LayerWork {
-                on_data,
-                ..convolution(input, &hidden)
-            },
+            LayerWork { on_data, ..convolution(input, &hidden) },
             LayerWork::pointwise(hidden.dimension()),
             convolution(&hidden, output),
-            LayerWork {
-                on_data,
-                ..LayerWork::skip(input, output)
-            },
+            LayerWork { on_data, ..LayerWork::skip(input, output) },
             LayerWork::pointwise(output.dimension()),
         ]);
     }
@@ -270,10 +246,7 @@ pub(super) fn classification_step(layers: &[LayerWork], graph: GraphSize) -> Wor
         layer.forward(graph) + layer.backward(graph)
     });
     let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
-    let optimiser = Work {
-        bytes: NUMBER * ADAM * weights,
-        flops: 0,
-    };
+    let optimiser = Work { bytes: NUMBER * ADAM * weights, flops: 0 };
     passes.sum::<Work>() + optimiser
 }
 
@@ -284,10 +257,7 @@ pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
     let written = index * (graph.offsets().len() + 2 * graph.edge_count())
         + size_of::<f64>() * 3 * graph.edge_count()
         + size_of::<Frame>() * graph.vertex_count();
-    Work {
-        bytes: (read + written) as u64,
-        flops: 0,
-    }
+    Work { bytes: (read + written) as u64, flops: 0 }
 }
 
 #[cfg(test)]
@@ -300,10 +270,7 @@ mod tests {
     use gemcnn_tasks::{Element, Task};
 
     /// A graph small enough for counting by hand.
-    const GRAPH: GraphSize = GraphSize {
-        vertices: 10,
-        edges: 60,
-    };
+    const GRAPH: GraphSize = GraphSize { vertices: 10, edges: 60 };
     /// 60 edges of 20 bytes, and 11 offsets.
     const EDGES: u64 = 1244;
 
@@ -330,17 +297,11 @@ mod tests {
 
     #[test]
     fn different_types_and_rings_count_order_by_order() {
-        let op = GaugeConv {
-            rings: 2,
-            ..GaugeConv::new(kind("3x0"), kind("2x0 + 1x1"))
-        };
+        let op = GaugeConv { rings: 2, ..GaugeConv::new(kind("3x0"), kind("2x0 + 1x1")) };
         let layer = LayerWork::convolution(&op);
         // Order 0: 2 results from 2 rings of 3 sums and 3 own; order 1: 2 from 2 rings of 6, and no own.
         assert_eq!(layer.products, 2 * (6 + 3) + 2 * 12);
-        let without = LayerWork::convolution(&GaugeConv {
-            self_term: false,
-            ..op
-        });
+        let without = LayerWork::convolution(&GaugeConv { self_term: false, ..op });
         assert_eq!(without.products, layer.products - 6);
     }
 
@@ -363,8 +324,8 @@ mod tests {
     #[test]
     fn messages_count_as_on_paper() {
         let layer = LayerWork::messages(&kind("2x0 + 2x1"), 2, 2);
-        // First layer: 6 results from 2 + 2 x 4 numbers of each end. Updates: 2 from 4 and 4 from 8 numbers, then 2 from 2
-        // and 4 from 4.
+        // First layer: 6 results from 2 + 2 x 4 numbers of each end. Updates: 2 from 4 and 4 from 8 numbers, then 2
+        // from 2 and 4 from 4.
         assert_eq!(layer.products, 2 * 6 * 10 + 40 + 20);
         assert_eq!(layer.edge_products, 6 * 6);
         // Edges: 6 x 12 + 6 and 6 x 6 + 6; updates: 8 + 2 x 8 and 4 + 2 x 4 with two biases each.
@@ -384,10 +345,8 @@ mod tests {
         let attention = start().kernel(Attention { heads: 2 }).conv(&hidden);
         let block = MessageBlockConfig::new(hidden.clone(), hidden.clone());
         let messages = start().message_block(block);
-        let layers = [
-            LayerWork::attention(&hidden, &FeatureType::uniform(8, 2), 2),
-            LayerWork::messages(&hidden, 2, 2),
-        ];
+        let layers =
+            [LayerWork::attention(&hidden, &FeatureType::uniform(8, 2), 2), LayerWork::messages(&hidden, 2, 2)];
         for (config, layer) in [attention, messages].into_iter().zip(layers) {
             let (_, parameters) = config.init(1).unwrap();
             assert_eq!(layer.weights, parameters.trained_count() as u64);
@@ -400,18 +359,12 @@ mod tests {
     #[test]
     fn data_needs_no_gradient() {
         let layer = LayerWork::linear(1, 2);
-        let first = LayerWork {
-            on_data: true,
-            ..layer
-        };
+        let first = LayerWork { on_data: true, ..layer };
         // Logits are not counted as written. Forward reads x and weights; backward reads x and writes the
         // gradients of 4 weights; Adam moves 7 numbers for each.
         assert_eq!(
             classification_step(&[first], GRAPH),
-            Work {
-                bytes: 4 * (10 + 4) + 4 * (10 + 4) + 4 * 7 * 4,
-                flops: 2 * 2 * 10 * 2,
-            }
+            Work { bytes: 4 * (10 + 4) + 4 * (10 + 4) + 4 * 7 * 4, flops: 2 * 2 * 10 * 2 }
         );
         // The first layer writes 2 numbers and reads their gradients; the second writes the gradient of its
         // input.
@@ -419,37 +372,20 @@ mod tests {
         let two = 4 * (10 * 2 + 6) + 4 * (10 * 4 + 2 * 6) + 4 * 7 * 6;
         assert_eq!(
             classification_step(&[first, LayerWork::linear(2, 2)], GRAPH),
-            Work {
-                bytes: one + two,
-                flops: 2 * 10 * (2 * 2 + 3 * 4),
-            }
+            Work { bytes: one + two, flops: 2 * 10 * (2 * 2 + 3 * 4) }
         );
     }
 
     #[test]
     fn a_block_is_two_convolutions_two_nonlinearities_and_a_skip_connection() {
         let input = kind("3x0");
-        let model = GemModel {
-            blocks: 1,
-            channels: 2,
-            band_limit: 1,
-            scalars: 5,
-            ..GemModel::default()
-        };
+        let model = GemModel { blocks: 1, channels: 2, band_limit: 1, scalars: 5, ..GemModel::default() };
         let layers = correspondence_layers(&model, &input, 10);
         let on_data: Vec<bool> = layers.iter().map(|layer| layer.on_data).collect();
         assert_eq!(on_data[..5], [true, false, false, true, false]);
-        let conv = |from: &str, to: &str| {
-            LayerWork::convolution(&GaugeConv::new(kind(from), kind(to))).forward(GRAPH)
-        };
-        let nonlinearities = Work {
-            bytes: 4 * 10 * (6 + 6) + 4 * 10 * (5 + 5),
-            flops: 0,
-        };
-        let skip = Work {
-            bytes: 4 * (10 * 3 + 3 * 5),
-            flops: 2 * 10 * 3 * 5,
-        };
+        let conv = |from: &str, to: &str| LayerWork::convolution(&GaugeConv::new(kind(from), kind(to))).forward(GRAPH);
+        let nonlinearities = Work { bytes: 4 * 10 * (6 + 6) + 4 * 10 * (5 + 5), flops: 0 };
+        let skip = Work { bytes: 4 * (10 * 3 + 3 * 5), flops: 2 * 10 * 3 * 5 };
         let block: Work = layers[..5].iter().map(|layer| layer.forward(GRAPH)).sum();
         let convolutions = conv("3x0", "2x0 + 2x1") + conv("2x0 + 2x1", "5x0");
         assert_eq!(block, convolutions + nonlinearities + skip);
@@ -457,10 +393,7 @@ mod tests {
 
     #[test]
     fn every_weight_of_the_correspondence_network_is_counted() {
-        let model = GemModel {
-            batch_norm: false,
-            ..GemModel::default()
-        };
+        let model = GemModel { batch_norm: false, ..GemModel::default() };
         let spec = ModelSpec {
             input: kind("3x0"),
             task: Task::Correspondence,
@@ -477,10 +410,7 @@ mod tests {
     fn inference_is_convolutions_and_nonlinearities() {
         let hidden = kind("2x0 + 2x1");
         let conv = LayerWork::convolution(&GaugeConv::new(hidden.clone(), hidden.clone()));
-        let nonlinearity = Work {
-            bytes: 4 * 10 * 12,
-            flops: 0,
-        };
+        let nonlinearity = Work { bytes: 4 * 10 * 12, flops: 0 };
         let one = conv.forward(GRAPH) + nonlinearity;
         assert_eq!(inference(2, &hidden, GRAPH), one + one);
     }

@@ -54,11 +54,7 @@ impl Default for Settings {
 impl Settings {
     /// A single run of the paper's network.
     pub fn quick() -> Self {
-        Self {
-            rows: vec![Row::Gem],
-            seeds: Seeds { first: 1, count: 1 },
-            ..Self::default()
-        }
+        Self { rows: vec![Row::Gem], seeds: Seeds { first: 1, count: 1 }, ..Self::default() }
     }
 
     /// The configuration of a run.
@@ -95,18 +91,9 @@ pub fn run(
     stop: &StopFlag,
 ) -> Result<Option<Report>, TaskError> {
     let dataset = Dataset::open_for(&settings.data, Task::Correspondence)?;
-    let mut table = Rows {
-        settings,
-        tests: Condition::tests(&dataset),
-        report: Report::new(settings, device),
-        directory,
-    };
-    let place = Place {
-        directory,
-        cache,
-        device,
-        stop,
-    };
+    let mut table =
+        Rows { settings, tests: Condition::tests(&dataset), report: Report::new(settings, device), directory };
+    let place = Place { directory, cache, device, stop };
     let is_full = fill(&mut table, &settings.rows, settings.seeds, place, observer)?;
     Ok(is_full.then_some(table.report))
 }

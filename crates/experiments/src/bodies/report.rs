@@ -140,15 +140,12 @@ impl Report {
             Ok(run) => report.runs.push(run),
             Err(reason) => report.failures.push(format!("seed {seed}: {reason}")),
         }
-        let estimate = |value: fn(&RunReport) -> f64| {
-            Estimate::of(&report.runs.iter().map(value).collect::<Vec<f64>>())
-        };
+        let estimate =
+            |value: fn(&RunReport) -> f64| Estimate::of(&report.runs.iter().map(value).collect::<Vec<f64>>());
         report.accuracy = estimate(|run| run.accuracy);
         report.accuracy_rotated = estimate(|run| run.accuracy_rotated);
         report.accuracy_remeshed = estimate(|run| run.accuracy_remeshed);
-        let errors: Option<Vec<f64>> = (report.runs.iter())
-            .map(|run| run.geodesic_error_remeshed)
-            .collect();
+        let errors: Option<Vec<f64>> = (report.runs.iter()).map(|run| run.geodesic_error_remeshed).collect();
         report.geodesic_error_remeshed = errors.and_then(|errors| Estimate::of(&errors));
         report.training_seconds = estimate(|run| run.training_seconds);
     }

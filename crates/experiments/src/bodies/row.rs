@@ -3,8 +3,8 @@
 use crate::runs::named;
 use gemcnn_tasks::features::{Matrix, Reltan, Shot, Xyz};
 use gemcnn_tasks::models::{
-    AcnnModel, AngularModel, AttentionModel, EdgeModel, FeastModel, GemModel, GeodesicModel,
-    GraphModel, HermesModel, MonetModel, SpiralModel, ZernikeModel,
+    AcnnModel, AngularModel, AttentionModel, EdgeModel, FeastModel, GemModel, GeodesicModel, GraphModel, HermesModel,
+    MonetModel, SpiralModel, ZernikeModel,
 };
 use gemcnn_tasks::{FeatureConfig, ModelConfig, TaskError};
 use serde::{Deserialize, Serialize};
@@ -152,11 +152,7 @@ impl Row {
             Self::GraphXyz | Self::GraphShot => GraphModel::default().into(),
             Self::AngularXyz | Self::AngularShot => AngularModel::default().into(),
             Self::Gem | Self::GemMatrix | Self::GemReltan => GemModel::default().into(),
-            Self::GemBroken => GemModel {
-                broken_symmetry: true,
-                ..GemModel::default()
-            }
-            .into(),
+            Self::GemBroken => GemModel { broken_symmetry: true, ..GemModel::default() }.into(),
             Self::Attention => AttentionModel::default().into(),
             Self::Hermes => HermesModel::default().into(),
         }
@@ -193,10 +189,7 @@ mod tests {
         for row in Row::ALL {
             assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
             let recipe = row.model().recipe(Task::Correspondence);
-            if row
-                .paper()
-                .is_some_and(|paper| paper.standard_error.is_none())
-            {
+            if row.paper().is_some_and(|paper| paper.standard_error.is_none()) {
                 assert_eq!(recipe.features, row.features(), "{row}");
                 assert_eq!(recipe.batch, 1, "{row}");
             }

@@ -59,11 +59,7 @@ pub enum Download<'d> {
 /// # Errors
 /// A directory that cannot be written, a server that does not have the files, or a wrong checksum, also of
 /// a file that existed before.
-pub fn fetch(
-    directory: &Path,
-    base_url: &str,
-    observer: &mut dyn FnMut(Download<'_>),
-) -> Result<(), MnistError> {
+pub fn fetch(directory: &Path, base_url: &str, observer: &mut dyn FnMut(Download<'_>)) -> Result<(), MnistError> {
     fetch_files(&FILES, directory, base_url, observer)
 }
 
@@ -84,18 +80,12 @@ fn fetch_files(
     for file in files {
         if file.find(directory).is_some() {
             let content = file.read(directory)?;
-            observer(Download::Present {
-                path: &content.path,
-            });
+            observer(Download::Present { path: &content.path });
             continue;
         }
         let url = format!("{}/{}", base_url.trim_end_matches('/'), file.gzipped_name());
-        let fetcher = Fetcher {
-            agent: &agent,
-            file,
-            url,
-            part: directory.join(format!("{}.part", file.gzipped_name())),
-        };
+        let fetcher =
+            Fetcher { agent: &agent, file, url, part: directory.join(format!("{}.part", file.gzipped_name())) };
         let path = directory.join(file.gzipped_name());
         fetcher.fetch(&path, observer)?;
         observer(Download::Done { path: &path });
@@ -119,30 +109,20 @@ impl Fetcher<'_> {
                 Ok(()) => break,
                 Err(error) => error,
             };
-            let passing = matches!(
-                error,
-                MnistError::Download { .. }
-                    | MnistError::Different { .. }
-                    | MnistError::Format { .. }
-            );
+            let passing =
+                matches!(error, MnistError::Download { .. } | MnistError::Different { .. } | MnistError::Format { .. });
             if tries == TRIES || !passing {
                 return Err(error);
             }
             tries += 1;
-            observer(Download::Again {
-                name: self.file.name,
-                problem: &error.to_string(),
-            });
+            observer(Download::Again { name: self.file.name, problem: &error.to_string() });
         }
         std::fs::rename(&self.part, path).map_err(MnistError::file(path))
     }
 
     /// Requests the missing rest of the part and appends it.
     fn download(&self, observer: &mut dyn FnMut(Download<'_>)) -> Result<(), MnistError> {
-        let refuse = |problem: String| MnistError::Download {
-            url: self.url.clone(),
-            problem,
-        };
+        let refuse = |problem: String| MnistError::Download { url: self.url.clone(), problem };
         let have = std::fs::metadata(&self.part).map_or(0, |part| part.len());
         let mut request = self.agent.get(&self.url);
         if have > 0 {
@@ -153,9 +133,7 @@ impl Fetcher<'_> {
         let continues = format!("bytes {have}-");
         let start = match response.status() {
             StatusCode::OK => 0,
-            StatusCode::PARTIAL_CONTENT
-                if text(header::CONTENT_RANGE).is_some_and(|r| r.starts_with(&continues)) =>
-            {
+            StatusCode::PARTIAL_CONTENT if text(header::CONTENT_RANGE).is_some_and(|r| r.starts_with(&continues)) => {
                 have
             }
             // The part is complete or belongs to another file; the checksum decides.
@@ -172,30 +150,19 @@ impl Fetcher<'_> {
         let mut body = response.into_body().into_reader();
         let (mut received, mut piece) = (start, vec![0; PIECE]);
         loop {
-            let count = body
-                .read(&mut piece)
-                .map_err(|error| refuse(format!("after {received} bytes: {error}")))?;
+            let count = body.read(&mut piece).map_err(|error| refuse(format!("after {received} bytes: {error}")))?;
             if count == 0 {
                 break;
             }
             received += count as u64;
             if received > MOST_BYTES {
-                return Err(refuse(format!(
-                    "more than {MOST_BYTES} bytes, too many for this file"
-                )));
+                return Err(refuse(format!("more than {MOST_BYTES} bytes, too many for this file")));
             }
-            part.write_all(&piece[..count])
-                .map_err(MnistError::file(&self.part))?;
-            observer(Download::Progress {
-                name: self.file.name,
-                received,
-                total,
-            });
+            part.write_all(&piece[..count]).map_err(MnistError::file(&self.part))?;
+            observer(Download::Progress { name: self.file.name, received, total });
         }
         match total {
-            Some(total) if received < total => {
-                Err(refuse(format!("ended after {received} of {total} bytes")))
-            }
+            Some(total) if received < total => Err(refuse(format!("ended after {received} of {total} bytes"))),
             _ => Ok(()),
         }
     }
@@ -203,8 +170,7 @@ impl Fetcher<'_> {
     /// Checks that the part is the published file, and removes it if not.
     fn verify(&self) -> Result<(), MnistError> {
         let bytes = std::fs::read(&self.part).map_err(MnistError::file(&self.part))?;
-        let verified =
-            Content::inflated(&self.part, &bytes).and_then(|content| self.file.verify(&content));
+        let verified = Content::inflated(&self.part, &bytes).and_then(|content| self.file.verify(&content));
         if verified.is_err() {
             std::fs::remove_file(&self.part).map_err(MnistError::file(&self.part))?;
         }
@@ -311,11 +277,7 @@ mod tests {
             (Answer::NotFound, _) => "404 Not Found".into(),
             (_, 0) => "200 OK".into(),
             _ if body.is_empty() => "416 Range Not Satisfiable".into(),
-            _ => format!(
-                "206 Partial Content\r\nContent-Range: bytes {start}-{}/{}",
-                content.len() - 1,
-                content.len()
-            ),
+            _ => format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{}", content.len() - 1, content.len()),
         };
         let length = body.len();
         match answer {
@@ -323,12 +285,9 @@ mod tests {
             Answer::Damaged => body[length / 2] ^= 1,
             _ => {}
         }
-        let head =
-            format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
         // The client may have gone.
-        let _ = stream
-            .write_all(head.as_bytes())
-            .and_then(|()| stream.write_all(&body));
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
     }
 
     fn fetched(file: DataFile, server: &Server, folder: &Path) -> Result<Vec<String>, MnistError> {
@@ -338,9 +297,7 @@ mod tests {
                 Download::Present { .. } => "present".into(),
                 Download::Again { problem, .. } => format!("again: {problem}"),
                 Download::Done { .. } => "done".into(),
-                Download::Progress {
-                    received, total, ..
-                } => format!("{received} of {}", total.unwrap()),
+                Download::Progress { received, total, .. } => format!("{received} of {}", total.unwrap()),
             });
         })?;
         let path = folder.join(file.gzipped_name());
@@ -355,10 +312,7 @@ mod tests {
         let server = Server::new(&LABELS, [Answer::Well]);
         let seen = fetched(LABELS, &server, folder.path()).unwrap();
         assert_eq!(seen, ["129 of 129", "done"]);
-        assert_eq!(
-            fetched(LABELS, &server, folder.path()).unwrap(),
-            ["present"]
-        );
+        assert_eq!(fetched(LABELS, &server, folder.path()).unwrap(), ["present"]);
         assert_eq!(server.ranges(), [None]);
     }
 
@@ -412,19 +366,12 @@ mod tests {
     fn a_wrong_file_never_gets_the_final_name() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::Damaged));
-        let error = fetched(IMAGES, &server, folder.path())
-            .unwrap_err()
-            .to_string();
+        let error = fetched(IMAGES, &server, folder.path()).unwrap_err().to_string();
         assert!(error.contains("t10k-images-idx3-ubyte.gz.part"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let server = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::NotFound));
-        let error = fetched(IMAGES, &server, folder.path())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("404") && error.contains("--base-url"),
-            "{error}"
-        );
+        let error = fetched(IMAGES, &server, folder.path()).unwrap_err().to_string();
+        assert!(error.contains("404") && error.contains("--base-url"), "{error}");
         // A wrong file that existed before is reported and kept.
         let path = folder.path().join(LABELS.name);
         std::fs::write(&path, [0; 208]).unwrap();

@@ -57,10 +57,9 @@ impl DataFile {
 
     /// Reads the copy in a directory and verifies it.
     pub(super) fn read(&self, directory: &Path) -> Result<Content, MnistError> {
-        let path = self.find(directory).ok_or_else(|| MnistError::Missing {
-            directory: directory.into(),
-            files: vec![self.name],
-        })?;
+        let path = self
+            .find(directory)
+            .ok_or_else(|| MnistError::Missing { directory: directory.into(), files: vec![self.name] })?;
         let bytes = gemcnn_mesh::read_file(&path).map_err(MnistError::file(&path))?;
         let content = match path.extension().is_some_and(|ending| ending == "gz") {
             true => Content::inflated(path, &bytes)?,
@@ -72,25 +71,14 @@ impl DataFile {
 
     /// Checks that the content is that of the published file.
     pub(super) fn verify(&self, Content { path, bytes }: &Content) -> Result<(), MnistError> {
-        let different = |expected: String, found: String| {
-            Err(MnistError::Different {
-                path: path.clone(),
-                expected,
-                found,
-            })
-        };
+        let different =
+            |expected: String, found: String| Err(MnistError::Different { path: path.clone(), expected, found });
         if bytes.len() != self.size {
-            return different(
-                format!("{} bytes", self.size),
-                format!("{} bytes", bytes.len()),
-            );
+            return different(format!("{} bytes", self.size), format!("{} bytes", bytes.len()));
         }
         let found = hexadecimal(&Sha256::digest(bytes));
         if found != self.sha256 {
-            return different(
-                format!("SHA-256 {}", self.sha256),
-                format!("SHA-256 {found}"),
-            );
+            return different(format!("SHA-256 {}", self.sha256), format!("SHA-256 {found}"));
         }
         Ok(())
     }
@@ -110,10 +98,7 @@ pub(super) fn check_present(directory: &Path) -> Result<(), MnistError> {
     let files: Vec<&'static str> = missing.map(|file| file.name).collect();
     match files.is_empty() {
         true => Ok(()),
-        false => Err(MnistError::Missing {
-            directory: directory.into(),
-            files,
-        }),
+        false => Err(MnistError::Missing { directory: directory.into(), files }),
     }
 }
 
@@ -132,15 +117,10 @@ impl Content {
         let path = path.into();
         let largest = FILES.iter().map(|file| file.size).max().unwrap_or(0) as u64;
         let mut bytes = Vec::new();
-        let inflated = GzDecoder::new(gzipped)
-            .take(largest + 1)
-            .read_to_end(&mut bytes);
+        let inflated = GzDecoder::new(gzipped).take(largest + 1).read_to_end(&mut bytes);
         match inflated {
             Ok(_) => Ok(Self { path, bytes }),
-            Err(error) => Err(MnistError::Format {
-                path,
-                problem: format!("not a complete gzip file: {error}"),
-            }),
+            Err(error) => Err(MnistError::Format { path, problem: format!("not a complete gzip file: {error}") }),
         }
     }
 }

@@ -23,10 +23,7 @@ pub struct Digits {
 impl Digits {
     /// Parses a file of images and a file of labels.
     pub(super) fn parse(images: &Content, labels: &Content) -> Result<Self, MnistError> {
-        let refuse = |problem: String| MnistError::Format {
-            path: labels.path.clone(),
-            problem,
-        };
+        let refuse = |problem: String| MnistError::Format { path: labels.path.clone(), problem };
         let side = SIDE as u32;
         let pixels = items(images, IMAGES, &[side, side])?;
         let names = items(labels, LABELS, &[])?;
@@ -39,15 +36,9 @@ impl Digits {
             )));
         }
         if let Some(place) = names.iter().position(|&l| usize::from(l) >= CLASSES) {
-            return Err(refuse(format!(
-                "label {place} is {}, which is not a digit",
-                names[place]
-            )));
+            return Err(refuse(format!("label {place} is {}, which is not a digit", names[place])));
         }
-        Ok(Self {
-            pixels: pixels.to_vec(),
-            labels: names.to_vec(),
-        })
+        Ok(Self { pixels: pixels.to_vec(), labels: names.to_vec() })
     }
 
     /// Number of digits.
@@ -82,23 +73,13 @@ impl Digits {
     pub fn range(&self, range: std::ops::Range<usize>) -> Self {
         let end = range.end.min(self.len());
         let start = range.start.min(end);
-        Self {
-            pixels: self.pixels[start * PIXELS..end * PIXELS].to_vec(),
-            labels: self.labels[start..end].to_vec(),
-        }
+        Self { pixels: self.pixels[start * PIXELS..end * PIXELS].to_vec(), labels: self.labels[start..end].to_vec() }
     }
 }
 
 /// Checks the header of a file (first word, number of items, size of each item) and returns the rest.
-fn items<'c>(
-    Content { path, bytes }: &'c Content,
-    first: u32,
-    sizes: &[u32],
-) -> Result<&'c [u8], MnistError> {
-    let bad = |problem: String| MnistError::Format {
-        path: path.clone(),
-        problem,
-    };
+fn items<'c>(Content { path, bytes }: &'c Content, first: u32, sizes: &[u32]) -> Result<&'c [u8], MnistError> {
+    let bad = |problem: String| MnistError::Format { path: path.clone(), problem };
     let header = 8 + 4 * sizes.len();
     let words: Vec<u32> = bytes
         .chunks_exact(4)
@@ -108,20 +89,13 @@ fn items<'c>(
     if let Some(&found) = words.first()
         && found != first
     {
-        return Err(bad(format!(
-            "not an IDX file of this kind: it starts with {found:#010x}, expected {first:#010x}"
-        )));
+        return Err(bad(format!("not an IDX file of this kind: it starts with {found:#010x}, expected {first:#010x}")));
     }
     let (Some(&count), Some(found_sizes)) = (words.get(1), words.get(2..header / 4)) else {
-        return Err(bad(format!(
-            "{} bytes are too few for an IDX file",
-            bytes.len()
-        )));
+        return Err(bad(format!("{} bytes are too few for an IDX file", bytes.len())));
     };
     if found_sizes != sizes {
-        return Err(bad(format!(
-            "its items have the sizes {found_sizes:?}, expected {sizes:?}"
-        )));
+        return Err(bad(format!("its items have the sizes {found_sizes:?}, expected {sizes:?}")));
     }
     let item: u64 = sizes.iter().map(|&size| u64::from(size)).product();
     let content = &bytes[header..];
@@ -146,10 +120,7 @@ mod tests {
     }
 
     fn parse(images: &[u8], labels: &[u8]) -> Result<Digits, MnistError> {
-        let content = |path: &str, bytes: &[u8]| Content {
-            path: path.into(),
-            bytes: bytes.to_vec(),
-        };
+        let content = |path: &str, bytes: &[u8]| Content { path: path.into(), bytes: bytes.to_vec() };
         Digits::parse(&content("images", images), &content("labels", labels))
     }
 
@@ -177,18 +148,8 @@ mod tests {
             (&images, &labels[..8], "labels", "0"),
             (&images, &file(&[LABELS, 1], &[10]), "labels", "10"),
             (&images, &file(&[LABELS, 2], &[1, 2]), "labels", "2"),
-            (
-                &file(&[IMAGES, 1, 32, 32], &[0; 1024]),
-                &labels,
-                "images",
-                "[32, 32]",
-            ),
-            (
-                &file(&[IMAGES, u32::MAX, 28, 28], &[]),
-                &labels,
-                "images",
-                "4294967295",
-            ),
+            (&file(&[IMAGES, 1, 32, 32], &[0; 1024]), &labels, "images", "[32, 32]"),
+            (&file(&[IMAGES, u32::MAX, 28, 28], &[]), &labels, "images", "4294967295"),
         ] {
             match parse(images, labels).unwrap_err() {
                 MnistError::Format { path, problem } => {

@@ -26,22 +26,10 @@ pub const CLASSES: usize = 10;
 
 /// The first digits of both parts of the data set, for tests and trials.
 const FEW: [(&str, &[u8]); 4] = [
-    (
-        "train-images",
-        include_bytes!("../../../../fixtures/mnist/train-images-idx3-ubyte.gz"),
-    ),
-    (
-        "train-labels",
-        include_bytes!("../../../../fixtures/mnist/train-labels-idx1-ubyte.gz"),
-    ),
-    (
-        "test-images",
-        include_bytes!("../../../../fixtures/mnist/t10k-images-idx3-ubyte.gz"),
-    ),
-    (
-        "test-labels",
-        include_bytes!("../../../../fixtures/mnist/t10k-labels-idx1-ubyte.gz"),
-    ),
+    ("train-images", include_bytes!("../../../../fixtures/mnist/train-images-idx3-ubyte.gz")),
+    ("train-labels", include_bytes!("../../../../fixtures/mnist/train-labels-idx1-ubyte.gz")),
+    ("test-images", include_bytes!("../../../../fixtures/mnist/t10k-images-idx3-ubyte.gz")),
+    ("test-labels", include_bytes!("../../../../fixtures/mnist/t10k-labels-idx1-ubyte.gz")),
 ];
 
 /// The data set.
@@ -62,10 +50,7 @@ impl Mnist {
     pub fn open(directory: &Path) -> Result<Self, MnistError> {
         files::check_present(directory)?;
         let [images, labels, test_images, test_labels] = FILES.map(|file| file.read(directory));
-        Ok(Self {
-            train: Digits::parse(&images?, &labels?)?,
-            test: Digits::parse(&test_images?, &test_labels?)?,
-        })
+        Ok(Self { train: Digits::parse(&images?, &labels?)?, test: Digits::parse(&test_images?, &test_labels?)? })
     }
 
     /// The first 600 training digits and the first 200 test digits, which come with the program.
@@ -73,11 +58,7 @@ impl Mnist {
     /// # Errors
     /// Only if the program was built from damaged files.
     pub fn few() -> Result<Self, MnistError> {
-        let [images, labels, test_images, test_labels] =
-            FEW.map(|(name, bytes)| Content::inflated(name, bytes));
-        Ok(Self {
-            train: Digits::parse(&images?, &labels?)?,
-            test: Digits::parse(&test_images?, &test_labels?)?,
-        })
+        let [images, labels, test_images, test_labels] = FEW.map(|(name, bytes)| Content::inflated(name, bytes));
+        Ok(Self { train: Digits::parse(&images?, &labels?)?, test: Digits::parse(&test_images?, &test_labels?)? })
     }
 }

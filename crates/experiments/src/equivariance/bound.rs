@@ -50,14 +50,9 @@ pub(super) fn measure(settings: &Settings) -> Result<Vec<BoundRow>, TaskError> {
     let kind = FeatureType::uniform(1, BAND_LIMIT);
     let mut draws = Draws::new(settings.seed, BOUND_STREAM);
     let angles: Vec<f64> = (0..settings.bound_draws).map(|_| draws.angle()).collect();
-    let x: Vec<f64> = (0..settings.bound_draws * kind.dimension())
-        .map(|_| draws.normal())
-        .collect();
+    let x: Vec<f64> = (0..settings.bound_draws * kind.dimension()).map(|_| draws.normal()).collect();
     let rows = settings.samples.par_iter();
-    rows.map(|&samples| {
-        measure_at(&kind, samples, &angles, &x).map_err(|error| NnError::from(error).into())
-    })
-    .collect()
+    rows.map(|&samples| measure_at(&kind, samples, &angles, &x).map_err(|error| NnError::from(error).into())).collect()
 }
 
 fn measure_at(
@@ -79,18 +74,10 @@ fn measure_at(
     let (found, expected) = (applied(&rotated(x)?)?, rotated(&applied(x)?)?);
     let width = kind.dimension();
     let differences = found.chunks_exact(width).zip(expected.chunks_exact(width));
-    let errors: Vec<f64> = differences
-        .map(|(f, e)| f.iter().zip(e).map(|(f, e)| (f - e).abs()).sum())
-        .collect();
-    let bounds: Vec<f64> = x
-        .chunks_exact(width)
-        .map(|x| theorem_bound(x, samples))
-        .collect();
+    let errors: Vec<f64> = differences.map(|(f, e)| f.iter().zip(e).map(|(f, e)| (f - e).abs()).sum()).collect();
+    let bounds: Vec<f64> = x.chunks_exact(width).map(|x| theorem_bound(x, samples)).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let shares = errors
-        .iter()
-        .zip(&bounds)
-        .map(|(error, bound)| error / bound);
+    let shares = errors.iter().zip(&bounds).map(|(error, bound)| error / bound);
     Ok(BoundRow {
         samples,
         mean_error: mean(&errors),

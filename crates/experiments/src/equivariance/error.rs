@@ -19,13 +19,7 @@ pub(super) struct Outputs {
 impl Outputs {
     /// Outputs that should all be equal.
     pub fn alike() -> Self {
-        Self {
-            reference: Vec::new(),
-            scatter: true,
-            count: 0.0,
-            sums: Vec::new(),
-            squares: Vec::new(),
-        }
+        Self { reference: Vec::new(), scatter: true, count: 0.0, sums: Vec::new(), squares: Vec::new() }
     }
 
     /// Outputs that should all equal `reference`.
@@ -42,10 +36,7 @@ impl Outputs {
 
     pub fn add<T: Real>(&mut self, output: &[T]) {
         if self.reference.is_empty() {
-            *self = Self {
-                scatter: self.scatter,
-                ..Self::about(output)
-            };
+            *self = Self { scatter: self.scatter, ..Self::about(output) };
         }
         self.count += 1.0;
         let sums = self.sums.iter_mut().zip(&mut self.squares);

@@ -7,18 +7,9 @@ impl Report {
     /// All figures and their file names without extension.
     pub fn figures(&self) -> Vec<(&'static str, Chart)> {
         vec![
-            (
-                "equivariance-gauge",
-                self.figure(Transform::Gauge, "Random frames"),
-            ),
-            (
-                "equivariance-ambient",
-                self.figure(Transform::Ambient, "Rotations and translations in space"),
-            ),
-            (
-                "equivariance-isometry",
-                self.figure(Transform::Isometry, "Symmetries of the icosahedron"),
-            ),
+            ("equivariance-gauge", self.figure(Transform::Gauge, "Random frames")),
+            ("equivariance-ambient", self.figure(Transform::Ambient, "Rotations and translations in space")),
+            ("equivariance-isometry", self.figure(Transform::Isometry, "Symmetries of the icosahedron")),
             ("equivariance-exact", self.exact_figure()),
             ("equivariance-bound", self.bound_figure()),
         ]
@@ -27,13 +18,11 @@ impl Report {
     /// One figure: f64 above, f32 below.
     fn figure(&self, transform: Transform, title: &str) -> Chart {
         let chart = Chart::new(title);
-        [(Precision::F64, "f64"), (Precision::F32, "f32")]
-            .into_iter()
-            .fold(chart, |chart, (precision, name)| {
-                chart
-                    .panel(self.over_depth(transform, precision, name))
-                    .panel(self.over_samples(transform, precision, name))
-            })
+        [(Precision::F64, "f64"), (Precision::F32, "f32")].into_iter().fold(chart, |chart, (precision, name)| {
+            chart
+                .panel(self.over_depth(transform, precision, name))
+                .panel(self.over_samples(transform, precision, name))
+        })
     }
 
     fn over_depth(&self, transform: Transform, precision: Precision, name: &str) -> Panel {
@@ -80,15 +69,9 @@ impl Report {
         })
     }
 
-    fn measured(
-        &self,
-        transform: Transform,
-        precision: Precision,
-        curve: Curve,
-    ) -> impl Iterator<Item = &Row> {
+    fn measured(&self, transform: Transform, precision: Precision, curve: Curve) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| {
-            (row.transform, row.precision, row.model, row.mesh)
-                == (transform, precision, curve.model, curve.mesh)
+            (row.transform, row.precision, row.model, row.mesh) == (transform, precision, curve.model, curve.mesh)
         })
     }
 
@@ -104,22 +87,11 @@ impl Report {
             let mut panel = Panel::new(title, axes.0, axes.1.limits(1e-17, 1e-1));
             for (model, name) in models {
                 let samples = row_samples(model, self.settings.most_samples);
-                let wanted = (
-                    Transform::Gauge,
-                    model,
-                    Surface::Icosahedron,
-                    precision,
-                    samples,
-                );
-                let measured = self.rows.iter().filter(|row| {
-                    (
-                        row.transform,
-                        row.model,
-                        row.mesh,
-                        row.precision,
-                        row.samples,
-                    ) == wanted
-                });
+                let wanted = (Transform::Gauge, model, Surface::Icosahedron, precision, samples);
+                let measured = self
+                    .rows
+                    .iter()
+                    .filter(|row| (row.transform, row.model, row.mesh, row.precision, row.samples) == wanted);
                 panel = panel.series(Series::new(name, points(measured, |row| row.depth)));
             }
             panel
@@ -132,19 +104,13 @@ impl Report {
     fn bound_figure(&self) -> Chart {
         let series = |name: &str, value: fn(&super::BoundRow) -> f64| {
             let points = self.bound.iter();
-            Series::new(
-                name,
-                points.map(move |row| (row.samples as f64, value(row))),
-            )
-            .without_markers()
+            Series::new(name, points.map(move |row| (row.samples as f64, value(row)))).without_markers()
         };
         let panel = Panel::new("", Axis::log("samples N"), Axis::log("error in the 1-norm"))
             .series(series("theorem's bound, mean", |row| row.mean_bound).line(Line::Dashed))
             .series(series("largest error", |row| row.largest_error))
             .series(series("mean error", |row| row.mean_error));
-        Chart::new("The regular nonlinearity alone: ReLU, band limit 2")
-            .width(560)
-            .panel(panel)
+        Chart::new("The regular nonlinearity alone: ReLU, band limit 2").width(560).panel(panel)
     }
 }
 
@@ -160,10 +126,7 @@ struct Curve {
 
 impl Curve {
     fn series(self, points: Vec<(f64, f64)>) -> Series {
-        Series::new(self.name, points)
-            .line(self.line)
-            .colour(self.colour)
-            .without_markers()
+        Series::new(self.name, points).line(self.line).colour(self.colour).without_markers()
     }
 }
 
@@ -173,27 +136,11 @@ fn curves() -> impl Iterator<Item = Curve> {
     let curves = [
         (Model::Gem, Icosahedron, "GEM-CNN, Ico", Line::Solid),
         (Model::Shot, Icosahedron, "SHOT, Ico", Line::Solid),
-        (
-            Model::Gem,
-            DeformedIcosahedron,
-            "GEM-CNN, Def. Ico",
-            Line::Dashed,
-        ),
-        (
-            Model::Shot,
-            DeformedIcosahedron,
-            "SHOT, Def. Ico",
-            Line::Dashed,
-        ),
+        (Model::Gem, DeformedIcosahedron, "GEM-CNN, Def. Ico", Line::Dashed),
+        (Model::Shot, DeformedIcosahedron, "SHOT, Def. Ico", Line::Dashed),
     ];
     let coloured = curves.into_iter().zip([0, 2, 1, 3]);
-    coloured.map(|((model, mesh, name, line), colour)| Curve {
-        model,
-        mesh,
-        name,
-        line,
-        colour: PALETTE[colour],
-    })
+    coloured.map(|((model, mesh, name, line), colour)| Curve { model, mesh, name, line, colour: PALETTE[colour] })
 }
 
 /// Number of samples of a model where the depth varies.
@@ -204,10 +151,7 @@ fn row_samples(model: Model, most: usize) -> Option<usize> {
     }
 }
 
-fn points<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    place: impl Fn(&Row) -> usize,
-) -> Vec<(f64, f64)> {
+fn points<'a>(rows: impl Iterator<Item = &'a Row>, place: impl Fn(&Row) -> usize) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = rows.map(|row| (place(row) as f64, row.error)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points

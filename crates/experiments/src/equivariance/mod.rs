@@ -134,11 +134,7 @@ impl Settings {
 
     /// The networks to measure.
     fn plans(&self) -> Vec<Plan> {
-        let plan = |model, depth, samples| Plan {
-            model,
-            depth,
-            samples,
-        };
+        let plan = |model, depth, samples| Plan { model, depth, samples };
         let mut plans = Vec::new();
         for model in Model::ALL {
             let own_samples = match model {
@@ -164,8 +160,8 @@ impl Settings {
         if plan.model.is_for_samples_only() {
             return (mesh, transform) == (Surface::Icosahedron, Transform::Gauge);
         }
-        let over_depth = self.depths.contains(&plan.depth)
-            && (plan.model != Model::Gem || plan.samples == Some(self.most_samples));
+        let over_depth =
+            self.depths.contains(&plan.depth) && (plan.model != Model::Gem || plan.samples == Some(self.most_samples));
         // Motions change results only by rounding, whatever the samples, and there are many motions.
         let mut few = self.samples.iter().step_by(AMBIENT_STRIDE);
         transform != Transform::Ambient || over_depth || few.any(|&n| plan.samples == Some(n))
@@ -210,19 +206,14 @@ pub fn run(settings: &Settings) -> Result<Report, TaskError> {
     settings.check()?;
     let mut rows = measure::<f64>(settings, Precision::F64)?;
     rows.extend(measure::<f32>(settings, Precision::F32)?);
-    Ok(Report {
-        settings: settings.clone(),
-        rows,
-        bound: bound::measure(settings)?,
-    })
+    Ok(Report { settings: settings.clone(), rows, bound: bound::measure(settings)? })
 }
 
 fn measure<T: Real>(settings: &Settings, precision: Precision) -> Result<Vec<Row>, TaskError> {
     let changes = Changes::<T>::all(settings)?;
     let rows = settings.plans().into_par_iter().map(|plan| {
         let wanted = |changes: &&Changes<T>| {
-            changes.frames == plan.model.frames()
-                && settings.is_measured(plan, changes.surface, changes.transform)
+            changes.frames == plan.model.frames() && settings.is_measured(plan, changes.surface, changes.transform)
         };
         let changes: Vec<&Changes<T>> = changes.iter().filter(wanted).collect();
         let networks = (0..settings.models).into_par_iter();
@@ -257,9 +248,7 @@ fn network_outputs<T: Real>(
         let mut draws = Draws::new(seed, INPUT_STREAM);
         let numbers = changes.vertices * model::CHANNELS;
         let input: Vec<T> = (0..numbers).map(|_| T::of(draws.normal())).collect();
-        changes.outputs(index, &input, |graph, x| {
-            network.apply(&mut workspace, graph, x)
-        })
+        changes.outputs(index, &input, |graph, x| network.apply(&mut workspace, graph, x))
     });
     Ok(outputs.collect::<Result<_, NnError>>()?)
 }

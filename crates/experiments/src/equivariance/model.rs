@@ -2,12 +2,10 @@
 
 use super::transform::Frames;
 use super::{Draws, WEIGHT_STREAM};
-use gemcnn_nn::layers::{
-    Angular, Attention, Gates, MessageBlockConfig, Nonlinearity, Norms, Regular,
-};
+use gemcnn_nn::layers::{Angular, Attention, Gates, MessageBlockConfig, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, FeatureType, GraphBatch, Module, Network, NetworkConfig, NnError,
-    Parameter, Parameters, Real, Stream, Tape, Workspace,
+    Activation, Aggregation, FeatureType, GraphBatch, Module, Network, NetworkConfig, NnError, Parameter, Parameters,
+    Real, Stream, Tape, Workspace,
 };
 use serde::{Deserialize, Serialize};
 use std::f64::consts::SQRT_2;
@@ -22,8 +20,8 @@ const SQUARE_SAMPLES: usize = 3 * BAND_LIMIT + 1;
 /// Neighbours of a vertex of the icosahedron.
 const DEGREE: f64 = 5.0;
 
-/// A kind of network: convolutions with batch normalisation and a nonlinearity between them, or blocks of messages. The depth is
-/// their number.
+/// A kind of network: convolutions with batch normalisation and a nonlinearity between them, or blocks of messages. The
+/// depth is their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
@@ -109,10 +107,7 @@ impl<T: Real> RandomNetwork<T> {
                 draw_as_published(parameter, &mut draws);
             }
         }
-        Ok(Self {
-            network,
-            parameters,
-        })
+        Ok(Self { network, parameters })
     }
 
     /// Runs the network on scalars of a mesh. Batch normalisation uses the statistics of this input.
@@ -181,23 +176,17 @@ impl Plan {
             ..MessageBlockConfig::new(hidden.clone(), output.clone())
         };
         let start = Network::builder(scalars.clone());
-        let hidden_blocks =
-            (1..self.depth).fold(start, |config, _| config.message_block(block(&hidden)));
+        let hidden_blocks = (1..self.depth).fold(start, |config, _| config.message_block(block(&hidden)));
         hidden_blocks.message_block(block(&scalars))
     }
 
-    fn layers<T: Real>(
-        self,
-        nonlinearity: impl Nonlinearity<T> + Clone + 'static,
-    ) -> NetworkConfig<T> {
+    fn layers<T: Real>(self, nonlinearity: impl Nonlinearity<T> + Clone + 'static) -> NetworkConfig<T> {
         let scalars = FeatureType::scalars(CHANNELS);
         let aggregation = match self.model {
             Model::GemPublished => Aggregation::Mean,
             _ => Aggregation::default(),
         };
-        let start = Network::builder(scalars.clone())
-            .aggregation(aggregation)
-            .degree(DEGREE);
+        let start = Network::builder(scalars.clone()).aggregation(aggregation).degree(DEGREE);
         let (start, hidden) = match self.model {
             Model::Shot => {
                 let band_limit = BAND_LIMIT;
@@ -209,11 +198,8 @@ impl Plan {
             }
             _ => (start, FeatureType::uniform(CHANNELS, BAND_LIMIT)),
         };
-        let hidden_layers = (1..self.depth).fold(start, |config, _| {
-            config
-                .conv(&nonlinearity.input(&hidden))
-                .nonlinearity(nonlinearity.clone())
-        });
+        let hidden_layers = (1..self.depth)
+            .fold(start, |config, _| config.conv(&nonlinearity.input(&hidden)).nonlinearity(nonlinearity.clone()));
         hidden_layers.conv(&scalars)
     }
 }

@@ -27,9 +27,7 @@ pub fn rotational_symmetries(mesh: &Mesh) -> Vec<Vec<u32>> {
         return Vec::new();
     };
     let images = surface.edges.iter();
-    images
-        .filter_map(|&image| surface.extend(mesh, first, image))
-        .collect()
+    images.filter_map(|&image| surface.extend(mesh, first, image)).collect()
 }
 
 type Edge = (u32, u32);
@@ -152,9 +150,7 @@ mod tests {
         assert_eq!(count(&shapes::grid(3, 4, Cells::Quads).unwrap()), 2);
         assert_eq!(count(&shapes::grid(3, 3, Cells::Quads).unwrap()), 4);
         assert_eq!(count(&shapes::grid(3, 3, Cells::Triangles).unwrap()), 2);
-        let stretched = shapes::icosahedron()
-            .map_vertices(|p| DVec3::new(p.x, 1.1 * p.y, 1.3 * p.z))
-            .unwrap();
+        let stretched = shapes::icosahedron().map_vertices(|p| DVec3::new(p.x, 1.1 * p.y, 1.3 * p.z)).unwrap();
         assert_eq!(count(&stretched), 4);
         assert_eq!(count(&Mesh::new(vec![], Faces::new()).unwrap()), 0);
     }

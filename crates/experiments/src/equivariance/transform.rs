@@ -41,24 +41,16 @@ pub(super) enum Frames {
 
 impl Frames {
     fn graph(self, mesh: &Mesh) -> Result<GaugeGraph, TaskError> {
-        let geometry = |source| TaskError::Geometry {
-            name: "icosahedron".into(),
-            source,
-        };
+        let geometry = |source| TaskError::Geometry { name: "icosahedron".into(), source };
         let gauge = match self {
             Self::Neighbour => Gauge::FirstNeighbour,
             Self::Shot => {
-                let options = ShotOptions {
-                    radius: Some(SHOT_RADIUS * mean_edge_length(mesh)),
-                    ..ShotOptions::default()
-                };
+                let options =
+                    ShotOptions { radius: Some(SHOT_RADIUS * mean_edge_length(mesh)), ..ShotOptions::default() };
                 shot::gauge(mesh, &options).map_err(geometry)?
             }
         };
-        let options = GeometryOptions {
-            gauge,
-            ..GeometryOptions::default()
-        };
+        let options = GeometryOptions { gauge, ..GeometryOptions::default() };
         GaugeGraph::new(mesh, &options).map_err(geometry)
     }
 }
@@ -89,10 +81,7 @@ enum Made<T> {
     /// Transformed graphs that all networks share.
     ForAll(Vec<GraphBatch<T>>),
     /// One graph and permutations of its vertices.
-    Permuted {
-        graph: Box<GraphBatch<T>>,
-        permutations: Vec<Vec<u32>>,
-    },
+    Permuted { graph: Box<GraphBatch<T>>, permutations: Vec<Vec<u32>> },
 }
 
 impl<T: Real> Changes<T> {
@@ -109,12 +98,7 @@ impl<T: Real> Changes<T> {
         Ok(all)
     }
 
-    fn new(
-        settings: &Settings,
-        surface: Surface,
-        transform: Transform,
-        frames: Frames,
-    ) -> Result<Self, TaskError> {
+    fn new(settings: &Settings, surface: Surface, transform: Transform, frames: Frames) -> Result<Self, TaskError> {
         let mesh = surface.mesh(settings.seed)?;
         let single = |graph: &GaugeGraph| Ok(GraphBatch::new([graph])?);
         let made = match transform {
@@ -124,10 +108,7 @@ impl<T: Real> Changes<T> {
                 let mut rotated = || {
                     let angles: Vec<f64> = mesh.vertices().iter().map(|_| draws.angle()).collect();
                     let rotated = graph.clone().gauge_transform(&angles);
-                    single(&rotated.map_err(|source| TaskError::Geometry {
-                        name: "icosahedron".into(),
-                        source,
-                    })?)
+                    single(&rotated.map_err(|source| TaskError::Geometry { name: "icosahedron".into(), source })?)
                 };
                 let mut of_each = || (0..settings.gauges).map(|_| rotated()).collect();
                 let all = (0..settings.models).map(|_| of_each());
@@ -140,8 +121,7 @@ impl<T: Real> Changes<T> {
                     // A mesh of this precision would hold rounded positions.
                     let rounded = |v: f64| T::of(v).as_f64();
                     let moved = mesh.map_vertices(|p| (rotation * p + shift).map(rounded));
-                    let moved =
-                        moved.map_err(|error| TaskError::setting("motion", error.to_string()))?;
+                    let moved = moved.map_err(|error| TaskError::setting("motion", error.to_string()))?;
                     single(&frames.graph(&moved)?)
                 };
                 let all = (0..settings.motions).map(|_| moved());
@@ -152,13 +132,7 @@ impl<T: Real> Changes<T> {
                 permutations: rotational_symmetries(&Surface::Icosahedron.mesh(settings.seed)?),
             },
         };
-        Ok(Self {
-            surface,
-            transform,
-            frames,
-            vertices: mesh.vertex_count(),
-            made,
-        })
+        Ok(Self { surface, transform, frames, vertices: mesh.vertex_count(), made })
     }
 
     /// Outputs of network number `index` under the transform, permuted back.
@@ -171,10 +145,7 @@ impl<T: Real> Changes<T> {
         let graphs = match &self.made {
             Made::OfEach(graphs) => graphs.get(index).map_or(&[][..], Vec::as_slice),
             Made::ForAll(graphs) => graphs,
-            Made::Permuted {
-                graph,
-                permutations,
-            } => {
+            Made::Permuted { graph, permutations } => {
                 let plain = apply(graph, input)?;
                 let mut outputs = Outputs::about(&plain);
                 for permutation in permutations {

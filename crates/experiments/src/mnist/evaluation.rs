@@ -90,11 +90,7 @@ impl Evaluator<'_> {
             let test = Test {
                 surface,
                 digits: self.digits.len(),
-                wrong: predictions
-                    .iter()
-                    .zip(labels)
-                    .filter(|(a, b)| *a != b)
-                    .count(),
+                wrong: predictions.iter().zip(labels).filter(|(a, b)| *a != b).count(),
             };
             observer(Event::Test { test: &test });
             tests.push(test);
@@ -112,11 +108,7 @@ impl Evaluator<'_> {
     }
 
     /// The logits of all digits, one row for each. They are read after all work is queued.
-    fn logits(
-        &self,
-        workspace: &mut Workspace<f32>,
-        surface: Surface,
-    ) -> Result<Vec<f32>, TaskError> {
+    fn logits(&self, workspace: &mut Workspace<f32>, surface: Surface) -> Result<Vec<f32>, TaskError> {
         let grids = Grids::new(self.settings.grids.graphs(surface, Part::Test)?);
         let mut batches: Vec<Var<f32>> = Vec::new();
         for first in (0..self.digits.len()).step_by(BATCH) {
@@ -147,9 +139,8 @@ fn predictions(logits: &[f32]) -> Result<Vec<u32>, NnError> {
 /// Compares the logits of the same digits on two geometries.
 fn compare(flat: &[f32], bent: &[f32]) -> Result<Isometry, NnError> {
     let [on_flat, on_bent] = [predictions(flat)?, predictions(bent)?];
-    let largest = |numbers: &mut dyn Iterator<Item = f32>| {
-        numbers.fold(0.0, |largest: f64, x| largest.max(f64::from(x.abs())))
-    };
+    let largest =
+        |numbers: &mut dyn Iterator<Item = f32>| numbers.fold(0.0, |largest: f64, x| largest.max(f64::from(x.abs())));
     Ok(Isometry {
         digits: on_flat.len(),
         different_answers: on_flat.iter().zip(&on_bent).filter(|(a, b)| a != b).count(),
@@ -170,12 +161,7 @@ mod tests {
         let mut bent = flat.clone();
         bent[14] = 1.5;
         assert_eq!(predictions(&flat).unwrap(), [5, 3]);
-        let expected = Isometry {
-            digits: 2,
-            different_answers: 1,
-            largest_difference: 1.5,
-            largest_logit: 2.0,
-        };
+        let expected = Isometry { digits: 2, different_answers: 1, largest_difference: 1.5, largest_logit: 2.0 };
         assert_eq!(compare(&flat, &bent).unwrap(), expected);
     }
 }

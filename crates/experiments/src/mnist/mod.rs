@@ -22,9 +22,7 @@ use crate::digits::{CLASSES, Mnist};
 use crate::runs::{read_json, write_json};
 use evaluation::Evaluator;
 use gemcnn_nn::{Device, Objective};
-use gemcnn_tasks::train::{
-    self, Problem, Record, RunDirectory, StepReport, StopFlag, Trainer, device_name,
-};
+use gemcnn_tasks::train::{self, Problem, Record, RunDirectory, StepReport, StopFlag, Trainer, device_name};
 use gemcnn_tasks::{Element, TaskError};
 use samples::{DigitSamples, Grids};
 use serde::{Deserialize, Serialize};
@@ -236,13 +234,8 @@ impl Experiment {
     ) -> Result<Vec<RunResult>, TaskError> {
         let runs = self.runs(data)?;
         let digits = data.test.range(0..self.test_digits.unwrap_or(usize::MAX));
-        let tested = Mnist {
-            train: data.train.clone(),
-            test: digits,
-        };
-        (runs.iter())
-            .map(|settings| self.run_one(settings, &tested, folder, device, observer))
-            .collect()
+        let tested = Mnist { train: data.train.clone(), test: digits };
+        (runs.iter()).map(|settings| self.run_one(settings, &tested, folder, device, observer)).collect()
     }
 
     fn run_one(
@@ -262,16 +255,9 @@ impl Experiment {
             observer(Event::Skipped { settings });
             return Ok(result);
         }
-        let RunSettings {
-            training_digits,
-            validation_digits,
-            ..
-        } = *settings;
+        let RunSettings { training_digits, validation_digits, .. } = *settings;
         let grids = Grids::new(settings.grids.graphs(settings.train, Part::Train)?);
-        let samples = |range| DigitSamples {
-            digits: data.train.range(range),
-            grids: &grids,
-        };
+        let samples = |range| DigitSamples { digits: data.train.range(range), grids: &grids };
         let network = settings.model.network(&settings.grids);
         let problem = Problem {
             training: &samples(0..training_digits),
@@ -285,20 +271,11 @@ impl Experiment {
             settings: &to_json(settings)?,
         };
         let mut trainer = Trainer::new(problem, &run, device, &mut train::Silent)?;
-        observer(Event::Started {
-            settings,
-            epochs: trainer.history().len(),
-        });
+        observer(Event::Started { settings, epochs: trainer.history().len() });
         trainer.run(&mut Relay { settings, observer }, &StopFlag::new())?;
         let history = trainer.history().to_vec();
         let (network, parameters) = trainer.into_model()?;
-        let evaluator = Evaluator {
-            settings,
-            network: &*network,
-            parameters: &parameters,
-            device,
-            digits: &data.test,
-        };
+        let evaluator = Evaluator { settings, network: &*network, parameters: &parameters, device, digits: &data.test };
         let (tests, isometry) = evaluator.evaluate(&self.test, observer)?;
         let result = RunResult {
             settings: settings.clone(),
@@ -333,6 +310,5 @@ impl RunResult {
 }
 
 fn to_json(settings: &RunSettings) -> Result<Value, TaskError> {
-    serde_json::to_value(settings)
-        .map_err(|error| TaskError::setting("settings", error.to_string()))
+    serde_json::to_value(settings).map_err(|error| TaskError::setting("settings", error.to_string()))
 }

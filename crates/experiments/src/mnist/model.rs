@@ -41,9 +41,7 @@ impl Model {
 
     /// Feature types between the blocks.
     fn hidden(self) -> [FeatureType; 6] {
-        let scaled = |factor: f64| {
-            [4.0, 8.0, 12.0, 16.0, 24.0, 32.0].map(|m: f64| (factor * m).round() as usize)
-        };
+        let scaled = |factor: f64| [4.0, 8.0, 12.0, 16.0, 24.0, 32.0].map(|m: f64| (factor * m).round() as usize);
         let uniform = |multiplicity| FeatureType::uniform(multiplicity, ORDER);
         match self {
             Self::PaperTypes => scaled(1.0).map(uniform),
@@ -60,15 +58,10 @@ impl Model {
             Self::Graph => 1,
         };
         let blocks = (self.hidden().into_iter()).chain([FeatureType::scalars(POOLED)]);
-        let start = Network::builder(FeatureType::scalars(1))
-            .aggregation(Aggregation::Sum)
-            .degree(grids.degree());
+        let start = Network::builder(FeatureType::scalars(1)).aggregation(Aggregation::Sum).degree(grids.degree());
         blocks
             .fold(start, |network, kind| {
-                network
-                    .conv(&kind)
-                    .nonlinearity(Regular::relu(samples).with_batch_norm())
-                    .dropout(DROPOUT)
+                network.conv(&kind).nonlinearity(Regular::relu(samples).with_batch_norm()).dropout(DROPOUT)
             })
             .global_pool(GlobalPool::Max)
             .linear(CLASSES)

@@ -44,11 +44,7 @@ impl Report {
         }
         paths.sort();
         let results = paths.iter().map(|path| read_json::<RunResult>(path));
-        Ok(Self {
-            results: results
-                .filter_map(Result::transpose)
-                .collect::<Result<_, _>>()?,
-        })
+        Ok(Self { results: results.filter_map(Result::transpose).collect::<Result<_, _>>()? })
     }
 
     /// Writes `results.json`, `table.md`, `errors.png`, `errors.svg`, and pictures of the grids with a digit on
@@ -73,17 +69,14 @@ impl Report {
 
     /// Mean test error in percent over the seeds.
     pub fn error(&self, model: Model, train: Surface, test: Surface) -> Option<Estimate> {
-        let errors: Vec<f64> = self
-            .runs(model, train)
-            .filter_map(|result| Some(100.0 * result.test(test)?.error()))
-            .collect();
+        let errors: Vec<f64> =
+            self.runs(model, train).filter_map(|result| Some(100.0 * result.test(test)?.error())).collect();
         Estimate::of(&errors)
     }
 
     fn runs(&self, model: Model, train: Surface) -> impl Iterator<Item = &RunResult> {
         let all = self.results.iter().map(|result| (result, &result.settings));
-        all.filter(move |(_, settings)| settings.model == model && settings.train == train)
-            .map(|(result, _)| result)
+        all.filter(move |(_, settings)| settings.model == model && settings.train == train).map(|(result, _)| result)
     }
 
     fn models(&self) -> Vec<Model> {
@@ -108,36 +101,27 @@ impl Report {
     pub fn chart(&self) -> Chart {
         let tested = self.tested_on();
         let chart = Chart::new("Embedded MNIST: test error by geometry, with standard errors");
-        self.models()
-            .into_iter()
-            .fold(chart.columns(1).panel_height(330), |chart, model| {
-                let panel = Panel::new(
-                    model.to_string(),
-                    Axis::named(
-                        "test geometry (numbers: roughness)",
-                        tested.iter().map(Surface::to_string),
-                    ),
-                    Axis::log("test error in %"),
-                );
-                let panel = self
-                    .trained_on(model)
-                    .into_iter()
-                    .fold(panel, |panel, train| {
-                        let estimates: Vec<Option<Estimate>> = (tested.iter())
-                            .map(|&test| self.error(model, train, test))
-                            .collect();
-                        let means = estimates.iter().map(|e| e.map_or(f64::NAN, |e| e.mean));
-                        let bands = estimates.iter().map(|e| e.and_then(|e| e.standard_error));
-                        panel.series(
-                            Series::new(
-                                format!("trained on {train}"),
-                                means.enumerate().map(|(place, mean)| (place as f64, mean)),
-                            )
-                            .band(bands.map(Option::unwrap_or_default)),
-                        )
-                    });
-                chart.panel(panel)
-            })
+        self.models().into_iter().fold(chart.columns(1).panel_height(330), |chart, model| {
+            let panel = Panel::new(
+                model.to_string(),
+                Axis::named("test geometry (numbers: roughness)", tested.iter().map(Surface::to_string)),
+                Axis::log("test error in %"),
+            );
+            let panel = self.trained_on(model).into_iter().fold(panel, |panel, train| {
+                let estimates: Vec<Option<Estimate>> =
+                    (tested.iter()).map(|&test| self.error(model, train, test)).collect();
+                let means = estimates.iter().map(|e| e.map_or(f64::NAN, |e| e.mean));
+                let bands = estimates.iter().map(|e| e.and_then(|e| e.standard_error));
+                panel.series(
+                    Series::new(
+                        format!("trained on {train}"),
+                        means.enumerate().map(|(place, mean)| (place as f64, mean)),
+                    )
+                    .band(bands.map(Option::unwrap_or_default)),
+                )
+            });
+            chart.panel(panel)
+        })
     }
 
     fn write_errors(&self, f: &mut fmt::Formatter<'_>, model: Model) -> fmt::Result {
@@ -180,12 +164,7 @@ impl Report {
         writeln!(f, "| --- | --- | --- | --- |")?;
         for result in &self.results {
             if let Some(isometry) = &result.isometry {
-                let Isometry {
-                    digits,
-                    different_answers,
-                    largest_difference,
-                    largest_logit,
-                } = isometry;
+                let Isometry { digits, different_answers, largest_difference, largest_logit } = isometry;
                 writeln!(
                     f,
                     "| {} | {different_answers} of {digits} | {largest_difference:.1e} | {largest_logit:.1} |",
@@ -197,10 +176,7 @@ impl Report {
     }
 
     fn write_times(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "| run | device | epochs | seconds per epoch, median | validation error in % |"
-        )?;
+        writeln!(f, "| run | device | epochs | seconds per epoch, median | validation error in % |")?;
         writeln!(f, "| --- | --- | --- | --- | --- |")?;
         for result in &self.results {
             let validation = result.history.last().and_then(|record| record.held_out);
@@ -261,18 +237,13 @@ fn in_order(surfaces: impl Iterator<Item = Surface>) -> Vec<Surface> {
 
 /// Cells of a row of a table.
 fn cells(surfaces: &[Surface]) -> String {
-    surfaces
-        .iter()
-        .map(|surface| format!(" {surface} |"))
-        .collect()
+    surfaces.iter().map(|surface| format!(" {surface} |")).collect()
 }
 
 /// Draws one test grid of each geometry that the paper shows, with a digit on it.
 fn write_grids(folder: &Path, grids: &GridOptions) -> Result<(), TaskError> {
     std::fs::create_dir_all(folder).map_err(TaskError::file(folder))?;
-    let digits = Mnist::few()
-        .map_err(|error| TaskError::setting("pictures of the grids", error.to_string()))?
-        .test;
+    let digits = Mnist::few().map_err(|error| TaskError::setting("pictures of the grids", error.to_string()))?.test;
     let colour = |&ink: &u8| {
         let blend = |paper: u8, print: u8| {
             let (paper, print) = (f64::from(paper), f64::from(print));
@@ -307,27 +278,16 @@ mod tests {
     use super::*;
 
     fn result(model: Model, train: Surface, seed: u64, wrong: [usize; 2]) -> RunResult {
-        let experiment = Experiment {
-            train: vec![train],
-            models: vec![model],
-            seeds: vec![seed],
-            ..Experiment::quick()
-        };
+        let experiment =
+            Experiment { train: vec![train], models: vec![model], seeds: vec![seed], ..Experiment::quick() };
         let settings = experiment.runs(&Mnist::few().unwrap()).unwrap().remove(0);
-        let test = |surface, wrong| Test {
-            surface,
-            digits: 200,
-            wrong,
-        };
+        let test = |surface, wrong| Test { surface, digits: 200, wrong };
         RunResult {
             settings,
             parameters: 7,
             device: "CPU".into(),
             history: Vec::new(),
-            tests: vec![
-                test(Surface::Flat, wrong[0]),
-                test(Surface::Rough(2.25), wrong[1]),
-            ],
+            tests: vec![test(Surface::Flat, wrong[0]), test(Surface::Rough(2.25), wrong[1])],
             isometry: None,
         }
     }
@@ -343,9 +303,7 @@ mod tests {
                 result(Model::Graph, Surface::Flat, 1, [50, 50]),
             ],
         };
-        let flat = report
-            .error(Model::PaperTypes, Surface::Flat, Surface::Flat)
-            .unwrap();
+        let flat = report.error(Model::PaperTypes, Surface::Flat, Surface::Flat).unwrap();
         // 1, 2 and 3 %: standard deviation 1, divided by the square root of 3.
         assert_eq!(flat.to_string(), "2.00 ± 0.58");
         let text = report.to_string();
@@ -362,10 +320,6 @@ mod tests {
         for part in ["trained on flat", "trained on 1", "graph", "2.25"] {
             assert!(figure.contains(part), "{part}");
         }
-        assert!(
-            report
-                .error(Model::PaperSize, Surface::Flat, Surface::Flat)
-                .is_none()
-        );
+        assert!(report.error(Model::PaperSize, Surface::Flat, Surface::Flat).is_none());
     }
 }

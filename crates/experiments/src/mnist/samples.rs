@@ -22,10 +22,7 @@ pub(super) struct Grids {
 
 impl Grids {
     pub fn new(graphs: Vec<GaugeGraph>) -> Self {
-        Self {
-            graphs: graphs.into_iter().map(Arc::new).collect(),
-            joined: Mutex::default(),
-        }
+        Self { graphs: graphs.into_iter().map(Arc::new).collect(), joined: Mutex::default() }
     }
 
     /// The graph of a batch of `count` digits; joined once for each number.
@@ -83,10 +80,7 @@ impl SampleSource for DigitSamples<'_> {
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
         let label = [self.digits.labels()[index]];
         let hasher = Sha256::new().chain_update(label);
-        Ok(hasher
-            .chain_update(self.digits.image(index))
-            .finalize()
-            .into())
+        Ok(hasher.chain_update(self.digits.image(index)).finalize().into())
     }
 
     fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {

@@ -36,11 +36,7 @@ impl RateRule {
                 threshold: 0.0,
                 held_out: true,
             },
-            Self::OneCycle => ScheduleConfig::OneCycle {
-                rise: 0.25,
-                first: 0.1,
-                last: 0.0,
-            },
+            Self::OneCycle => ScheduleConfig::OneCycle { rise: 0.25, first: 0.1, last: 0.0 },
             Self::Cosine => ScheduleConfig::default(),
         }
     }
@@ -102,17 +98,11 @@ impl RunSettings {
         if self.batch > self.training_digits {
             return Err(TaskError::setting(
                 "training.batch",
-                format!(
-                    "{} digits, but there are only {} training digits",
-                    self.batch, self.training_digits
-                ),
+                format!("{} digits, but there are only {} training digits", self.batch, self.training_digits),
             ));
         }
         if self.validation_digits == 0 {
-            return Err(TaskError::setting(
-                "validation digits",
-                "at least 1 is needed",
-            ));
+            return Err(TaskError::setting("validation digits", "at least 1 is needed"));
         }
         self.training(&Device::Cpu).check()
     }

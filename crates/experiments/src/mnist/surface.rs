@@ -1,9 +1,7 @@
 //! The grids that digits lie on.
 
 use crate::digits::SIDE;
-use gemcnn_mesh::shapes::{
-    Axis, Cells, Profile, Roughness, ShapeError, bent_grid, grid, rough_grid,
-};
+use gemcnn_mesh::shapes::{Axis, Cells, Profile, Roughness, ShapeError, bent_grid, grid, rough_grid};
 use gemcnn_mesh::{Gauge, GaugeGraph, GeometryError, GeometryOptions, Mesh};
 use gemcnn_tasks::TaskError;
 use serde::{Deserialize, Serialize};
@@ -25,14 +23,8 @@ pub enum Surface {
 
 impl Surface {
     /// The paper's training geometries.
-    pub const TRAIN: [Self; 6] = [
-        Self::Flat,
-        Self::Rough(1.0),
-        Self::Rough(1.5),
-        Self::Rough(2.0),
-        Self::Rough(2.25),
-        Self::Rough(2.5),
-    ];
+    pub const TRAIN: [Self; 6] =
+        [Self::Flat, Self::Rough(1.0), Self::Rough(1.5), Self::Rough(2.0), Self::Rough(2.25), Self::Rough(2.5)];
     /// The paper's test geometries.
     pub const TEST: [Self; 10] = [
         Self::Flat,
@@ -80,9 +72,7 @@ impl FromStr for Surface {
             _ => rough().map(Self::Rough).ok_or_else(|| {
                 TaskError::setting(
                     "geometry",
-                    format!(
-                        "`{text}` is not one of flat, isometric, or a roughness of at least 0 and below 3"
-                    ),
+                    format!("`{text}` is not one of flat, isometric, or a roughness of at least 0 and below 3"),
                 )
             }),
         }
@@ -127,11 +117,7 @@ pub struct GridOptions {
 
 impl Default for GridOptions {
     fn default() -> Self {
-        Self {
-            triangles: false,
-            amplitude: Roughness::DEFAULT_AMPLITUDE,
-            count: 32,
-        }
+        Self { triangles: false, amplitude: Roughness::DEFAULT_AMPLITUDE, count: 32 }
     }
 }
 
@@ -157,8 +143,7 @@ impl GridOptions {
     /// An amplitude that is negative or huge.
     pub fn mesh(&self, surface: Surface, part: Part, index: usize) -> Result<Mesh, TaskError> {
         let (cells, seed) = (self.cells(), seed(surface, part, index));
-        let refuse =
-            |error: ShapeError| TaskError::setting(name(surface, index), error.to_string());
+        let refuse = |error: ShapeError| TaskError::setting(name(surface, index), error.to_string());
         let mesh = match surface {
             Surface::Flat => grid(SIDE, SIDE, cells),
             Surface::Isometric => {
@@ -169,11 +154,7 @@ impl GridOptions {
                 bent_grid(SIDE, SIDE, cells, axis, &Profile::random(seed))
             }
             Surface::Rough(roughness) => {
-                let roughness = Roughness {
-                    roughness,
-                    amplitude: self.amplitude,
-                    seed,
-                };
+                let roughness = Roughness { roughness, amplitude: self.amplitude, seed };
                 rough_grid(SIDE, SIDE, cells, &roughness)
             }
         };
@@ -200,17 +181,9 @@ impl GridOptions {
     ///
     /// # Errors
     /// As [`mesh`](Self::mesh).
-    pub fn graph(
-        &self,
-        surface: Surface,
-        part: Part,
-        index: usize,
-    ) -> Result<GaugeGraph, TaskError> {
+    pub fn graph(&self, surface: Surface, part: Part, index: usize) -> Result<GaugeGraph, TaskError> {
         let mesh = self.mesh(surface, part, index)?;
-        let refuse = |source: GeometryError| TaskError::Geometry {
-            name: name(surface, index),
-            source,
-        };
+        let refuse = |source: GeometryError| TaskError::Geometry { name: name(surface, index), source };
         let vertices = mesh.vertex_count();
         let reference = |vertex: usize| match vertex < SIDE {
             true => vertex + SIDE,
@@ -222,9 +195,7 @@ impl GridOptions {
         };
         let angle = |vertex: usize| if vertex < SIDE { PI } else { 0.0 };
         let angles: Vec<f64> = (0..vertices).map(angle).collect();
-        GaugeGraph::new(&mesh, &options)
-            .and_then(|graph| graph.gauge_transform(&angles))
-            .map_err(refuse)
+        GaugeGraph::new(&mesh, &options).and_then(|graph| graph.gauge_transform(&angles)).map_err(refuse)
     }
 
     /// The gauge graphs of one part of a geometry.
@@ -236,9 +207,7 @@ impl GridOptions {
             Surface::Flat => 1,
             Surface::Isometric | Surface::Rough(_) => self.count.max(1),
         };
-        (0..count)
-            .map(|index| self.graph(surface, part, index))
-            .collect()
+        (0..count).map(|index| self.graph(surface, part, index)).collect()
     }
 }
 
@@ -287,34 +256,25 @@ mod tests {
                 }
             }
         }
-        let [train, test] = [Part::Train, Part::Test]
-            .map(|part| options.mesh(Surface::Rough(1.0), part, 3).unwrap());
+        let [train, test] = [Part::Train, Part::Test].map(|part| options.mesh(Surface::Rough(1.0), part, 3).unwrap());
         assert_ne!(train.vertices(), test.vertices());
     }
 
     #[test]
     fn edges_have_mean_length_1_and_flat_frames_are_parallel() {
         for triangles in [false, true] {
-            let options = GridOptions {
-                triangles,
-                ..GridOptions::default()
-            };
+            let options = GridOptions { triangles, ..GridOptions::default() };
             for surface in Surface::TEST {
                 let graph = options.graph(surface, Part::Test, 1).unwrap();
                 let mean = graph.radius().iter().sum::<f64>() / graph.edge_count() as f64;
                 assert!((mean - 1.0).abs() < 1e-12, "{surface}: {mean}");
             }
             let flat = options.graph(Surface::Flat, Part::Train, 0).unwrap();
-            let largest = flat
-                .transport()
-                .iter()
-                .fold(0.0, |m: f64, g| m.max(g.abs()));
+            let largest = flat.transport().iter().fold(0.0, |m: f64, g| m.max(g.abs()));
             assert!(largest < 1e-12, "{largest}");
             // The vertex to the right is at -pi/2 from up, also in the top row.
             for vertex in [0, 5, 28 * 14 + 14] {
-                let right = flat
-                    .row(vertex)
-                    .find(|&e| flat.neighbours()[e] as usize == vertex + 1);
+                let right = flat.row(vertex).find(|&e| flat.neighbours()[e] as usize == vertex + 1);
                 let angle = flat.theta()[right.unwrap()];
                 assert!((angle + PI / 2.0).abs() < 1e-12, "{vertex}: {angle}");
             }

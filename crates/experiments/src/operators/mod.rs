@@ -38,20 +38,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            subdivisions: vec![2, 3, 4, 5, 6],
-            seed: 1,
-        }
+        Self { subdivisions: vec![2, 3, 4, 5, 6], seed: 1 }
     }
 }
 
 impl Settings {
     /// A trial of a few seconds: meshes of at most 2,562 vertices.
     pub fn quick() -> Self {
-        Self {
-            subdivisions: vec![2, 3, 4],
-            ..Self::default()
-        }
+        Self { subdivisions: vec![2, 3, 4], ..Self::default() }
     }
 }
 
@@ -89,10 +83,7 @@ pub fn run(settings: &Settings) -> Result<Report, TaskError> {
                 .map_err(|error| TaskError::setting(format!("{surface:?}"), error.to_string()))
         })
         .collect();
-    Ok(Report {
-        settings: settings.clone(),
-        rows: rows?.concat(),
-    })
+    Ok(Report { settings: settings.clone(), rows: rows?.concat() })
 }
 
 fn compare(surface: Surface, subdivisions: u32, seed: u64) -> Result<Vec<Row>, Box<dyn Error>> {

@@ -69,10 +69,7 @@ impl Report {
             .to_string();
         for (meshing, title) in [
             (Meshing::Isotropic, "Isotropic remeshing"),
-            (
-                Meshing::Irregular,
-                "Vertices moved and edges flipped at random",
-            ),
+            (Meshing::Irregular, "Vertices moved and edges flipped at random"),
         ] {
             text += &format!("\n{title}:\n\n| operator |");
             for (vertices, _) in self.curve(Operator::Eigenvalues0, meshing) {
@@ -98,10 +95,7 @@ impl Report {
     pub fn chart(&self) -> Chart {
         let mut chart = Chart::new("Two meshings of one surface: difference of the results");
         for ((title, operators), line) in ROWS.into_iter().zip([Line::Solid, Line::Dashed]) {
-            for (meshing, name) in [
-                (Meshing::Isotropic, "isotropic"),
-                (Meshing::Irregular, "irregular"),
-            ] {
+            for (meshing, name) in [(Meshing::Isotropic, "isotropic"), (Meshing::Irregular, "irregular")] {
                 let mut panel = Panel::new(
                     format!("{name}: {title}"),
                     Axis::log("vertices"),

@@ -104,9 +104,7 @@ impl Results {
             fields.map(|(&p, frame)| frame.coefficients(vector(p)))
         };
         let first: Vec<f64> = tangential().flatten().collect();
-        let second: Vec<f64> = tangential()
-            .flat_map(|[x, y]| [x * x - y * y, 2.0 * x * y])
-            .collect();
+        let second: Vec<f64> = tangential().flat_map(|[x, y]| [x * x - y * y, 2.0 * x * y]).collect();
         let mut fields = Vec::new();
         let heat = HeatSolver::new(&laplacian, 0, frames, &[TIME])?;
         let diffused = |field: &[f64]| heat.solve(0, field, 1);
@@ -140,11 +138,7 @@ impl Results {
         fields.push((Operator::SmoothedCurvature, 10, tensor));
         let signatures = heat_kernel_signatures(&bases[0], &signature_times());
         fields.push((Operator::HeatKernel, signature_times().len(), signatures));
-        let operators = [
-            Operator::Eigenvalues0,
-            Operator::Eigenvalues1,
-            Operator::Eigenvalues2,
-        ];
+        let operators = [Operator::Eigenvalues0, Operator::Eigenvalues1, Operator::Eigenvalues2];
         let lowest = bases.map(|basis| basis.values[..COMPARED.min(basis.len())].to_vec());
         Ok(Self {
             eigenvalues: operators.into_iter().zip(lowest).collect(),
@@ -156,18 +150,11 @@ impl Results {
 
     /// Relative RMS difference of every operator from the results on another mesh, whose vertices were carried from
     /// this one. Values of this mesh are interpolated at the vertices of the other.
-    pub(super) fn differences(
-        &self,
-        other: &Self,
-        carried: &Remeshed,
-    ) -> Result<Vec<(Operator, f64)>, Box<dyn Error>> {
+    pub(super) fn differences(&self, other: &Self, carried: &Remeshed) -> Result<Vec<(Operator, f64)>, Box<dyn Error>> {
         let mut differences = Vec::new();
         for ((operator, ours), (_, theirs)) in self.eigenvalues.iter().zip(&other.eigenvalues) {
             // The constants have eigenvalue 0.
-            let pairs = ours
-                .iter()
-                .zip(theirs)
-                .filter(|(_, theirs)| **theirs > 1e-6);
+            let pairs = ours.iter().zip(theirs).filter(|(_, theirs)| **theirs > 1e-6);
             let squares: Vec<f64> = pairs.map(|(a, b)| (a / b - 1.0).powi(2)).collect();
             let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
             differences.push((*operator, mean.sqrt()));
@@ -216,8 +203,7 @@ fn relative(a: &[f64], b: &[f64], width: usize, mass: &[f64]) -> f64 {
 /// A field of order 1 as vectors in space.
 fn vectors(frames: &[Frame], field: &[f64]) -> Vec<f64> {
     let rows = frames.iter().zip(field.chunks_exact(2));
-    rows.flat_map(|(frame, z)| frame.vector([z[0], z[1]]).to_array())
-        .collect()
+    rows.flat_map(|(frame, z)| frame.vector([z[0], z[1]]).to_array()).collect()
 }
 
 /// A field of order 2 as traceless symmetric matrices in space, nine numbers per vertex.
@@ -235,7 +221,5 @@ fn tensors(frames: &[Frame], field: &[f64]) -> Vec<f64> {
 /// A scalar and nine numbers per vertex.
 fn joined(scalars: &[f64], matrices: &[f64]) -> Vec<f64> {
     let rows = scalars.iter().zip(matrices.chunks_exact(9));
-    rows.flat_map(|(scalar, row)| std::iter::once(scalar).chain(row))
-        .copied()
-        .collect()
+    rows.flat_map(|(scalar, row)| std::iter::once(scalar).chain(row)).copied().collect()
 }

@@ -66,12 +66,7 @@ impl Surface {
     }
 
     /// Another meshing, with the place of its vertices on `mesh`.
-    pub(super) fn remeshed(
-        self,
-        mesh: &Mesh,
-        meshing: Meshing,
-        seed: u64,
-    ) -> Result<Remeshed, RemeshError> {
+    pub(super) fn remeshed(self, mesh: &Mesh, meshing: Meshing, seed: u64) -> Result<Remeshed, RemeshError> {
         let mut remeshed = remesh(mesh, &meshing.kind(), seed)?;
         remeshed.mesh = remeshed.mesh.map_vertices(|v| self.project(v))?;
         Ok(remeshed)
@@ -84,15 +79,11 @@ impl Meshing {
 
     fn kind(self) -> RemeshKind {
         match self {
-            Self::Isotropic => RemeshKind::Isotropic(IsotropicOptions {
-                size: MeshSize::Ratio(1.0),
-                ..Default::default()
-            }),
+            Self::Isotropic => {
+                RemeshKind::Isotropic(IsotropicOptions { size: MeshSize::Ratio(1.0), ..Default::default() })
+            }
             Self::Irregular => RemeshKind::Sequence {
-                steps: vec![
-                    RemeshKind::Jitter { amount: 0.7 },
-                    RemeshKind::FlipRandomly { share: 0.33 },
-                ],
+                steps: vec![RemeshKind::Jitter { amount: 0.7 }, RemeshKind::FlipRandomly { share: 0.33 }],
             },
         }
     }
@@ -116,10 +107,7 @@ mod tests {
                 }
                 let moved = regular.vertices().iter().zip(other.mesh.vertices());
                 let moved = moved.filter(|(a, b)| a.distance(**b) > 1e-3).count();
-                assert!(
-                    2 * moved > regular.vertex_count(),
-                    "{surface:?}, {meshing:?}"
-                );
+                assert!(2 * moved > regular.vertex_count(), "{surface:?}, {meshing:?}");
             }
         }
     }

@@ -6,8 +6,8 @@ use crate::random::Draws;
 use crate::runs::write_text;
 use gemcnn_mesh::surface::{Evolution, SurfaceLaplacian};
 use gemcnn_mesh::{
-    AttributeValues, DVec3, GaugeGraph, GeometryOptions, Mesh, SharedFolder, VertexAttribute,
-    WriteOptions, read_mesh, read_text, write_mesh,
+    AttributeValues, DVec3, GaugeGraph, GeometryOptions, Mesh, SharedFolder, VertexAttribute, WriteOptions, read_mesh,
+    read_text, write_mesh,
 };
 use gemcnn_tasks::data::{DESCRIPTION_FILE, Description, OneOrMany, Part, Parts};
 use gemcnn_tasks::{Task, TaskError};
@@ -37,24 +37,14 @@ pub struct DataSettings {
 
 impl Default for DataSettings {
     fn default() -> Self {
-        Self {
-            vertices: 600,
-            trajectories: 5,
-            steps: 100,
-            seed: 1,
-        }
+        Self { vertices: 600, trajectories: 5, steps: 100, seed: 1 }
     }
 }
 
 impl DataSettings {
     /// The options of the command that makes the data.
     pub fn command(&self) -> String {
-        let Self {
-            vertices,
-            trajectories,
-            steps,
-            seed,
-        } = self;
+        let Self { vertices, trajectories, steps, seed } = self;
         format!("--vertices {vertices} --trajectories {trajectories} --steps {steps} --seed {seed}")
     }
 
@@ -97,17 +87,12 @@ pub(super) fn columns(state: usize, is_vector: bool) -> Vec<String> {
     }
 }
 
-/// Makes the data set of an equation in a folder. Files that are there already are kept. Processes that write at the same time
-/// share the file `lock`.
+/// Makes the data set of an equation in a folder. Files that are there already are kept. Processes that write at the
+/// same time share the file `lock`.
 ///
 /// # Errors
 /// Settings out of range, or files that cannot be written.
-pub fn make(
-    equation: Equation,
-    settings: &DataSettings,
-    folder: &Path,
-    lock: &Path,
-) -> Result<(), TaskError> {
+pub fn make(equation: Equation, settings: &DataSettings, folder: &Path, lock: &Path) -> Result<(), TaskError> {
     settings.check()?;
     let description = folder.join(DESCRIPTION_FILE);
     if description.exists() {
@@ -121,9 +106,8 @@ pub fn make(
     let _held = open(folder)?;
     (0..SHAPES.len()).into_par_iter().try_for_each(|number| {
         let shape = &SHAPES[number];
-        let paths: Vec<PathBuf> = (0..settings.trajectories)
-            .map(|trajectory| meshes.join(file_name(shape, trajectory) + ".ply"))
-            .collect();
+        let paths: Vec<PathBuf> =
+            (0..settings.trajectories).map(|trajectory| meshes.join(file_name(shape, trajectory) + ".ply")).collect();
         match paths.iter().all(|path| path.exists()) {
             true => Ok(()),
             false => write_trajectories(equation, settings, number, &paths),
@@ -148,11 +132,8 @@ pub fn make(
     described.target.property = Some(OneOrMany::Many(columns(settings.steps / 10, is_vector)));
     described.target.vectors = is_vector;
     let list = |part: Part| Some(PathBuf::from(format!("{part}.txt")));
-    described.split.files = Some(Parts {
-        train: list(Part::Train),
-        validation: list(Part::Validation),
-        test: list(Part::Test),
-    });
+    described.split.files =
+        Some(Parts { train: list(Part::Train), validation: list(Part::Validation), test: list(Part::Test) });
     // The description completes the data set.
     write_text(&description, &described.to_toml())
 }
@@ -172,14 +153,8 @@ fn write_trajectories(
     let mesh = shape.mesh(settings.vertices, settings.seed)?;
     let name = || shape.name.to_string();
     let graph = GaugeGraph::new(&mesh, &GeometryOptions::default());
-    let graph = graph.map_err(|source| TaskError::Geometry {
-        name: name(),
-        source,
-    })?;
-    let of_surface = |source| TaskError::Surface {
-        name: name(),
-        source,
-    };
+    let graph = graph.map_err(|source| TaskError::Geometry { name: name(), source })?;
+    let of_surface = |source| TaskError::Surface { name: name(), source };
     let laplacian = SurfaceLaplacian::new(&mesh).map_err(of_surface)?;
     let ((interval, substeps), dynamics) = (equation.step(), equation.dynamics());
     let step = interval / substeps as f64;
@@ -204,8 +179,7 @@ fn write_trajectories(
         let value = |vertex: usize, trajectory: usize| match dynamics.order() {
             0 => DVec3::X * state.values[vertex * trajectories + trajectory],
             _ => {
-                let [x, y] = [0, 1]
-                    .map(|part| state.values[(2 * vertex + part) * trajectories + trajectory]);
+                let [x, y] = [0, 1].map(|part| state.values[(2 * vertex + part) * trajectories + trajectory]);
                 frames[vertex].vector([x, y])
             }
         };
@@ -253,11 +227,7 @@ impl Data {
             return refuse("its parts are not given by lists of files");
         };
         let is_vector = equation.dynamics().order() == 1;
-        let mut data = Self {
-            meshes: Vec::new(),
-            parts: [Vec::new(), Vec::new(), Vec::new()],
-            states: 0,
-        };
+        let mut data = Self { meshes: Vec::new(), parts: [Vec::new(), Vec::new(), Vec::new()], states: 0 };
         for (part, trajectories) in Part::ALL.into_iter().zip(0..) {
             let Some(list) = lists.get(part) else {
                 return refuse("it needs lists of all three parts");
@@ -287,11 +257,7 @@ impl Data {
             let Some(found) = names.iter().map(|n| column(n)).collect::<Option<Vec<_>>>() else {
                 break;
             };
-            let row = |v: usize| {
-                found
-                    .iter()
-                    .map(move |column| column.values.to_f64(v) as f32)
-            };
+            let row = |v: usize| found.iter().map(move |column| column.values.to_f64(v) as f32);
             let state: Vec<f32> = (0..vertices).flat_map(row).collect();
             if state.iter().any(|value| !value.is_finite()) {
                 let state = state_name(states.len());
@@ -305,9 +271,7 @@ impl Data {
         let least = 4 * (HISTORY + 1) + 1;
         if states.len() < least {
             let (found, first) = (states.len(), state_name(0));
-            return refuse(format!(
-                "it has {found} states from `{first}` on; at least {least} are needed"
-            ));
+            return refuse(format!("it has {found} states from `{first}` on; at least {least} are needed"));
         }
         if self.states == 0 {
             self.states = states.len();
@@ -323,11 +287,7 @@ impl Data {
             (self.meshes).push((shape.into(), file.mesh.clone(), areas.collect()));
             self.meshes.len() - 1
         });
-        Ok(Trajectory {
-            name: name.into(),
-            mesh,
-            states,
-        })
+        Ok(Trajectory { name: name.into(), mesh, states })
     }
 
     /// Number of the first states of training trajectories that training sees: three quarters.

@@ -70,9 +70,7 @@ impl Equation {
         let mut values = vec![0.0; points.len() * parts * columns];
         for (column, draws) in draws.iter_mut().enumerate() {
             let mean = draws.uniform(-0.3, 0.3);
-            let bumps: Vec<Bump> = (0..bumps)
-                .map(|_| Bump::random(points, widths, draws))
-                .collect();
+            let bumps: Vec<Bump> = (0..bumps).map(|_| Bump::random(points, widths, draws)).collect();
             for (vertex, (&point, frame)) in points.iter().zip(frames).enumerate() {
                 let sum: DVec3 = bumps.iter().map(|bump| bump.at(point)).sum();
                 let parts: &[f64] = match self {
@@ -105,11 +103,7 @@ struct Bump {
 impl Bump {
     fn random(points: &[DVec3], [low, high]: [f64; 2], draws: &mut Draws) -> Self {
         let vertex = draws.uniform(0.0, points.len() as f64) as usize;
-        Self {
-            centre: points[vertex.min(points.len() - 1)],
-            width: draws.uniform(low, high),
-            height: draws.shift(),
-        }
+        Self { centre: points[vertex.min(points.len() - 1)], width: draws.uniform(low, high), height: draws.shift() }
     }
 
     fn at(&self, point: DVec3) -> DVec3 {

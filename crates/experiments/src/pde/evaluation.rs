@@ -83,9 +83,8 @@ struct Joined {
 impl Joined {
     fn new(data: &PreparedData, part: TestPart) -> Result<Self, TaskError> {
         let (trajectories, first) = part.of(data);
-        let graphs: Result<Vec<_>, TaskError> = (trajectories.iter())
-            .map(|trajectory| data.bare(trajectory).graphs())
-            .collect();
+        let graphs: Result<Vec<_>, TaskError> =
+            (trajectories.iter()).map(|trajectory| data.bare(trajectory).graphs()).collect();
         let graphs = graphs?;
         let surfaces = || trajectories.iter().map(|t| &data.surfaces[t.surface]);
         let truth = (first..data.states).map(|time| {
@@ -95,12 +94,8 @@ impl Joined {
         Ok(Self {
             graphs: HierarchyBatch::join(&graphs.iter().collect::<Vec<_>>())?,
             areas: surfaces().flat_map(|s| s.areas.clone()).collect(),
-            mass: surfaces()
-                .flat_map(|s| s.prepared.areas.iter().map(|&area| f64::from(area)))
-                .collect(),
-            normals: surfaces()
-                .flat_map(|s| s.prepared.graph.frames().iter().map(|frame| frame.normal))
-                .collect(),
+            mass: surfaces().flat_map(|s| s.prepared.areas.iter().map(|&area| f64::from(area))).collect(),
+            normals: surfaces().flat_map(|s| s.prepared.graph.frames().iter().map(|frame| frame.normal)).collect(),
             sizes: surfaces().map(|s| s.areas.len()).collect(),
             truth: truth.collect(),
             coordinates: data.coordinates,
@@ -116,8 +111,7 @@ impl Joined {
         if self.coordinates == Coordinates::Space {
             // The surface is known, so a normal part is not an error of the network.
             for (vector, &normal) in next.as_chunks_mut::<3>().0.iter_mut().zip(&self.normals) {
-                let tangent =
-                    DVec3::from_array(vector.map(f64::from)).reject_from_normalized(normal);
+                let tangent = DVec3::from_array(vector.map(f64::from)).reject_from_normalized(normal);
                 *vector = tangent.to_array().map(|value| value as f32);
             }
         }
@@ -135,11 +129,7 @@ impl Joined {
             let (found, wanted) = (&found[rows.clone()], &wanted[rows]);
             let mean = match self.coordinates {
                 Coordinates::Scalars => {
-                    let sum: f64 = wanted
-                        .iter()
-                        .zip(mass)
-                        .map(|(&u, m)| m * f64::from(u))
-                        .sum();
+                    let sum: f64 = wanted.iter().zip(mass).map(|(&u, m)| m * f64::from(u)).sum();
                     sum / mass.iter().sum::<f64>()
                 }
                 Coordinates::Frames | Coordinates::Space => 0.0,
@@ -169,21 +159,14 @@ impl Joined {
             rolled_out.push(normalised(self.squares(&fed_back, &self.truth[time])));
             rolled.push(fed_back);
         }
-        let errors = PartErrors {
-            one_step: normalised(sums),
-            rolled_out,
-        };
+        let errors = PartErrors { one_step: normalised(sums), rolled_out };
         Ok((errors, rolled))
     }
 }
 
 fn normalised([error, size]: [f64; 2]) -> f64 {
     let ratio = (error / size.max(f64::MIN_POSITIVE)).sqrt();
-    if ratio.is_nan() {
-        LARGEST
-    } else {
-        ratio.min(LARGEST)
-    }
+    if ratio.is_nan() { LARGEST } else { ratio.min(LARGEST) }
 }
 
 /// Predictions that are fed back on the first unseen mesh, beside the solution.
@@ -230,17 +213,9 @@ pub(super) fn evaluate(
         errors.insert(part, found);
         let (trajectories, _) = part.of(data);
         let values = joined.sizes[0] * width;
-        let first = |states: &[Vec<f32>]| -> Vec<Vec<f32>> {
-            states
-                .iter()
-                .map(|state| state[..values].to_vec())
-                .collect()
-        };
-        drawn = Some(RollOut {
-            surface: trajectories[0].surface,
-            truth: first(&joined.truth),
-            found: first(&rolled),
-        });
+        let first =
+            |states: &[Vec<f32>]| -> Vec<Vec<f32>> { states.iter().map(|state| state[..values].to_vec()).collect() };
+        drawn = Some(RollOut { surface: trajectories[0].surface, truth: first(&joined.truth), found: first(&rolled) });
     }
     let drawn = drawn.ok_or_else(|| TaskError::setting("evaluation", "there are no parts"))?;
     Ok((errors, drawn))

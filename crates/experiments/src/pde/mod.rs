@@ -1,5 +1,5 @@
-//! Networks as solvers of equations on surfaces: trained on single time steps, tested on later times, other initial states
-//! and other meshes, step by step and with predictions fed back.
+//! Networks as solvers of equations on surfaces: trained on single time steps, tested on later times, other initial
+//! states and other meshes, step by step and with predictions fed back.
 //!
 //! Every run has its own directory. Finished runs are not repeated and interrupted runs resume, so the
 //! experiment can be stopped at any time and started again.
@@ -28,8 +28,8 @@ use gemcnn_nn::{Device, Objective, Penalty};
 use gemcnn_tasks::data::{Augmentation, DataConfig, GeometrySettings};
 use gemcnn_tasks::run::opened;
 use gemcnn_tasks::train::{
-    BatchSize, Event, Observer, Outcome, Precision, Problem, RunConfig, StopFlag, TrainedModel,
-    Trainer, TrainingConfig, read_metrics,
+    BatchSize, Event, Observer, Outcome, Precision, Problem, RunConfig, StopFlag, TrainedModel, Trainer,
+    TrainingConfig, read_metrics,
 };
 use gemcnn_tasks::{Element, Task, TaskError};
 use samples::{Nothing, PreparedData};
@@ -73,13 +73,7 @@ impl Default for Settings {
 
 impl Settings {
     /// The configuration of a run on a data set.
-    fn config(
-        &self,
-        folder: &Path,
-        equation: Equation,
-        row: Row,
-        seed: u64,
-    ) -> Result<RunConfig, TaskError> {
+    fn config(&self, folder: &Path, equation: Equation, row: Row, seed: u64) -> Result<RunConfig, TaskError> {
         let order = equation.dynamics().order();
         let config = RunConfig {
             task: Task::Regression,
@@ -109,12 +103,7 @@ impl Settings {
         if let Some(folder) = &self.folder {
             return Ok(folder.join(equation.word()));
         }
-        let DataSettings {
-            vertices,
-            trajectories,
-            steps,
-            seed,
-        } = self.data;
+        let DataSettings { vertices, trajectories, steps, seed } = self.data;
         let name = format!("data-{vertices}-{trajectories}-{steps}-{seed}");
         let folder = directory.join(name).join(equation.word());
         std::fs::create_dir_all(directory).map_err(TaskError::file(directory))?;
@@ -168,12 +157,7 @@ pub fn run(
                 observer.observe(Event::Note(&title));
                 let config = settings.config(folder, *equation, row, seed)?;
                 let path = directory.join(format!("{equation}-{row}-seed{seed}"));
-                let run = Run {
-                    equation: *equation,
-                    row,
-                    seed,
-                    config: &config,
-                };
+                let run = Run { equation: *equation, row, seed, config: &config };
                 match run.finish(data, &path, device, observer, stop) {
                     Ok(Some(result)) => {
                         observer.observe(Event::Note(&result.line()));
@@ -246,12 +230,7 @@ impl Run<'_> {
         if self.seed == 1 {
             let mesh = &data.meshes[drawn.surface].1;
             let frames = prepared.surfaces[drawn.surface].prepared.graph.frames();
-            let drawn = picture::Drawn {
-                mesh,
-                frames,
-                coordinates: prepared.coordinates,
-                states: &drawn,
-            };
+            let drawn = picture::Drawn { mesh, frames, coordinates: prepared.coordinates, states: &drawn };
             drawn.write(&path.join("rollout.png"))?;
         }
         let records = read_metrics(&run.metrics())?;

@@ -76,14 +76,11 @@ impl Drawn<'_> {
                     colour: [20, 20, 20],
                 }));
             }
-            render(&both, Some(&colours), &arrows, &options)
-                .map_err(|error| refuse(error.to_string()))
+            render(&both, Some(&colours), &arrows, &options).map_err(|error| refuse(error.to_string()))
         };
         let stride = truth.len().div_ceil(FRAMES);
-        let pictures: Result<Vec<Picture>, TaskError> =
-            (0..truth.len()).step_by(stride).map(draw).collect();
-        let bytes = encode_animation(&pictures?, RATE)
-            .ok_or_else(|| refuse("there are no states to draw".into()))?;
+        let pictures: Result<Vec<Picture>, TaskError> = (0..truth.len()).step_by(stride).map(draw).collect();
+        let bytes = encode_animation(&pictures?, RATE).ok_or_else(|| refuse("there are no states to draw".into()))?;
         write_atomically(path, |file| file.write_all(&bytes)).map_err(TaskError::file(path))
     }
 

@@ -63,9 +63,7 @@ impl RunReport {
         };
         let parts: String = self.parts.iter().map(part).collect();
         let (parameters, seconds) = (self.parameters, self.training_seconds);
-        format!(
-            "error x 100 of one step and rolled out:{parts} {parameters} parameters, {seconds:.1} s of training"
-        )
+        format!("error x 100 of one step and rolled out:{parts} {parameters} parameters, {seconds:.1} s of training")
     }
 }
 
@@ -101,8 +99,7 @@ impl Report {
 
     fn runs_of(&self, equation: Equation, row: Row) -> Vec<&RunReport> {
         let runs = self.runs.iter();
-        runs.filter(|run| run.equation == equation && run.row == row.to_string())
-            .collect()
+        runs.filter(|run| run.equation == equation && run.row == row.to_string()).collect()
     }
 
     /// The tables in Markdown, one for each equation.
@@ -124,8 +121,7 @@ impl Report {
                     Estimate::of(&found.collect::<Vec<f64>>())
                 };
                 let each = values.into_iter();
-                each.flat_map(|value| TestPart::ALL.map(|part| column(value, part)))
-                    .collect()
+                each.flat_map(|value| TestPart::ALL.map(|part| column(value, part))).collect()
             };
             let rows = self.rows.iter().map(|&row| {
                 let runs = self.runs_of(equation, row);
@@ -133,9 +129,7 @@ impl Report {
                 let failed = format!("{equation}, {row}, ");
                 TableRow {
                     name: size.map_or(row.to_string(), |n| format!("{row} ({n} parameters)")),
-                    failures: (self.failures.iter())
-                        .filter(|failure| failure.starts_with(&failed))
-                        .count(),
+                    failures: (self.failures.iter()).filter(|failure| failure.starts_with(&failed)).count(),
                     cells: cells(&runs.iter().map(|run| &run.parts).collect::<Vec<_>>()),
                     training_seconds: runs.iter().map(|run| run.training_seconds).collect(),
                 }
@@ -157,20 +151,15 @@ impl Report {
         let mut chart = Chart::new("Predictions fed back").columns(3).width(1100);
         for (&equation, still) in &self.still {
             for part in TestPart::ALL {
-                let mut panel = Panel::new(
-                    format!("{equation}, {part}"),
-                    Axis::linear("steps"),
-                    Axis::log("normalised error"),
-                );
+                let mut panel =
+                    Panel::new(format!("{equation}, {part}"), Axis::linear("steps"), Axis::log("normalised error"));
                 let points = |errors: Vec<&PartErrors>| -> Vec<(f64, f64)> {
                     let steps = errors.first().map_or(0, |errors| errors.rolled_out.len());
                     let mean = |step: usize| {
                         let at = errors.iter().filter_map(|e| e.rolled_out.get(step));
                         at.sum::<f64>() / errors.len() as f64
                     };
-                    (0..steps)
-                        .map(|step| (step as f64 + 1.0, mean(step)))
-                        .collect()
+                    (0..steps).map(|step| (step as f64 + 1.0, mean(step))).collect()
                 };
                 for &row in &self.rows {
                     let runs = self.runs_of(equation, row);

@@ -28,79 +28,31 @@ struct Network {
 }
 
 impl Network {
-    const fn new(
-        name: &'static str,
-        has_vectors: bool,
-        rates: [f64; 2],
-        model: fn(usize) -> ModelConfig,
-    ) -> Self {
-        Self {
-            name,
-            has_vectors,
-            rates,
-            model,
-        }
+    const fn new(name: &'static str, has_vectors: bool, rates: [f64; 2], model: fn(usize) -> ModelConfig) -> Self {
+        Self { name, has_vectors, rates, model }
     }
 }
 
 /// One entry for each row. The size of the first one is the size of all.
 static NETWORKS: [Network; 6] = [
     Network::new("gem", true, [5e-3; 2], |channels| {
-        GemModel {
-            channels,
-            batch_norm: false,
-            head: 0,
-            dropout: 0.0,
-            ..Default::default()
-        }
-        .into()
+        GemModel { channels, batch_norm: false, head: 0, dropout: 0.0, ..Default::default() }.into()
     }),
     Network::new("attention", true, [5e-3, 2e-3], |channels| {
-        AttentionModel {
-            channels,
-            heads: 1,
-            batch_norm: false,
-            head: 0,
-            dropout: 0.0,
-            ..Default::default()
-        }
-        .into()
+        AttentionModel { channels, heads: 1, batch_norm: false, head: 0, dropout: 0.0, ..Default::default() }.into()
     }),
     Network::new("hermes", true, [5e-3; 2], |channels| {
-        HermesModel {
-            channels,
-            batch_norm: false,
-            head: 0,
-            dropout: 0.0,
-            ..Default::default()
-        }
-        .into()
+        HermesModel { channels, batch_norm: false, head: 0, dropout: 0.0, ..Default::default() }.into()
     }),
     Network::new("diffusion", false, [2e-3; 2], |channels| {
-        DiffusionModel {
-            channels,
-            dropout: 0.0,
-            ..Default::default()
-        }
-        .into()
+        DiffusionModel { channels, dropout: 0.0, ..Default::default() }.into()
     }),
     Network::new("surface", true, [2e-3; 2], |width| {
         let channels = [width, width.div_ceil(4), width.div_ceil(8)];
-        SurfaceModel {
-            channels,
-            ..Default::default()
-        }
-        .into()
+        SurfaceModel { channels, ..Default::default() }.into()
     }),
     Network::new("graph", false, [5e-3; 2], |width| {
-        GraphModel {
-            width: Some(width),
-            batch_norm: false,
-            head: 0,
-            dropout: 0.0,
-            ..Default::default()
-        }
-        .into()
+        GraphModel { width: Some(width), batch_norm: false, head: 0, dropout: 0.0, ..Default::default() }.into()
     }),
 ];
 
@@ -140,11 +92,7 @@ impl Row {
             }
         }
         let distance = |width| Ok::<_, TaskError>(self.count(width, order)?.abs_diff(target));
-        let width = if distance(low)? < distance(high)? {
-            low
-        } else {
-            high
-        };
+        let width = if distance(low)? < distance(high)? { low } else { high };
         Ok((self.0.model)(width))
     }
 

@@ -106,21 +106,12 @@ pub(super) struct PreparedData {
 
 impl PreparedData {
     /// Prepares each mesh once, and expresses all states in coordinates.
-    pub fn new(
-        data: &Data,
-        coordinates: Coordinates,
-        config: &RunConfig,
-    ) -> Result<Self, TaskError> {
+    pub fn new(data: &Data, coordinates: Coordinates, config: &RunConfig) -> Result<Self, TaskError> {
         // Geometry and eigenvectors do not depend on the states.
-        let preparation = Preparation {
-            features: FeatureConfig::from(Field { name: AREA.into() }),
-            ..config.preparation()
-        };
+        let preparation =
+            Preparation { features: FeatureConfig::from(Field { name: AREA.into() }), ..config.preparation() };
         let prepare = |(name, mesh, areas): &(String, _, Vec<f32>)| {
-            let field = FieldName {
-                name: AREA.into(),
-                width: 1,
-            };
+            let field = FieldName { name: AREA.into(), width: 1 };
             let values = areas.iter().map(|&area| f64::from(area)).collect();
             let fields = Fields::new(vec![(field, values)]);
             Ok::<_, TaskError>(Surface {
@@ -128,8 +119,7 @@ impl PreparedData {
                 areas: areas.clone(),
             })
         };
-        let surfaces: Result<Vec<Surface>, TaskError> =
-            data.meshes.par_iter().map(prepare).collect();
+        let surfaces: Result<Vec<Surface>, TaskError> = data.meshes.par_iter().map(prepare).collect();
         let surfaces = surfaces?;
         let see = |trajectory: &Trajectory| {
             let frames = surfaces[trajectory.mesh].prepared.graph.frames();
@@ -137,8 +127,7 @@ impl PreparedData {
                 Coordinates::Scalars | Coordinates::Space => state.clone(),
                 Coordinates::Frames => {
                     let rows = state.as_chunks::<3>().0.iter();
-                    let in_space: Vec<DVec3> =
-                        rows.map(|v| DVec3::from_array(v.map(f64::from))).collect();
+                    let in_space: Vec<DVec3> = rows.map(|v| DVec3::from_array(v.map(f64::from))).collect();
                     vectors::in_frames(frames, &in_space)
                 }
             };
@@ -147,12 +136,7 @@ impl PreparedData {
             for value in states.iter().flatten() {
                 hasher.update(value.to_le_bytes());
             }
-            Seen {
-                name: trajectory.name.clone(),
-                surface: trajectory.mesh,
-                states,
-                checksum: hasher.finalize().into(),
-            }
+            Seen { name: trajectory.name.clone(), surface: trajectory.mesh, states, checksum: hasher.finalize().into() }
         };
         Ok(Self {
             coordinates,
@@ -243,9 +227,6 @@ impl SampleSource for Nothing {
     }
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
-        Err(TaskError::setting(
-            "sample",
-            format!("there is no sample {index}"),
-        ))
+        Err(TaskError::setting("sample", format!("there is no sample {index}")))
     }
 }

@@ -17,12 +17,8 @@ pub(super) struct Shape {
 /// All surfaces. The open ones are `sheet`, `bowl` and `tube`.
 pub(super) const SHAPES: [Shape; 9] = [
     Shape::trained("sphere", 1.0, || shapes::icosphere(4)),
-    Shape::trained("torus", 1.3, || {
-        shapes::torus(80, 34, 1.0, 0.4, Cells::Triangles)
-    }),
-    Shape::trained("capsule", 0.8, || {
-        shapes::capsule(40, 12, 24, 0.5, 1.2, Cells::Triangles)
-    }),
+    Shape::trained("torus", 1.3, || shapes::torus(80, 34, 1.0, 0.4, Cells::Triangles)),
+    Shape::trained("capsule", 0.8, || shapes::capsule(40, 12, 24, 0.5, 1.2, Cells::Triangles)),
     Shape::trained("pebble", 1.2, || {
         Ok(shapes::icosphere(4)?.map_vertices(|p| {
             let wave = 0.25 * (2.5 * p.x + 1.0).sin() + 0.15 * (4.0 * p.y + 2.0 * p.z).cos();
@@ -35,9 +31,7 @@ pub(super) const SHAPES: [Shape; 9] = [
             DVec3::new(x, y, 0.15 * (5.0 * x).sin() * (4.0 * y + 1.0).cos())
         })?)
     }),
-    Shape::trained("bowl", 1.1, || {
-        Ok(upper_part(&shapes::icosphere(4)?, -0.3)?)
-    }),
+    Shape::trained("bowl", 1.1, || Ok(upper_part(&shapes::icosphere(4)?, -0.3)?)),
     Shape::unseen("peanut", 1.0, || {
         Ok(shapes::icosphere(4)?.map_vertices(|p| {
             let waist = 0.55 + 0.45 * p.x * p.x;
@@ -49,11 +43,7 @@ pub(super) const SHAPES: [Shape; 9] = [
         Ok(torus.map_vertices(|p| {
             let angle = p.y.atan2(p.x);
             let scale = 1.0 + 0.2 * (3.0 * angle).cos();
-            DVec3::new(
-                1.3 * p.x * scale,
-                p.y * scale,
-                p.z * (1.2 - 0.3 * angle.sin()),
-            )
+            DVec3::new(1.3 * p.x * scale, p.y * scale, p.z * (1.2 - 0.3 * angle.sin()))
         })?)
     }),
     Shape::unseen("tube", 0.9, || {
@@ -62,38 +52,18 @@ pub(super) const SHAPES: [Shape; 9] = [
             let (around, along) = (5.5 * p.x / 63.0, p.y / 49.0);
             let radius = 0.3 + 0.08 * (7.0 * along).sin();
             let bend = 0.3 * (2.0 * along).sin();
-            DVec3::new(
-                radius * around.cos() + bend,
-                radius * around.sin(),
-                1.6 * along,
-            )
+            DVec3::new(radius * around.cos() + bend, radius * around.sin(), 1.6 * along)
         })?)
     }),
 ];
 
 impl Shape {
-    const fn trained(
-        name: &'static str,
-        density: f64,
-        fine: fn() -> Result<Mesh, ShapeError>,
-    ) -> Self {
-        Self {
-            name,
-            is_trained: true,
-            density,
-            fine,
-        }
+    const fn trained(name: &'static str, density: f64, fine: fn() -> Result<Mesh, ShapeError>) -> Self {
+        Self { name, is_trained: true, density, fine }
     }
 
-    const fn unseen(
-        name: &'static str,
-        density: f64,
-        fine: fn() -> Result<Mesh, ShapeError>,
-    ) -> Self {
-        Self {
-            is_trained: false,
-            ..Self::trained(name, density, fine)
-        }
+    const fn unseen(name: &'static str, density: f64, fine: fn() -> Result<Mesh, ShapeError>) -> Self {
+        Self { is_trained: false, ..Self::trained(name, density, fine) }
     }
 
     /// The surface with about so many vertices, remeshed with a seed.
@@ -106,9 +76,7 @@ impl Shape {
         });
         let mesh = remesh(&fine, &kind, seed).map_err(|error| refuse(error.to_string()))?;
         let scale = (vertex_areas(&mesh.mesh).iter().sum::<f64>().sqrt()).recip();
-        (mesh.mesh)
-            .map_vertices(|p| scale * p)
-            .map_err(|error| refuse(error.to_string()))
+        (mesh.mesh).map_vertices(|p| scale * p).map_err(|error| refuse(error.to_string()))
     }
 }
 
@@ -147,11 +115,7 @@ mod tests {
             assert!((area - 1.0).abs() < 1e-12, "{}", shape.name);
             let wanted = 300.0 * shape.density;
             let found = mesh.vertex_count() as f64;
-            assert!(
-                (found / wanted - 1.0).abs() < 0.2,
-                "{}: {found}",
-                shape.name
-            );
+            assert!((found / wanted - 1.0).abs() < 0.2, "{}: {found}", shape.name);
             let report = MeshReport::new(&mesh);
             let is_open = ["sheet", "bowl", "tube"].contains(&shape.name);
             assert_eq!(report.boundary_loops > 0, is_open, "{}", shape.name);

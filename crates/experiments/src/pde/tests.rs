@@ -11,22 +11,9 @@ use std::path::Path;
 
 /// Data of an equation as the network `gem` sees them.
 fn prepared(equation: Equation, folder: &Path) -> (Data, PreparedData) {
-    let settings = Settings {
-        data: DataSettings {
-            vertices: 80,
-            trajectories: 2,
-            steps: 24,
-            seed: 3,
-        },
-        ..Settings::default()
-    };
-    make(
-        equation,
-        &settings.data,
-        folder,
-        &folder.with_extension("lock"),
-    )
-    .unwrap();
+    let settings =
+        Settings { data: DataSettings { vertices: 80, trajectories: 2, steps: 24, seed: 3 }, ..Settings::default() };
+    make(equation, &settings.data, folder, &folder.with_extension("lock")).unwrap();
     let data = Data::read(equation, folder).unwrap();
     let row = Row::all()[0];
     let config = settings.config(folder, equation, row, 1).unwrap();
@@ -86,9 +73,7 @@ fn samples_hold_five_states_and_the_change_to_the_next() {
         let pair = [row[1 + time], row[1 + HISTORY + time]].map(f64::from);
         assert!((frame.vector(pair) - in_space(time)).length() < 1e-6);
     }
-    let Target::Values(change) = &sample.target else {
-        panic!("no values")
-    };
+    let Target::Values(change) = &sample.target else { panic!("no values") };
     let change = [change[2 * vertex], change[2 * vertex + 1]].map(f64::from);
     let wanted = in_space(HISTORY) - in_space(HISTORY - 1);
     assert!((frame.vector(change) - wanted).length() < 1e-6);
@@ -99,11 +84,9 @@ fn errors_are_relative_to_the_deviation_of_the_solution() {
     let folder = tempfile::tempdir().unwrap();
     let (data, prepared) = prepared(Equation::Wave, &folder.path().join("data"));
     let (errors, drawn) = evaluate(&prepared, None, &Device::Cpu).unwrap();
-    for (part, trajectories, first) in [
-        (TestPart::Time, 0, data.training_states()),
-        (TestPart::Init, 1, 0),
-        (TestPart::Mesh, 2, 0),
-    ] {
+    for (part, trajectories, first) in
+        [(TestPart::Time, 0, data.training_states()), (TestPart::Init, 1, 0), (TestPart::Mesh, 2, 0)]
+    {
         let found = &errors[&part];
         let last = data.states - 1;
         assert_eq!(found.rolled_out.len(), data.states - first - HISTORY);
@@ -112,11 +95,7 @@ fn errors_are_relative_to_the_deviation_of_the_solution() {
         for trajectory in &data.parts[trajectories] {
             let areas = vertex_areas(&data.meshes[trajectory.mesh].1);
             let wanted = &trajectory.states[last];
-            let mean: f64 = wanted
-                .iter()
-                .zip(&areas)
-                .map(|(&u, a)| a * f64::from(u))
-                .sum();
+            let mean: f64 = wanted.iter().zip(&areas).map(|(&u, a)| a * f64::from(u)).sum();
             let start = &trajectory.states[first + HISTORY - 1];
             for ((&u, &before), area) in wanted.iter().zip(start).zip(&areas) {
                 sums[0] += area * f64::from(u - before).powi(2);
@@ -125,10 +104,7 @@ fn errors_are_relative_to_the_deviation_of_the_solution() {
         }
         let expected = (sums[0] / sums[1]).sqrt();
         let end = found.rolled_out[found.rolled_out.len() - 1];
-        assert!(
-            (end / expected - 1.0).abs() < 1e-4,
-            "{part}: {end} {expected}"
-        );
+        assert!((end / expected - 1.0).abs() < 1e-4, "{part}: {end} {expected}");
         assert!(found.one_step > 0.0 && found.one_step < 0.6, "{part}");
     }
     assert_eq!(drawn.found.len(), drawn.truth.len());

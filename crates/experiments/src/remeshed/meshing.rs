@@ -28,14 +28,7 @@ pub enum Meshing {
 
 impl Meshing {
     /// All meshings, in the order of the table.
-    pub const ALL: [Self; 6] = [
-        Self::Registered,
-        Self::Iso,
-        Self::Qes,
-        Self::Mc,
-        Self::Dense,
-        Self::Shuffled,
-    ];
+    pub const ALL: [Self; 6] = [Self::Registered, Self::Iso, Self::Qes, Self::Mc, Self::Dense, Self::Shuffled];
 
     /// Name, as in the folders of the benchmark.
     pub fn word(self) -> &'static str {
@@ -62,13 +55,8 @@ impl Meshing {
     /// The remesher for bodies with a number of vertices; `None` for the registered meshing. Its settings are none of
     /// those that augmentation draws.
     pub fn remesher(self, vertices: usize) -> Option<RemeshKind> {
-        let subdivide = || RemeshKind::Subdivide {
-            rounds: 1,
-            rule: Default::default(),
-        };
-        let simplify = |ratio: f64| RemeshKind::Simplify {
-            size: MeshSize::Ratio(ratio),
-        };
+        let subdivide = || RemeshKind::Subdivide { rounds: 1, rule: Default::default() };
+        let simplify = |ratio: f64| RemeshKind::Simplify { size: MeshSize::Ratio(ratio) };
         let isotropic = |length: f64| {
             RemeshKind::Isotropic(IsotropicOptions {
                 size: MeshSize::EdgeLength(length),
@@ -84,17 +72,10 @@ impl Meshing {
                 let resolution = (0.8 * (vertices as f64).sqrt()).clamp(8.0, 500.0) as usize;
                 vec![RemeshKind::Resample { resolution }]
             }
-            Self::Dense => vec![
-                RemeshKind::RefineLocally {
-                    regions: 5,
-                    factor: 3.0,
-                },
-                RemeshKind::Jitter { amount: 0.1 },
-            ],
-            Self::Shuffled => vec![
-                RemeshKind::Jitter { amount: 0.4 },
-                RemeshKind::FlipRandomly { share: 0.5 },
-            ],
+            Self::Dense => {
+                vec![RemeshKind::RefineLocally { regions: 5, factor: 3.0 }, RemeshKind::Jitter { amount: 0.1 }]
+            }
+            Self::Shuffled => vec![RemeshKind::Jitter { amount: 0.4 }, RemeshKind::FlipRandomly { share: 0.5 }],
         };
         Some(RemeshKind::Sequence { steps })
     }

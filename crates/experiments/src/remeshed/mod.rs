@@ -90,10 +90,7 @@ fn test_set(
         _ => Some(TestSet {
             condition: meshing,
             dataset: dataset.clone(),
-            options: EvaluationOptions {
-                meshing: meshing.test_meshing(vertices),
-                ..EvaluationOptions::default()
-            },
+            options: EvaluationOptions { meshing: meshing.test_meshing(vertices), ..EvaluationOptions::default() },
         }),
     })
 }
@@ -117,19 +114,8 @@ pub fn run(
     for meshing in Meshing::ALL {
         tests.extend(test_set(meshing, &dataset, settings.remeshed.as_deref())?);
     }
-    let mut table = Rows {
-        settings,
-        tests,
-        report: Report::new(settings, device),
-        directory,
-        device,
-    };
-    let place = Place {
-        directory,
-        cache,
-        device,
-        stop,
-    };
+    let mut table = Rows { settings, tests, report: Report::new(settings, device), directory, device };
+    let place = Place { directory, cache, device, stop };
     let is_full = fill(&mut table, &settings.rows, settings.seeds, place, observer)?;
     Ok(is_full.then_some(table.report))
 }

@@ -34,9 +34,7 @@ pub(super) fn draw(
     for test in tests {
         let mut mesh = test.dataset.mesh(Part::Test, 0)?;
         if let Some((kind, seed)) = &test.options.meshing {
-            mesh = remesh(&mesh, kind, *seed)
-                .map_err(|error| refuse(error.to_string()))?
-                .mesh;
+            mesh = remesh(&mesh, kind, *seed).map_err(|error| refuse(error.to_string()))?.mesh;
         }
         let sample = model.sample(test.condition.word(), &mesh)?;
         let Prediction::Classes { classes, .. } = model.predict(&mut workspace, &sample)? else {
@@ -65,8 +63,6 @@ pub(super) fn draw(
         ..Default::default()
     };
     let picture = render(&all, Some(&colours), &[], &options);
-    let bytes = picture
-        .map_err(|error| refuse(error.to_string()))?
-        .encode_png();
+    let bytes = picture.map_err(|error| refuse(error.to_string()))?.encode_png();
     write_atomically(path, |file| file.write_all(&bytes)).map_err(TaskError::file(path))
 }

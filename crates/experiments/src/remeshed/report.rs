@@ -71,11 +71,7 @@ impl MeshingReport {
 }
 
 impl RowReport {
-    fn estimate(
-        &self,
-        meshing: Meshing,
-        value: impl Fn(&MeshingReport) -> f64,
-    ) -> Option<Estimate> {
+    fn estimate(&self, meshing: Meshing, value: impl Fn(&MeshingReport) -> f64) -> Option<Estimate> {
         let runs = self.meshings.get(&meshing)?;
         Estimate::of(&runs.iter().map(value).collect::<Vec<f64>>())
     }
@@ -99,12 +95,7 @@ impl Report {
         seed: u64,
         outcome: Result<(f64, Tested<Meshing>), String>,
     ) -> Option<String> {
-        let new = || RowReport {
-            row,
-            training_seconds: Vec::new(),
-            meshings: BTreeMap::new(),
-            failures: Vec::new(),
-        };
+        let new = || RowReport { row, training_seconds: Vec::new(), meshings: BTreeMap::new(), failures: Vec::new() };
         let report = row_report(&mut self.rows, |report| report.row == row, new);
         let (seconds, evaluations) = match outcome {
             Ok(results) => results,
@@ -150,11 +141,7 @@ impl Report {
         let meshings = self.meshings();
         type Value = fn(&MeshingReport) -> f64;
         let tables: [(&str, Value, usize); 4] = [
-            (
-                "Mean geodesic error x 100, in square roots of the area",
-                |run| run.mean,
-                2,
-            ),
+            ("Mean geodesic error x 100, in square roots of the area", |run| run.mean, 2),
             ("Median geodesic error x 100", |run| run.median, 2),
             ("Vertices beyond 0.1 (%)", |run| run.beyond, 2),
             ("Exact predictions (%)", |run| run.exact, 1),
@@ -163,9 +150,7 @@ impl Report {
             let rows = self.rows.iter().map(|row| TableRow {
                 name: row.row.to_string(),
                 failures: row.failures.len(),
-                cells: (meshings.iter())
-                    .map(|&meshing| row.estimate(meshing, value))
-                    .collect(),
+                cells: (meshings.iter()).map(|&meshing| row.estimate(meshing, value)).collect(),
                 training_seconds: row.training_seconds.clone(),
             });
             let table = markdown("network", &meshings, rows, digits);
@@ -176,9 +161,7 @@ impl Report {
 
     /// The error curves: a panel for each meshing, a series for each row.
     pub fn chart(&self) -> Chart {
-        let mut chart = Chart::new("Correspondence on other meshings")
-            .columns(3)
-            .width(1100);
+        let mut chart = Chart::new("Correspondence on other meshings").columns(3).width(1100);
         for meshing in self.meshings() {
             let mut panel = Panel::new(
                 meshing.word(),

@@ -2,8 +2,8 @@
 
 use gemcnn_tasks::data::Augmentation;
 use gemcnn_tasks::models::{
-    AcnnModel, DiffusionModel, EdgeModel, FeastModel, GemModel, GeodesicModel, Model, MonetModel,
-    SpiralModel, SurfaceModel, UNetModel, ZernikeModel,
+    AcnnModel, DiffusionModel, EdgeModel, FeastModel, GemModel, GeodesicModel, Model, MonetModel, SpiralModel,
+    SurfaceModel, UNetModel, ZernikeModel,
 };
 use gemcnn_tasks::train::RunConfig;
 use gemcnn_tasks::{ModelConfig, Task, TaskError};
@@ -127,13 +127,9 @@ impl Row {
     pub fn all() -> Vec<Self> {
         use NetworkChoice::{Diffusion, Gem, Surface, Unet};
         let networks = [Gem, Unet, Diffusion, Surface].into_iter();
-        let both = networks.flat_map(|network| {
-            [Augmented::No, Augmented::Fully].map(|augmented| Self { network, augmented })
-        });
-        let published = NetworkChoice::ALL[5..].iter().map(|&network| Self {
-            network,
-            augmented: Augmented::No,
-        });
+        let both =
+            networks.flat_map(|network| [Augmented::No, Augmented::Fully].map(|augmented| Self { network, augmented }));
+        let published = NetworkChoice::ALL[5..].iter().map(|&network| Self { network, augmented: Augmented::No });
         both.chain(published).collect()
     }
 
@@ -142,11 +138,9 @@ impl Row {
         match self.network {
             NetworkChoice::Gem => GemModel::default().into(),
             NetworkChoice::Unet => UNetModel::default().into(),
-            NetworkChoice::Diffusion | NetworkChoice::DiffusionAll => DiffusionModel {
-                dropout: 0.0,
-                ..DiffusionModel::default()
+            NetworkChoice::Diffusion | NetworkChoice::DiffusionAll => {
+                DiffusionModel { dropout: 0.0, ..DiffusionModel::default() }.into()
             }
-            .into(),
             NetworkChoice::Surface => SurfaceModel::default().into(),
             NetworkChoice::Spiral => SpiralModel::default().into(),
             NetworkChoice::Feast => FeastModel::default().into(),
@@ -227,11 +221,7 @@ mod tests {
         for row in rows {
             assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
         }
-        for name in [
-            "surface+resampled",
-            "diffusion-all+remeshed",
-            "gem+remeshed",
-        ] {
+        for name in ["surface+resampled", "diffusion-all+remeshed", "gem+remeshed"] {
             assert_eq!(name.parse::<Row>().unwrap().to_string(), name);
         }
         assert!("gem+resampled".parse::<Row>().is_err());

@@ -4,12 +4,8 @@ use super::{SEED, Settings};
 use crate::runs::{TestSet, hold};
 use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, carry_labels, simplify};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
-use gemcnn_mesh::{
-    AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, write_atomically, write_mesh,
-};
-use gemcnn_tasks::data::{
-    BodiesConfig, DESCRIPTION_FILE, DataConfig, Dataset, Description, OneOrMany, Part, Parts,
-};
+use gemcnn_mesh::{AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, write_atomically, write_mesh};
+use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig, Dataset, Description, OneOrMany, Part, Parts};
 use gemcnn_tasks::evaluation::EvaluationOptions;
 use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
@@ -135,24 +131,18 @@ impl fmt::Display for Condition {
 }
 
 /// The training data, and the test sets of all conditions. Files that are there already are kept.
-pub(super) fn make(
-    settings: &Settings,
-    directory: &Path,
-) -> Result<(DataConfig, Vec<TestSet<Condition>>), TaskError> {
+pub(super) fn make(settings: &Settings, directory: &Path) -> Result<(DataConfig, Vec<TestSet<Condition>>), TaskError> {
     let count = settings.bodies;
     let training = count * 64 / 100;
     let validation = count * 80 / 100;
-    let sound = BodiesConfig::sound_count(count)
-        .ok()
-        .filter(|_| training > 0);
+    let sound = BodiesConfig::sound_count(count).ok().filter(|_| training > 0);
     if sound.is_none() || validation == training || validation == count {
         let problem = format!("{count} bodies are too few or too many: from 3 to 100,000");
         return Err(TaskError::setting("bodies", problem));
     }
     let parts = [0..training, training..validation, validation..count];
     let mut families = BTreeMap::new();
-    let mut written =
-        |condition, parts: &_| written(settings, directory, condition, parts, &mut families);
+    let mut written = |condition, parts: &_| written(settings, directory, condition, parts, &mut families);
     let folder = written(Condition::AsTrained, &parts)?;
     let data = DataConfig::Folder(folder);
     let dataset = Dataset::open_for(&data, Task::Segmentation)?;
@@ -166,17 +156,13 @@ pub(super) fn make(
                 Dataset::open_for(&DataConfig::Folder(folder), Task::Segmentation)?
             }
         };
-        tests.push(TestSet {
-            condition,
-            dataset,
-            options: condition.options(Part::Test),
-        });
+        tests.push(TestSet { condition, dataset, options: condition.options(Part::Test) });
     }
     Ok((data, tests))
 }
 
-/// Writes the bodies of a condition as a data set, unless it is there. Returns its folder. `families` are those made before, by their
-/// numbers of vertices.
+/// Writes the bodies of a condition as a data set, unless it is there. Returns its folder. `families` are those made
+/// before, by their numbers of vertices.
 fn written(
     settings: &Settings,
     directory: &Path,
@@ -184,9 +170,7 @@ fn written(
     parts: &[std::ops::Range<usize>; 3],
     families: &mut BTreeMap<usize, BodyFamily>,
 ) -> Result<PathBuf, TaskError> {
-    let vertices = condition
-        .vertices(settings.vertices)
-        .unwrap_or(settings.vertices);
+    let vertices = condition.vertices(settings.vertices).unwrap_or(settings.vertices);
     // Bodies without a common mesh are simplified, each for itself, from the densest ones.
     let (of_family, suffix) = match settings.is_registered {
         true => (vertices, ""),
@@ -202,12 +186,8 @@ fn written(
     let family = match families.entry(of_family) {
         Entry::Occupied(made) => made.into_mut(),
         Entry::Vacant(place) => {
-            let options = BodyOptions {
-                vertices: of_family,
-                ..Default::default()
-            };
-            let family = BodyFamily::new(&options)
-                .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
+            let options = BodyOptions { vertices: of_family, ..Default::default() };
+            let family = BodyFamily::new(&options).map_err(|error| TaskError::setting("bodies", error.to_string()))?;
             place.insert(family)
         }
     };
@@ -221,8 +201,8 @@ fn written(
         let body = family.body(number as u64);
         let (body, labels) = match vertices < of_family {
             true => {
-                let fewer = simplify(&body, vertices)
-                    .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
+                let fewer =
+                    simplify(&body, vertices).map_err(|error| TaskError::setting("bodies", error.to_string()))?;
                 let labels = carry_labels(&fewer.sources, &labels);
                 (fewer.mesh, labels)
             }
@@ -230,16 +210,10 @@ fn written(
         };
         let labels = VertexAttribute::new(PROPERTY, AttributeValues::U8(labels));
         let mesh = condition.apply(body)?;
-        Ok::<_, TaskError>(write_mesh(
-            &path,
-            &mesh,
-            &[labels],
-            &WriteOptions::default(),
-        )?)
+        Ok::<_, TaskError>(write_mesh(&path, &mesh, &[labels], &WriteOptions::default())?)
     })?;
     let write = |path: &Path, text: String| {
-        write_atomically(path, |file| file.write_all(text.as_bytes()))
-            .map_err(TaskError::file(path))
+        write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(TaskError::file(path))
     };
     let mut lists = [None, None, None];
     for ((part, numbers), list) in Part::ALL.into_iter().zip(parts).zip(&mut lists) {
@@ -254,11 +228,7 @@ fn written(
     let mut described = Description::new(Task::Segmentation);
     described.meshes = "meshes".into();
     described.target.property = Some(OneOrMany::One(PROPERTY.into()));
-    described.split.files = Some(Parts {
-        train,
-        validation,
-        test,
-    });
+    described.split.files = Some(Parts { train, validation, test });
     // The description completes the data set.
     write(&description, described.to_toml())?;
     Ok(folder)
@@ -286,11 +256,7 @@ mod tests {
     #[test]
     fn data_sets_of_all_conditions_are_written_once() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            bodies: 7,
-            vertices: 1000,
-            ..Default::default()
-        };
+        let settings = Settings { bodies: 7, vertices: 1000, ..Default::default() };
         let mut families = BTreeMap::new();
         let mut write = |settings: &Settings, condition, parts: &_| {
             written(settings, folder.path(), condition, parts, &mut families).unwrap()
@@ -304,21 +270,14 @@ mod tests {
         let time = std::fs::metadata(&file).unwrap().modified().unwrap();
         write(&settings, Condition::Half, &parts);
         assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), time);
-        let own = Settings {
-            is_registered: false,
-            vertices: 500,
-            ..settings.clone()
-        };
+        let own = Settings { is_registered: false, vertices: 500, ..settings.clone() };
         let parts = [0..2, 0..0, 0..0];
         let made = write(&own, Condition::AsTrained, &parts);
         let dataset = Dataset::open(&DataConfig::Folder(made)).unwrap();
         let [first, second] = [0, 1].map(|at| dataset.mesh(Part::Train, at).unwrap());
         assert_eq!([first.vertex_count(), second.vertex_count()], [500, 500]);
         assert_ne!(first.faces(), second.faces());
-        let few = Settings {
-            bodies: 2,
-            ..settings
-        };
+        let few = Settings { bodies: 2, ..settings };
         assert!(make(&few, folder.path()).is_err());
     }
 }

@@ -31,8 +31,8 @@ pub struct Settings {
     pub bodies: usize,
     /// Vertices of the training bodies (default 1,000).
     pub vertices: usize,
-    /// True if the bodies of a density share one mesh and its labels (default). Otherwise each body has a mesh of its own, and all
-    /// densities show the same surface with the same borders of classes.
+    /// True if the bodies of a density share one mesh and its labels (default). Otherwise each body has a mesh of its
+    /// own, and all densities show the same surface with the same borders of classes.
     pub is_registered: bool,
     /// Steps of the recipe (default: all).
     pub steps: Vec<Step>,
@@ -96,19 +96,8 @@ pub fn run(
         Some(folder) => given(folder)?,
         None => bodies::make(settings, &directory.join("data"))?,
     };
-    let mut table = Steps {
-        settings,
-        data,
-        tests,
-        report: Report::new(settings, device),
-        directory,
-    };
-    let place = Place {
-        directory,
-        cache,
-        device,
-        stop,
-    };
+    let mut table = Steps { settings, data, tests, report: Report::new(settings, device), directory };
+    let place = Place { directory, cache, device, stop };
     let is_full = fill(&mut table, &settings.steps, settings.seeds, place, observer)?;
     Ok(is_full.then_some(table.report))
 }
@@ -121,11 +110,7 @@ fn given(folder: &Path) -> Result<(DataConfig, Vec<TestSet<Condition>>), TaskErr
         let problem = "the experiment needs a validation part, on which it tests";
         return Err(TaskError::setting(folder.display().to_string(), problem));
     }
-    let conditions = [
-        Condition::AsTrained,
-        Condition::Rotated,
-        Condition::Isotropic,
-    ];
+    let conditions = [Condition::AsTrained, Condition::Rotated, Condition::Isotropic];
     let tests = conditions.map(|condition| TestSet {
         condition,
         dataset: dataset.clone(),

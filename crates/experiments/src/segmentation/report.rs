@@ -100,10 +100,7 @@ impl Report {
             let scores = evaluation.segmentation.as_ref();
             let by_area = scores.map(|scores| scores.by_area);
             let away = scores.and_then(|scores| scores.away_from_borders);
-            for (results, value) in [
-                (&mut report.by_area, by_area),
-                (&mut report.away_from_borders, away),
-            ] {
+            for (results, value) in [(&mut report.by_area, by_area), (&mut report.away_from_borders, away)] {
                 results.entry(condition).or_default().extend(value);
             }
         }
@@ -126,9 +123,7 @@ impl Report {
             let rows = self.steps.iter().map(|step| TableRow {
                 name: step.step.to_string(),
                 failures: step.failures.len(),
-                cells: (conditions.iter())
-                    .map(|condition| Estimate::of(results(step).get(condition)?))
-                    .collect(),
+                cells: (conditions.iter()).map(|condition| Estimate::of(results(step).get(condition)?)).collect(),
                 training_seconds: step.training_seconds.clone(),
             });
             markdown("step", &conditions, rows, 2)

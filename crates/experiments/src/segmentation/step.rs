@@ -30,22 +30,14 @@ pub enum Step {
 
 impl Step {
     /// All steps, in the order of the table.
-    pub const ALL: [Self; 6] = [
-        Self::Positions,
-        Self::Invariant,
-        Self::Diffusion,
-        Self::Surface,
-        Self::Resampled,
-        Self::Versions,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Positions, Self::Invariant, Self::Diffusion, Self::Surface, Self::Resampled, Self::Versions];
 
     /// The configuration, with the data of the default.
     pub(super) fn config(self) -> RunConfig {
         let task = Task::Segmentation;
         let mut config = match self {
-            Self::Positions | Self::Invariant => {
-                RunConfig::for_model(task, GemModel::default().into())
-            }
+            Self::Positions | Self::Invariant => RunConfig::for_model(task, GemModel::default().into()),
             Self::Diffusion => RunConfig::for_model(task, DiffusionModel::default().into()),
             Self::Surface | Self::Resampled | Self::Versions => {
                 RunConfig::for_model(task, SurfaceModel::default().into())
@@ -57,17 +49,8 @@ impl Step {
         }
         let plain = Augmentation::default();
         config.augmentation = match self {
-            Self::Resampled => Augmentation {
-                resample: 0.7,
-                ..plain
-            },
-            Self::Versions => Augmentation {
-                resample: 0.7,
-                versions: 4,
-                stretch: 0.1,
-                bend: 0.03,
-                ..plain
-            },
+            Self::Resampled => Augmentation { resample: 0.7, ..plain },
+            Self::Versions => Augmentation { resample: 0.7, versions: 4, stretch: 0.1, bend: 0.03, ..plain },
             _ => plain,
         };
         config

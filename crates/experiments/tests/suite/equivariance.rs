@@ -1,8 +1,6 @@
 //! The laws that the equivariance experiment shows, with few networks and changes.
 
-use gemcnn_experiments::equivariance::{
-    Model, Precision, Report, Row, Settings, Surface, Transform, run,
-};
+use gemcnn_experiments::equivariance::{Model, Precision, Report, Row, Settings, Surface, Transform, run};
 use gemcnn_tasks::TaskError;
 use std::sync::LazyLock;
 
@@ -59,20 +57,11 @@ fn gauge_error_falls_faster_than_one_over_samples_and_grows_with_depth() {
         .collect();
     // One layer has no nonlinearity.
     assert!(over_depth[0] < EXACT, "{over_depth:?}");
-    assert!(
-        over_depth[1] > 1e-5 && over_depth[2] > over_depth[1],
-        "{over_depth:?}"
-    );
+    assert!(over_depth[1] > 1e-5 && over_depth[2] > over_depth[1], "{over_depth:?}");
 }
 
 /// Gauge errors of the published code: 7 layers on the icosahedron, by samples.
-const PUBLISHED: [(usize, f64); 5] = [
-    (5, 7.9e-2),
-    (7, 2.8e-2),
-    (11, 9.4e-3),
-    (21, 2.4e-3),
-    (51, 4.1e-4),
-];
+const PUBLISHED: [(usize, f64); 5] = [(5, 7.9e-2), (7, 2.8e-2), (11, 9.4e-3), (21, 2.4e-3), (51, 4.1e-4)];
 
 #[test]
 fn layers_and_first_weights_of_the_published_code_have_its_gauge_error() {
@@ -91,8 +80,7 @@ fn exact_nonlinearities_reach_rounding_on_all_that_is_a_symmetry() {
     for model in [Model::GemPolynomial, Model::GemNorm, Model::GemGated] {
         for transform in [Transform::Gauge, Transform::Ambient, Transform::Isometry] {
             for row in rows(model, transform) {
-                let symmetric =
-                    transform != Transform::Isometry || row.mesh == Surface::Icosahedron;
+                let symmetric = transform != Transform::Isometry || row.mesh == Surface::Icosahedron;
                 let exact = row.error < rounding(row);
                 // A single layer sums over neighbours alike, on whatever mesh.
                 assert_eq!(exact, symmetric || row.depth == 1, "{row:?}");
@@ -136,11 +124,7 @@ fn ambient_error_is_rounding_for_gauge_equivariant_networks() {
 fn shot_frames_fail_on_the_icosahedron_and_recover_on_the_deformed_one() {
     for row in rows(Model::Shot, Transform::Ambient) {
         let recovered = row.error < rounding(row);
-        assert_eq!(
-            recovered,
-            row.mesh == Surface::DeformedIcosahedron,
-            "{row:?}"
-        );
+        assert_eq!(recovered, row.mesh == Surface::DeformedIcosahedron, "{row:?}");
     }
     for transform in [Transform::Gauge, Transform::Isometry] {
         for row in rows(Model::Shot, transform) {
@@ -168,18 +152,7 @@ fn every_row_has_the_promised_fields_and_a_number() {
         let row = row.as_object().unwrap();
         let mut keys: Vec<&str> = row.keys().map(String::as_str).collect();
         keys.sort_unstable();
-        assert_eq!(
-            keys,
-            [
-                "depth",
-                "error",
-                "mesh",
-                "model",
-                "precision",
-                "samples",
-                "transform"
-            ]
-        );
+        assert_eq!(keys, ["depth", "error", "mesh", "model", "precision", "samples", "transform"]);
         assert!(row["error"].is_number(), "{row:?}");
     }
     let first = &rows[0];
@@ -215,27 +188,9 @@ fn the_same_seed_gives_the_same_errors_and_senseless_settings_are_refused() {
     assert_eq!(run(&small(1)).unwrap(), run(&small(1)).unwrap());
     assert_ne!(run(&small(1)).unwrap().rows, run(&small(2)).unwrap().rows);
     for (bad, what) in [
-        (
-            Settings {
-                models: 1,
-                ..small(1)
-            },
-            "models",
-        ),
-        (
-            Settings {
-                depths: vec![1, 0],
-                ..small(1)
-            },
-            "depths",
-        ),
-        (
-            Settings {
-                samples: vec![1 << 20],
-                ..small(1)
-            },
-            "samples",
-        ),
+        (Settings { models: 1, ..small(1) }, "models"),
+        (Settings { depths: vec![1, 0], ..small(1) }, "depths"),
+        (Settings { samples: vec![1 << 20], ..small(1) }, "samples"),
     ] {
         let error: TaskError = run(&bad).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");

@@ -1,9 +1,7 @@
 //! Runs of the digits experiment: what they leave behind, and what they compute.
 
 use gemcnn_experiments::digits::{Mnist, SIDE};
-use gemcnn_experiments::mnist::{
-    Event, Experiment, GridOptions, Model, Part, RateRule, Report, RunResult, Surface,
-};
+use gemcnn_experiments::mnist::{Event, Experiment, GridOptions, Model, Part, RateRule, Report, RunResult, Surface};
 use gemcnn_nn::{Archive, Device, FeatureType, GraphBatch, Module, Network, Tape, Workspace};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::Record;
@@ -16,10 +14,7 @@ fn small(schedule: RateRule) -> Experiment {
         train: vec![Surface::Rough(1.5)],
         test: vec![Surface::Flat, Surface::Isometric],
         seeds: vec![3],
-        grids: GridOptions {
-            count: 3,
-            ..GridOptions::default()
-        },
+        grids: GridOptions { count: 3, ..GridOptions::default() },
         epochs: 2,
         batch: 4,
         schedule,
@@ -94,19 +89,12 @@ fn an_interrupted_run_goes_on_to_the_same_bits_and_a_finished_one_is_left() {
         assert!(stopped.is_err());
         let (again, events) = run(&experiment, broken.path()).unwrap();
         assert_eq!(events[..2], ["started after 1", "step 2.1"]);
-        assert!(same_bits(
-            &checkpoint(whole.path()),
-            &checkpoint(broken.path())
-        ));
+        assert!(same_bits(&checkpoint(whole.path()), &checkpoint(broken.path())));
         assert_eq!(again[0].tests, results[0].tests);
         let model = broken.path().join("1.5-paper-types-3/model.safetensors");
-        assert!(same_bits(
-            &Archive::read(model).unwrap(),
-            &checkpoint(whole.path())
-        ));
+        assert!(same_bits(&Archive::read(model).unwrap(), &checkpoint(whole.path())));
         let losses = |results: &[RunResult]| -> Vec<[f64; 2]> {
-            let losses =
-                |record: &Record| [record.training, record.held_out].map(|s| s.unwrap().loss);
+            let losses = |record: &Record| [record.training, record.held_out].map(|s| s.unwrap().loss);
             results[0].history.iter().map(losses).collect()
         };
         assert_eq!(losses(&again), losses(&results));
@@ -121,19 +109,10 @@ fn another_test_needs_no_training_and_another_setting_another_folder() {
     let folder = tempfile::tempdir().unwrap();
     let experiment = small(RateRule::Cosine);
     run(&experiment, folder.path()).unwrap();
-    let more = Experiment {
-        test: vec![Surface::Flat, Surface::Rough(2.5)],
-        ..experiment.clone()
-    };
+    let more = Experiment { test: vec![Surface::Flat, Surface::Rough(2.5)], ..experiment.clone() };
     let (_, events) = run(&more, folder.path()).unwrap();
-    assert_eq!(
-        events,
-        ["started after 2", "test flat", "test 2.5", "finished"]
-    );
-    let other = Experiment {
-        rate: 0.02,
-        ..experiment
-    };
+    assert_eq!(events, ["started after 2", "test flat", "test 2.5", "finished"]);
+    let other = Experiment { rate: 0.02, ..experiment };
     match run(&other, folder.path()).unwrap_err() {
         TaskError::OtherRun { path, differences } => {
             assert!(path.starts_with(folder.path().join("1.5-paper-types-3")));
@@ -145,13 +124,7 @@ fn another_test_needs_no_training_and_another_setting_another_folder() {
 
     let report = Report::read(folder.path()).unwrap();
     report.write(folder.path()).unwrap();
-    for file in [
-        "results.json",
-        "table.md",
-        "errors.png",
-        "errors.svg",
-        "grids/2.25.png",
-    ] {
+    for file in ["results.json", "table.md", "errors.png", "errors.svg", "grids/2.25.png"] {
         assert!(folder.path().join(file).is_file(), "{file}");
     }
     assert_eq!(report.results().len(), 1);
@@ -162,64 +135,22 @@ fn settings_out_of_range_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let good = small(RateRule::Plateau);
     for (bad, setting) in [
-        (
-            Experiment {
-                epochs: 0,
-                ..good.clone()
-            },
-            "training.epochs",
-        ),
-        (
-            Experiment {
-                batch: 0,
-                ..good.clone()
-            },
-            "training.batch",
-        ),
-        (
-            Experiment {
-                batch: 20,
-                ..good.clone()
-            },
-            "training.batch",
-        ),
-        (
-            Experiment {
-                rate: f64::NAN,
-                ..good.clone()
-            },
-            "training.rate",
-        ),
-        (
-            Experiment {
-                validation_digits: 0,
-                ..good.clone()
-            },
-            "validation digits",
-        ),
-        (
-            Experiment {
-                training_digits: Some(598),
-                ..good.clone()
-            },
-            "training digits",
-        ),
+        (Experiment { epochs: 0, ..good.clone() }, "training.epochs"),
+        (Experiment { batch: 0, ..good.clone() }, "training.batch"),
+        (Experiment { batch: 20, ..good.clone() }, "training.batch"),
+        (Experiment { rate: f64::NAN, ..good.clone() }, "training.rate"),
+        (Experiment { validation_digits: 0, ..good.clone() }, "validation digits"),
+        (Experiment { training_digits: Some(598), ..good.clone() }, "training digits"),
     ] {
         match run(&bad, folder.path()).unwrap_err() {
             TaskError::Setting { what, .. } => assert_eq!(what, setting),
             other => panic!("{other}"),
         }
     }
-    let grids = GridOptions {
-        amplitude: -1.0,
-        ..good.grids
-    };
+    let grids = GridOptions { amplitude: -1.0, ..good.grids };
     match run(&Experiment { grids, ..good }, folder.path()).unwrap_err() {
         TaskError::Setting { what, problem } => {
-            assert!(
-                what.contains("1.5") && problem.contains("-1"),
-                "{what}: {problem}"
-            );
+            assert!(what.contains("1.5") && problem.contains("-1"), "{what}: {problem}");
         }
         other => panic!("{other}"),
     }
@@ -257,11 +188,7 @@ fn representation(multiplicity: usize, angle: f64) -> Vec<Vec<f64>> {
     let size = 7 * multiplicity;
     let mut matrix = vec![vec![0.0; size]; size];
     for order in 0..4 {
-        let first = if order == 0 {
-            0
-        } else {
-            (2 * order - 1) * multiplicity
-        };
+        let first = if order == 0 { 0 } else { (2 * order - 1) * multiplicity };
         for (i, row) in rotation(order, angle).iter().enumerate() {
             for (j, value) in row.iter().enumerate() {
                 for channel in 0..multiplicity {
@@ -285,23 +212,16 @@ fn product(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<Vec<f64>> {
 fn on_the_flat_grid_the_convolution_is_a_stencil_of_turned_kernels() {
     let (inputs, outputs) = (2, 3);
     let kind = |multiplicity| FeatureType::uniform(multiplicity, 3);
-    let (network, mut parameters) = Network::<f64>::builder(kind(inputs))
-        .conv(&kind(outputs))
-        .init(5)
-        .unwrap();
+    let (network, mut parameters) = Network::<f64>::builder(kind(inputs)).conv(&kind(outputs)).init(5).unwrap();
     let id = parameters.find("conv1.self_weight").unwrap();
     parameters.get_mut(id).value_mut().fill(0.0);
     let weight = parameters.value(parameters.find("conv1.weight").unwrap());
     let weight: Vec<Vec<f64>> = weight.chunks(7 * inputs).map(<[f64]>::to_vec).collect();
 
-    let graph = GridOptions::default()
-        .graph(Surface::Flat, Part::Train, 0)
-        .unwrap();
+    let graph = GridOptions::default().graph(Surface::Flat, Part::Train, 0).unwrap();
     let batch = GraphBatch::<f64>::new([&graph]).unwrap();
     let width = 7 * inputs;
-    let x: Vec<f64> = (0..SIDE * SIDE * width)
-        .map(|i| ((i * 7919) % 1009) as f64 / 504.5 - 1.0)
-        .collect();
+    let x: Vec<f64> = (0..SIDE * SIDE * width).map(|i| ((i * 7919) % 1009) as f64 / 504.5 - 1.0).collect();
     let mut workspace = Workspace::default();
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let input = tape.input(kind(inputs), &x).unwrap();
@@ -327,19 +247,12 @@ fn on_the_flat_grid_the_convolution_is_a_stencil_of_turned_kernels() {
                 }
                 let neighbour = &x[(r * side + c) as usize * width..][..width];
                 for (sum, kernel_row) in sum.iter_mut().zip(kernel) {
-                    *sum += kernel_row
-                        .iter()
-                        .zip(neighbour)
-                        .map(|(k, f)| k * f)
-                        .sum::<f64>();
+                    *sum += kernel_row.iter().zip(neighbour).map(|(k, f)| k * f).sum::<f64>();
                 }
             }
             let found = &y[(row * side + column) as usize * sum.len()..][..sum.len()];
             for (found, expected) in found.iter().zip(&sum) {
-                assert!(
-                    (found - expected).abs() < 1e-12,
-                    "row {row}, column {column}"
-                );
+                assert!((found - expected).abs() < 1e-12, "row {row}, column {column}");
             }
         }
     }

@@ -26,10 +26,7 @@ fn every_row_of_the_table_is_measured() {
 
 #[test]
 fn a_torus_of_two_segments_is_refused() {
-    let settings = Settings {
-        segments: (2, 10),
-        ..Settings::quick()
-    };
+    let settings = Settings { segments: (2, 10), ..Settings::quick() };
     let message = run(&settings, &Device::Cpu).unwrap_err().to_string();
     assert!(message.starts_with("segments: "), "{message}");
 }

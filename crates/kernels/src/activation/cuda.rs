@@ -1,12 +1,9 @@
 //! Activation functions on a GPU.
 
 use super::Activation;
-use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
-};
+use crate::cuda::{CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length};
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("activation", include_str!("activation.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("activation", include_str!("activation.cu"));
 
 /// The macros that select an activation.
 pub(crate) fn defines(activation: &Activation) -> Vec<Define> {
@@ -38,11 +35,7 @@ pub(crate) fn literals(values: impl IntoIterator<Item = f64>) -> String {
             }
         })
         .collect();
-    if list.is_empty() {
-        "0.0f".into()
-    } else {
-        list.join(",")
-    }
+    if list.is_empty() { "0.0f".into() } else { list.join(",") }
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {

@@ -3,16 +3,13 @@
 use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
 use crate::FeatureType;
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice,
-    DeviceSliceMut, KernelSource, args, irrep_count, irrep_rows, irreps, irreps_of_heads, key,
-    to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, args, irrep_count, irrep_rows, irreps, irreps_of_heads, key, to_u32,
 };
 use std::sync::Arc;
 
-pub(crate) const GATHER: KernelSource = KernelSource::new(
-    "gather",
-    concat!(include_str!("../cuda/tensor.cu"), include_str!("gather.cu")),
-);
+pub(crate) const GATHER: KernelSource =
+    KernelSource::new("gather", concat!(include_str!("../cuda/tensor.cu"), include_str!("gather.cu")));
 pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_str!("adjoint.cu"));
 
 /// Largest number of sums that a thread keeps in registers.
@@ -114,8 +111,7 @@ impl GatherPlan {
         together = common(together, row);
         for sum in rows {
             together = common(together, sum.destination);
-            destinations[sum.ring * harmonics + sum.harmonic] =
-                to_u32(OPERATOR, sum.destination)? as i32;
+            destinations[sum.ring * harmonics + sum.harmonic] = to_u32(OPERATOR, sum.destination)? as i32;
         }
         let mut vector = together;
         while vector > 1 && 2 * harmonics * vector > MOST_SUMS {
@@ -139,10 +135,7 @@ impl GatherPlan {
         let (table, shape) = self.shape(device, run)?;
         let function = device.function(GATHER, &shape.defines(None), "gather")?;
         let (vertices, threads) = shape.block(false);
-        let blocks = (
-            run.vertices.1.div_ceil(vertices),
-            self.radial.rings / shape.rings,
-        );
+        let blocks = (run.vertices.1.div_ceil(vertices), self.radial.rings / shape.rings);
         // SAFETY: the operators checked the lengths of features, rows and results against the graph,
         // whose arrays were checked when it was made.
         unsafe { function.run(blocks, (threads, 1), &self.arguments(run, &table)?) }
@@ -156,11 +149,7 @@ impl GatherPlan {
     }
 
     /// What another kernel that holds rows of this stride in shared memory is compiled for and reads.
-    pub fn row_kernel(
-        &self,
-        device: &CudaDevice,
-        stride: usize,
-    ) -> Result<RowKernel<'_>, CudaError> {
+    pub fn row_kernel(&self, device: &CudaDevice, stride: usize) -> Result<RowKernel<'_>, CudaError> {
         let irreps = irreps(device, &self.source, self.vector)?;
         let shape = self.shape_of(self.vector, irreps.len());
         let (vertices, threads) = shape.block(true);
@@ -200,11 +189,7 @@ impl GatherPlan {
     }
 
     /// The shape of the kernel for a run, and its irreps.
-    fn shape(
-        &self,
-        device: &CudaDevice,
-        run: &GatherRun<'_>,
-    ) -> Result<(Irreps, Shape), CudaError> {
+    fn shape(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(Irreps, Shape), CudaError> {
         // Slices may start at addresses that are not aligned for wide loads.
         let mut vector = self.vector;
         while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
@@ -230,11 +215,7 @@ impl GatherPlan {
         }
     }
 
-    fn arguments(
-        &self,
-        run: &GatherRun<'_>,
-        table: &DeviceBuffer<[u32; 4]>,
-    ) -> Result<[Arg; 25], CudaError> {
+    fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Result<[Arg; 25], CudaError> {
         let size = |n: usize| to_u32(OPERATOR, n);
         let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
         // Coefficients of edges take the place of the scale.
@@ -298,7 +279,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// Vertices of a block, and its threads. If the rows are multiplied there, as many as tensor cores multiply at a time.
+    /// Vertices of a block, and its threads. If the rows are multiplied there, as many as tensor cores multiply at a
+    /// time.
     fn block(&self, is_multiplied: bool) -> (usize, usize) {
         let least = if is_multiplied { TENSOR_VERTICES } else { 1 };
         let vertices = (256 / self.group).max(least);
@@ -357,21 +339,10 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
         (5, 1, 1, 4, false, 1, 0, 1, Some(36)),
         (5, 1, 4, 16, false, 3, 1, 2, Some(484)),
     ]
-    .map(
-        |(harmonics, rings, vector, group, radial, orders, columns, heads, tensor)| {
-            let shape = Shape {
-                harmonics,
-                rings,
-                vector,
-                group,
-                radial,
-                orders,
-                columns,
-                heads,
-            };
-            shape.defines(tensor)
-        },
-    )
+    .map(|(harmonics, rings, vector, group, radial, orders, columns, heads, tensor)| {
+        let shape = Shape { harmonics, rings, vector, group, radial, orders, columns, heads };
+        shape.defines(tensor)
+    })
     .into()
 }
 

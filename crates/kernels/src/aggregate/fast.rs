@@ -72,11 +72,8 @@ impl Gather {
         aggregation: Aggregation,
         columns: usize,
     ) -> Self {
-        let blocks = source.orders().map(|(order, channels)| Block {
-            order,
-            channels,
-            start: source.range(order).start,
-        });
+        let blocks =
+            source.orders().map(|(order, channels)| Block { order, channels, start: source.range(order).start });
         let plain = radial.rings == 1 && rows.iter().enumerate().all(|(k, r)| r.harmonic == k);
         let highest = rows.iter().map(|row| row.harmonic).max().unwrap_or(0);
         Self {
@@ -116,11 +113,7 @@ impl Gather {
     }
 
     fn weight_columns(&self) -> usize {
-        if self.plain {
-            self.harmonics
-        } else {
-            self.rows.len()
-        }
+        if self.plain { self.harmonics } else { self.rows.len() }
     }
 
     /// Working memory for [`tabulate`](Self::tabulate) on up to [`TILE`] vertices in a row.
@@ -166,14 +159,7 @@ impl Gather {
                 }
             }
         }
-        Table {
-            gather: self,
-            graph,
-            x,
-            edges,
-            weights,
-            rotations,
-        }
+        Table { gather: self, graph, x, edges, weights, rotations }
     }
 }
 
@@ -208,11 +194,7 @@ impl<T: Real> Table<'_, T> {
         for &block in &self.gather.blocks {
             for first in (0..block.channels).step_by(lanes) {
                 let width = lanes.min(block.channels - first);
-                let columns = Columns {
-                    block,
-                    first,
-                    width,
-                };
+                let columns = Columns { block, first, width };
                 if width == lanes {
                     self.all_rows::<S, false>(simd, row.clone(), columns, out);
                 } else {
@@ -224,13 +206,7 @@ impl<T: Real> Table<'_, T> {
 
     /// All rows for one vector of channels, as many at a time as registers hold.
     #[inline(always)]
-    fn all_rows<S: Simd, const TAIL: bool>(
-        &self,
-        simd: S,
-        edges: Range<usize>,
-        columns: Columns,
-        out: &mut [T],
-    ) {
+    fn all_rows<S: Simd, const TAIL: bool>(&self, simd: S, edges: Range<usize>, columns: Columns, out: &mut [T]) {
         let rows = self.gather.rows.len();
         let mut first = 0;
         macro_rules! sums {
@@ -274,37 +250,23 @@ impl<T: Real> Table<'_, T> {
         first_row: usize,
         out: &mut [T],
     ) {
-        let Columns {
-            block,
-            first,
-            width,
-        } = columns;
+        let Columns { block, first, width } = columns;
         let count = self.edges.len();
         let start = edges.start - self.edges.start;
         let (cosine, sine) = (block.start + first, block.start + first + block.channels);
         // SAFETY: `from` is one of the places below, with `width` numbers behind it; without a tail
         // that is one full vector.
         let load = |from: *const T| unsafe {
-            if TAIL {
-                T::load(simd, std::slice::from_raw_parts(from, width))
-            } else {
-                T::load_from::<S>(from)
-            }
+            if TAIL { T::load(simd, std::slice::from_raw_parts(from, width)) } else { T::load_from::<S>(from) }
         };
         let zero = T::splat(simd, T::zero());
         let (mut cosines, mut sines) = ([zero; COUNT], [zero; COUNT]);
-        let weights = self
-            .weights
-            .as_ptr()
-            .wrapping_add(first_row * count + start);
+        let weights = self.weights.as_ptr().wrapping_add(first_row * count + start);
         let turns = block.order.saturating_sub(1) * 2 * count + start;
         let turns = self.rotations.as_ptr().wrapping_add(turns);
         for (place, &q) in self.graph.neighbours()[edges].iter().enumerate() {
             // Graph arrays name existing vertices only, and `tabulate` checked the length of `x`.
-            let features = self
-                .x
-                .as_ptr()
-                .wrapping_add(q as usize * self.gather.dimension);
+            let features = self.x.as_ptr().wrapping_add(q as usize * self.gather.dimension);
             let mut u = load(features.wrapping_add(cosine));
             let mut w = zero;
             if TURNED {
@@ -354,14 +316,7 @@ impl Aggregate {
             ring: row / self.harmonics(),
             destination: row * self.input.dimension(),
         });
-        Gather::new(
-            Direction::Forward,
-            &self.input,
-            rows.collect(),
-            self.radial(),
-            self.aggregation,
-            columns,
-        )
+        Gather::new(Direction::Forward, &self.input, rows.collect(), self.radial(), self.aggregation, columns)
     }
 }
 
@@ -412,9 +367,7 @@ impl<T: Real> WithSimd for ForwardTile<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let vertices = self.first..self.first + self.out.len() / self.width;
-        let table = self
-            .gather
-            .tabulate(self.graph, self.x, vertices.clone(), self.memory);
+        let table = self.gather.tabulate(self.graph, self.x, vertices.clone(), self.memory);
         for (p, out) in vertices.zip(self.out.chunks_exact_mut(self.width)) {
             table.vertex(simd, p, out);
         }
@@ -438,14 +391,7 @@ pub(super) fn backward<T: Real>(
         scratch.take(workers * each).chunks_exact_mut(each),
         dx.chunks_mut(TILE * dimension).enumerate(),
         |memory, (tile, dx)| {
-            pulp::Arch::new().dispatch(BackwardTile {
-                op,
-                graph,
-                da,
-                first: tile * TILE,
-                dx,
-                memory,
-            });
+            pulp::Arch::new().dispatch(BackwardTile { op, graph, da, first: tile * TILE, dx, memory });
         },
     );
 }

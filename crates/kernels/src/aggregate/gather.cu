@@ -2,13 +2,13 @@
 // HARMONICS harmonics on RINGS rings stay in registers, few enough for BLOCKS blocks of THREADS threads on a
 // multiprocessor. The edges of the vertices of a block are contiguous and are read together, EDGES at a time; values
 // that depend only on the edge are computed once. RADIAL: 1 if there is more than one ring in all. ORDERS: number of
-// orders of the features, from 0. COLUMNS: coefficients of each edge; 1 is a factor, more take the place of the harmonics.
-// HEADS: above 1, each edge has a factor for each head, whose number is the last of the numbers of a run of channels.
-// See the documentation of `aggregate`.
+// orders of the features, from 0. COLUMNS: coefficients of each edge; 1 is a factor, more take the place of the
+// harmonics. HEADS: above 1, each edge has a factor for each head, whose number is the last of the numbers of a run of
+// channels. See the documentation of `aggregate`.
 //
 // TENSOR: the rows stay in shared memory and are multiplied there by the stacked weights on tensor cores, with VERTICES
-// vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`. This text stands after
-// `tensor.cu`.
+// vertices (a multiple of 16) in a block and rows of stride ROW. See the documentation of `gauge_conv`. This text
+// stands after `tensor.cu`.
 
 struct alignas(4 * VECTOR) Channels {
     float v[VECTOR];

@@ -94,10 +94,7 @@ impl Radial {
         let problem = if self.rings == 0 {
             "there must be at least one ring".into()
         } else if self.rings > 1 && !(self.max_radius > 0.0 && self.max_radius.is_finite()) {
-            format!(
-                "the largest radius of {} rings must be finite and above 0, not {}",
-                self.rings, self.max_radius
-            )
+            format!("the largest radius of {} rings must be finite and above 0, not {}", self.rings, self.max_radius)
         } else {
             return Ok(());
         };
@@ -142,10 +139,7 @@ impl Aggregate {
     }
 
     fn radial(&self) -> Radial {
-        Radial {
-            rings: self.rings,
-            max_radius: self.max_radius,
-        }
+        Radial { rings: self.rings, max_radius: self.max_radius }
     }
 
     /// Checks vertices and coefficients of a graph, and lengths. Refuses graphs whose harmonics are replaced, which
@@ -158,12 +152,8 @@ impl Aggregate {
     ) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
         if columns > 1 {
-            let problem =
-                format!("the graph has {columns} coefficients of each edge instead of angles");
-            return Err(KernelError::Setting {
-                operator: OPERATOR,
-                problem,
-            });
+            let problem = format!("the graph has {columns} coefficients of each edge instead of angles");
+            return Err(KernelError::Setting { operator: OPERATOR, problem });
         }
         let inputs = self.input.dimension();
         check_count(OPERATOR, x_name, x.length(), vertices * inputs)?;

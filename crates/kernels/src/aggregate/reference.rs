@@ -5,9 +5,7 @@ use crate::{FeatureType, GraphView, KernelError, Real};
 
 /// `(cos n a, sin n a)` from `(cos a, sin a)`.
 pub fn multiple<T: Real>(phase: [T; 2], order: usize) -> [T; 2] {
-    (0..order).fold([T::one(), T::zero()], |[c, s], _| {
-        [c * phase[0] - s * phase[1], s * phase[0] + c * phase[1]]
-    })
+    (0..order).fold([T::one(), T::zero()], |[c, s], _| [c * phase[0] - s * phase[1], s * phase[0] + c * phase[1]])
 }
 
 /// `rho(a) f` for the features of one vertex, with `phase = (cos a, sin a)`.
@@ -31,14 +29,7 @@ pub fn reversed<T: Real>([c, s]: [T; 2]) -> [T; 2] {
 }
 
 /// `s_p phi_r(r) t_k(theta)` for one edge of the row of `p`.
-fn weight<T: Real>(
-    op: &Aggregate,
-    graph: GraphView<'_, T>,
-    p: usize,
-    edge: usize,
-    ring: usize,
-    k: usize,
-) -> T {
+fn weight<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, p: usize, edge: usize, ring: usize, k: usize) -> T {
     let [c, s] = multiple(graph.phases()[edge].angle, k.div_ceil(2));
     let harmonic = if k > 0 && k.is_multiple_of(2) { s } else { c };
     let scale = graph.factor(op.aggregation, p, edge);
@@ -49,12 +40,7 @@ fn weight<T: Real>(
 ///
 /// # Errors
 /// Buffers of the wrong length, or invalid settings.
-pub fn forward<T: Real>(
-    op: &Aggregate,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    a: &mut [T],
-) -> Result<(), KernelError> {
+pub fn forward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, x: &[T], a: &mut [T]) -> Result<(), KernelError> {
     let sizes = (graph.vertex_count(), graph.columns());
     op.check(sizes, ("x", x), ("a", a))?;
     a.fill(T::zero());
@@ -82,12 +68,7 @@ pub fn forward<T: Real>(
 ///
 /// # Errors
 /// Buffers of the wrong length, or invalid settings.
-pub fn backward<T: Real>(
-    op: &Aggregate,
-    graph: GraphView<'_, T>,
-    da: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
+pub fn backward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, da: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     let sizes = (graph.vertex_count(), graph.columns());
     op.check(sizes, ("dx", &*dx), ("da", da))?;
     dx.fill(T::zero());

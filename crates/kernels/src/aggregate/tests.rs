@@ -1,7 +1,6 @@
 use super::*;
 use crate::testing::{
-    arrays, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs,
-    wrong_length,
+    arrays, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,
 };
 use gemcnn_mesh::NeighbourWeights;
 
@@ -71,10 +70,7 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn rings_are_hat_functions_that_sum_to_one() {
-    let radial = Radial {
-        rings: 3,
-        max_radius: 2.0,
-    };
+    let radial = Radial { rings: 3, max_radius: 2.0 };
     let at = |radius: f64| [0, 1, 2].map(|ring| radial.weight(ring, radius));
     assert_eq!(at(0.0), [1.0, 0.0, 0.0]);
     assert_eq!(at(0.25), [0.75, 0.25, 0.0]);
@@ -92,14 +88,8 @@ fn settings_and_lengths_are_checked() {
     assert_eq!((buffer, found), ("x", 0));
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         op.max_radius = bad;
-        assert!(matches!(
-            forward(&op, graph.view(), &[], &mut [], &mut scratch),
-            Err(KernelError::Setting { .. })
-        ));
+        assert!(matches!(forward(&op, graph.view(), &[], &mut [], &mut scratch), Err(KernelError::Setting { .. })));
     }
     op.rings = 0;
-    assert!(matches!(
-        backward(&op, graph.view(), &[], &mut [], &mut scratch),
-        Err(KernelError::Setting { .. })
-    ));
+    assert!(matches!(backward(&op, graph.view(), &[], &mut [], &mut scratch), Err(KernelError::Setting { .. })));
 }

@@ -1,5 +1,5 @@
-// Attention of one head over the neighbours of VERTICES vertices, forward and backward; see the page of `attention`. This text
-// stands after `gather.cu`, compiled with TENSOR 1. Both directions are
+// Attention of one head over the neighbours of VERTICES vertices, forward and backward; see the page of `attention`.
+// This text stands after `gather.cu`, compiled with TENSOR 1. Both directions are
 //
 //   B = left x stacked,  s_pq = <B_p, t(theta_pq) rho(g_pq - theta_pq) x_q>,  w_pq = edge(s),
 //   y = (sum_q w_pq t(theta_pq) rho(g_pq - theta_pq) x_q) x stacked
@@ -7,11 +7,11 @@
 // forward:  left is the query, edge is the softmax over q, the weights are those of keys, then of values
 // BACKWARD: left is dy, edge is a_pq (s_pq - sum_r a_pr s_pr), the weights are those of values, then of keys
 //
-// The first QUERY numbers of shared rows of stride QUERY hold `left`, rows of stride OWN the features of the vertices, rows of
-// stride ROW first B, then the sums.
+// The first QUERY numbers of shared rows of stride QUERY hold `left`, rows of stride OWN the features of the vertices,
+// rows of stride ROW first B, then the sums.
 
-// Features of the neighbour of an edge in the frame of the edge. The features of the next edge are loaded while those of
-// this edge are used.
+// Features of the neighbour of an edge in the frame of the edge. The features of the next edge are loaded while those
+// of this edge are used.
 struct Reader {
     const float *__restrict__ x;
     u32 dimension;
@@ -38,8 +38,8 @@ struct Reader {
     }
 };
 
-// One block for VERTICES vertices of one head. places: index of each number of a head in a result vector, head after head.
-// own: features of the vertices (forward) or dy. queries: null if they are not wanted. given: a (backward only).
+// One block for VERTICES vertices of one head. places: index of each number of a head in a result vector, head after
+// head. own: features of the vertices (forward) or dy. queries: null if they are not wanted. given: a (backward only).
 // edge_values: w, [edges, heads]. stride: numbers of `stacked` of a head, in runs of 4; bias_stride: of `bias`.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 attend(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,

@@ -6,8 +6,8 @@ use crate::KernelError;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::{self, ColumnPartials};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, ProductMode, args, check_length, to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
+    ProductMode, args, check_length, to_u32,
 };
 use crate::gauge_conv::Weights;
 use crate::gauge_conv::cuda::transposed;
@@ -17,11 +17,7 @@ use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "attention",
-    concat!(
-        include_str!("../cuda/tensor.cu"),
-        include_str!("../aggregate/gather.cu"),
-        include_str!("attention.cu")
-    ),
+    concat!(include_str!("../cuda/tensor.cu"), include_str!("../aggregate/gather.cu"), include_str!("attention.cu")),
 );
 
 /// True if one kernel can do it: the device multiplies on tensor cores, and rows and weights are small enough.
@@ -67,12 +63,7 @@ fn copy_parts(
     packed: DeviceSlice<'_, f32>,
 ) -> Result<(), CudaError> {
     let counts = op.counts();
-    let all = [
-        ("query", parts.query),
-        ("key", parts.key),
-        ("value", parts.value),
-        ("bias", parts.bias),
-    ];
+    let all = [("query", parts.query), ("key", parts.key), ("value", parts.value), ("bias", parts.bias)];
     for ((name, part), count) in all.into_iter().zip(counts) {
         check_length(OPERATOR, name, part, count)?;
     }
@@ -135,13 +126,8 @@ pub(super) struct Run<'a> {
 /// Macros of the kernel beside those of a gather.
 fn direction_defines([_, query, own]: [usize; 3], direction: Direction) -> [Define; 4] {
     let backward = usize::from(direction == Direction::Backward);
-    [
-        ("ATTENTION", 1),
-        ("BACKWARD", backward),
-        ("QUERY", query),
-        ("OWN", own),
-    ]
-    .map(|(name, value)| (name, value.to_string()))
+    [("ATTENTION", 1), ("BACKWARD", backward), ("QUERY", query), ("OWN", own)]
+        .map(|(name, value)| (name, value.to_string()))
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
@@ -161,13 +147,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 }
 
 impl Plan {
-    fn run(
-        &self,
-        device: &CudaDevice,
-        op: &Attention,
-        direction: Direction,
-        run: &Run<'_>,
-    ) -> Result<(), CudaError> {
+    fn run(&self, device: &CudaDevice, op: &Attention, direction: Direction, run: &Run<'_>) -> Result<(), CudaError> {
         let (products, place) = match direction {
             Direction::Forward => (&self.forward, 0),
             Direction::Backward => (&self.backward, 1),
@@ -185,9 +165,7 @@ impl Plan {
                 problem: format!("the features are not aligned to {} numbers", kernel.vector),
             }));
         }
-        kernel
-            .defines
-            .extend(direction_defines(self.strides, direction));
+        kernel.defines.extend(direction_defines(self.strides, direction));
         let bytes = 4 * kernel.vertices * (self.strides[0] + self.strides[1]);
         let function = device.function_with_shared(SOURCE, &kernel.defines, "attend", bytes)?;
         let vertices = run.graph.vertex_count();
@@ -232,8 +210,8 @@ impl Plan {
     }
 }
 
-/// Overwrites `y`, the queries and the weights of attention. Empty `queries` are not written. `weights` are those of all heads
-/// ([`pack`]).
+/// Overwrites `y`, the queries and the weights of attention. Empty `queries` are not written. `weights` are those of
+/// all heads ([`pack`]).
 ///
 /// # Errors
 /// Settings that are not [supported](supports), buffers of the wrong length, or a failed call.
@@ -331,44 +309,16 @@ pub fn backward(
     let reversed = reversed_factors(device, graph, attention, op.heads)?;
     let weighted = graph.with_reversed_factors(device, attention, reversed.view(), op.heads)?;
     let convolution = op.convolution(op.output.clone(), false);
-    let weights = Weights {
-        neighbour: part(keys + own, values),
-        self_term: nothing,
-        bias: nothing,
-    };
+    let weights = Weights { neighbour: part(keys + own, values), self_term: nothing, bias: nothing };
     let to = dx.as_mut().map(DeviceSliceMut::reborrow);
-    let sums_of_values = Weights {
-        neighbour: dvalues,
-        self_term: none(),
-        bias: dbias,
-    };
-    transposed(
-        device,
-        &convolution,
-        weighted,
-        x,
-        weights,
-        [dy, dy],
-        to,
-        false,
-        sums_of_values,
-        columns,
-    )?;
+    let sums_of_values = Weights { neighbour: dvalues, self_term: none(), bias: dbias };
+    transposed(device, &convolution, weighted, x, weights, [dy, dy], to, false, sums_of_values, columns)?;
 
     let reversed = reversed_factors(device, graph, dlogits.view(), op.heads)?;
-    let weighted =
-        graph.with_reversed_factors(device, dlogits.view(), reversed.view(), op.heads)?;
+    let weighted = graph.with_reversed_factors(device, dlogits.view(), reversed.view(), op.heads)?;
     let convolution = op.convolution(op.output.clone(), true);
-    let weights = Weights {
-        neighbour: part(0, keys),
-        self_term: part(keys, own),
-        bias: nothing,
-    };
-    let sums_of_keys = Weights {
-        neighbour: dkeys,
-        self_term: down,
-        bias: none(),
-    };
+    let weights = Weights { neighbour: part(0, keys), self_term: part(keys, own), bias: nothing };
+    let sums_of_keys = Weights { neighbour: dkeys, self_term: down, bias: none() };
     let from = [queries, dqueries.view()];
     transposed(
         device,

@@ -6,16 +6,18 @@
 //! y_p  = sum_q a_pq K_value(theta_pq) rho(g_pq) x_q + bias
 //! ```
 //!
-//! for every head, each with a part of the channels of every order of `y` and weights of its own. It is the composition of
-//! [`self_map`], [`weighted_conv::products`](crate::weighted_conv::products), [`edges::softmax`](crate::edges::softmax) and
-//! [`weighted_conv::forward`](crate::weighted_conv::forward), which is also its version on the CPU.
+//! for every head, each with a part of the channels of every order of `y` and weights of its own. It is the composition
+//! of [`self_map`], [`weighted_conv::products`](crate::weighted_conv::products),
+//! [`edges::softmax`](crate::edges::softmax) and [`weighted_conv::forward`](crate::weighted_conv::forward), which is
+//! also its version on the CPU.
 //!
-//! A block of threads holds some vertices and one head. On tensor cores it computes the queries and `B`, their products with
-//! the weights of the keys ([`weighted_conv`](crate::weighted_conv)). It then reads the neighbours twice, for the logits and for
-//! the weighted sums, and multiplies the sums with the weights of the values. Only `q`, `a` and `y` are written. The backward
-//! pass has the same form, with `dy` in the place of the query, and keys and values exchanged: it gives the gradients of the logits and
-//! of the queries. The gradients of `x` and of the weights are two transposed gauge convolutions on graphs with a factor
-//! for each edge and head, one for `dy` and one for the queries; the latter takes the gradients of the queries as its self term.
+//! A block of threads holds some vertices and one head. On tensor cores it computes the queries and `B`, their products
+//! with the weights of the keys ([`weighted_conv`](crate::weighted_conv)). It then reads the neighbours twice, for the
+//! logits and for the weighted sums, and multiplies the sums with the weights of the values. Only `q`, `a` and `y` are
+//! written. The backward pass has the same form, with `dy` in the place of the query, and keys and values exchanged: it
+//! gives the gradients of the logits and of the queries. The gradients of `x` and of the weights are two transposed
+//! gauge convolutions on graphs with a factor for each edge and head, one for `dy` and one for the queries; the latter
+//! takes the gradients of the queries as its self term.
 //!
 //! From features with 16 channels of each order, rows stay in registers (`warps.rs`).
 //!

@@ -63,10 +63,7 @@ impl Plan {
         let [queries, keys, values, biases] = op.counts();
         let head_length = queries + keys + values + biases;
         let mut entries = vec![(0, false); stack.weights];
-        stack.visit(
-            |place, weight, negative| entries[place] = (weight, negative),
-            |_, _| {},
-        );
+        stack.visit(|place, weight, negative| entries[place] = (weight, negative), |_, _| {});
         let mut reach = [stack.row, part.dimension(), op.input.dimension()];
         let mut products = |direction: Direction| {
             let mut fragments = Fragments::default();
@@ -117,10 +114,7 @@ impl Plan {
                 weights: fragments.weights,
             })
         };
-        let (forward, backward) = (
-            products(Direction::Forward)?,
-            products(Direction::Backward)?,
-        );
+        let (forward, backward) = (products(Direction::Forward)?, products(Direction::Backward)?);
         let [tile, query, own] = reach.map(row_stride);
         let strides = [tile.max(own), query, own];
         let gather = GatherPlan::new(
@@ -140,8 +134,7 @@ impl Plan {
             && forward.weights.max(backward.weights) <= MOST_FUSED_WEIGHTS;
         let split = joined.iter().map(|&(joint, head)| (head, joint, false));
         let total = joint.iter().sum();
-        let warps = [Direction::Forward, Direction::Backward]
-            .map(|direction| Warps::new(device, op, direction));
+        let warps = [Direction::Forward, Direction::Backward].map(|direction| Warps::new(device, op, direction));
         let [forward_warps, backward_warps] = warps;
         Ok(Self {
             warps: forward_warps?.zip(backward_warps?).map(|(f, b)| [f, b]),
@@ -151,12 +144,7 @@ impl Plan {
             backward,
             places: device.upload(&places)?,
             split: SignedTable::new(device, op.parameter_count(), 1, split)?,
-            join: SignedTable::new(
-                device,
-                total,
-                1,
-                joined.iter().map(|&(joint, head)| (joint, head, false)),
-            )?,
+            join: SignedTable::new(device, total, 1, joined.iter().map(|&(joint, head)| (joint, head, false)))?,
             joint,
             fits,
             gather,
@@ -173,18 +161,13 @@ impl Plan {
         let mut result = device.buffer(count)?;
         let to = result.view_mut();
         let nothing = DeviceSliceMut::empty();
-        table.apply(
-            device,
-            [weights, DeviceSlice::empty()],
-            [&to, &nothing],
-            false,
-        )?;
+        table.apply(device, [weights, DeviceSlice::empty()], [&to, &nothing], false)?;
         Ok(result)
     }
 }
 
-/// The lengths of the weights of a convolution to all heads, with the queries as its self term (keys, queries, values, bias),
-/// and for each of them `(index there, index in the weights of the heads)`.
+/// The lengths of the weights of a convolution to all heads, with the queries as its self term (keys, queries, values,
+/// bias), and for each of them `(index there, index in the weights of the heads)`.
 fn joint_weights(op: &Attention) -> ([usize; 4], Vec<(usize, usize)>) {
     let (part, inputs) = (op.part(), op.input.dimension());
     let [queries, keys, values, biases] = op.counts();
@@ -205,8 +188,7 @@ fn joint_weights(op: &Attention) -> ([usize; 4], Vec<(usize, usize)>) {
             for to in 0..own.out_channels {
                 let place = head * own.out_channels + to;
                 for from in 0..own.in_channels {
-                    let mut push =
-                        |to: usize, from: usize| places.push((starts[1] + to, first + from));
+                    let mut push = |to: usize, from: usize| places.push((starts[1] + to, first + from));
                     push(all.a(place, from), own.a(to, from));
                     if own.order > 0 {
                         push(all.b(place, from), own.b(to, from));
@@ -231,11 +213,7 @@ mod tests {
             ("3x0 + 5x1 + 2x3", "6x0 + 9x2 + 3x3", 3),
             ("2x1", "4x2", 4),
         ] {
-            let op = Attention {
-                input: input.parse().unwrap(),
-                output: output.parse().unwrap(),
-                heads,
-            };
+            let op = Attention { input: input.parse().unwrap(), output: output.parse().unwrap(), heads };
             let (lengths, mut places) = joint_weights(&op);
             let count = op.parameter_count();
             assert_eq!(lengths.iter().sum::<usize>(), count);

@@ -1,9 +1,9 @@
-// Attention without rows in memory: a warp for 8 vertices and one head. This text stands after `units.cu`. See the documentation of
-// `attention::warps`; both directions are those of `attention.cu`, with LAST 1 for the backward one.
+// Attention without rows in memory: a warp for 8 vertices and one head. This text stands after `units.cu`. See the
+// documentation of `attention::warps`; both directions are those of `attention.cu`, with LAST 1 for the backward one.
 //
-// A head has PART octets of channels of each of the OUT_ORDERS orders of the result. Products have the vertices as the rows of
-// their left factor, of which the lower half is zero: lane 4 g + t holds two columns of vertex g of a factor, and those of a result
-// in the places where the next product takes them as a factor.
+// A head has PART octets of channels of each of the OUT_ORDERS orders of the result. Products have the vertices as the
+// rows of their left factor, of which the lower half is zero: lane 4 g + t holds two columns of vertex g of a factor,
+// and those of a result in the places where the next product takes them as a factor.
 
 // Components of a head's results, and runs of 8 of their numbers.
 constexpr u32 PARTS = HARMONICS * PART;
@@ -21,7 +21,8 @@ __device__ inline void multiply_half(float (&sums)[4], float a0, float a1, float
     multiply(sums, a, b0, b1);
 }
 
-// results[tile] += the products of 4 channels of each vertex with the weights of the runs of an order; `weights` moves on.
+// results[tile] += the products of 4 channels of each vertex with the weights of the runs of an order; `weights` moves
+// on.
 __device__ inline void multiply_channels(const float4 *&weights, u32 order, const float (&channels)[4], float (&results)[PARTS][4]) {
 #pragma unroll
     for (u32 i = 0; i < 2 * PART; ++i) {
@@ -48,8 +49,9 @@ __device__ inline void load_weights(const float4 *__restrict__ stacked, u32 coun
         });
 }
 
-// One warp for each 8 vertices and head. own: features of the vertices, or dy (LAST). queries: null if they are not wanted.
-// given: weights of attention (LAST). edge_values: weights of attention, or gradients of the logits; [edges, heads].
+// One warp for each 8 vertices and head. own: features of the vertices, or dy (LAST). queries: null if they are not
+// wanted. given: weights of attention (LAST). edge_values: weights of attention, or gradients of the logits; [edges,
+// heads].
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 attend(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases, u32 count,
        const float *__restrict__ x, const float *__restrict__ own, const float4 *__restrict__ stacked, u32 weight_count,

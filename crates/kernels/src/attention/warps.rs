@@ -1,17 +1,16 @@
 //! Attention from features with 16 channels of each order, without rows in memory.
 //!
-//! A warp computes one head of 8 vertices, four lanes each. A lane holds `B` of 4 channels of every order in registers, then the
-//! weighted sums in their place, as [`gauge_conv::warps`](crate::gauge_conv::warps) does. Each product leaves its results where the
-//! next one takes its factors, so queries, `B`, sums and results never pass from lane to lane. The weights of all heads are in shared memory.
-//! Logits go through global memory, one number for each edge and head.
+//! A warp computes one head of 8 vertices, four lanes each. A lane holds `B` of 4 channels of every order in registers,
+//! then the weighted sums in their place, as [`gauge_conv::warps`](crate::gauge_conv::warps) does. Each product leaves
+//! its results where the next one takes its factors, so queries, `B`, sums and results never pass from lane to lane.
+//! The weights of all heads are in shared memory. Logits go through global memory, one number for each edge and head.
 
 use super::cuda::Run;
 use super::{Attention, OPERATOR};
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
 };
 use crate::gauge_conv::Stack;
 use crate::gauge_conv::warps::{MOST_NUMBERS, RUN, VERTICES, WARPS, lanes, unit_defines};
@@ -20,11 +19,7 @@ use crate::self_map::blocks;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "attention warps",
-    concat!(
-        include_str!("../cuda/tensor.cu"),
-        include_str!("../gauge_conv/units.cu"),
-        include_str!("warps.cu")
-    ),
+    concat!(include_str!("../cuda/tensor.cu"), include_str!("../gauge_conv/units.cu"), include_str!("warps.cu")),
 );
 
 /// Numbers that a product of 8 channels by 8 or 16 by 8 takes from each of 32 lanes.
@@ -59,19 +54,13 @@ impl Layout {
         let highest = part.highest_order();
         let harmonics = 2 * highest + 1;
         let numbers = 4 * harmonics * (2 * op.input.highest_order() + 1 + channels / OCTET);
-        if op.input.uniform_multiplicity() != Some(RUN)
-            || !channels.is_multiple_of(OCTET)
-            || numbers > MOST_NUMBERS
-        {
+        if op.input.uniform_multiplicity() != Some(RUN) || !channels.is_multiple_of(OCTET) || numbers > MOST_NUMBERS {
             return None;
         }
         let convolution = op.convolution(part.clone(), false);
         let stack = Stack::new(&convolution, 0, Direction::Forward);
         let mut entries = vec![(0, false); stack.weights];
-        stack.visit(
-            |place, weight, negative| entries[place] = (weight, negative),
-            |_, _| {},
-        );
+        stack.visit(|place, weight, negative| entries[place] = (weight, negative), |_, _| {});
         // The weight from a number of the features to a number of an order of the result, at a harmonic of this order.
         let entry = |order: usize, sine: usize, from: usize, to: usize| {
             let of = &stack.orders[order];
@@ -116,8 +105,7 @@ impl Layout {
                     // Two columns of each lane of the factor, for 4 channels of each lane of the result.
                     add(&|[g, t, i]| {
                         let channel = g / 2 * 4 + i / 2 * 2 + g % 2;
-                        let (weight, negative) =
-                            entry(order, sine, from + channel, to + 2 * t + i % 2);
+                        let (weight, negative) = entry(order, sine, from + channel, to + 2 * t + i % 2);
                         (first + weight, negative)
                     });
                 }
@@ -143,21 +131,13 @@ impl Layout {
             ("HEADS", one(op.heads)),
             ("CHANGING", one(1)),
         ]);
-        Some(Self {
-            defines,
-            weights,
-            parts,
-        })
+        Some(Self { defines, weights, parts })
     }
 }
 
 impl Warps {
     /// `None` for types that do not fit.
-    pub fn new(
-        device: &CudaDevice,
-        op: &Attention,
-        direction: Direction,
-    ) -> Result<Option<Self>, CudaError> {
+    pub fn new(device: &CudaDevice, op: &Attention, direction: Direction) -> Result<Option<Self>, CudaError> {
         let layout = Layout::new(op, direction);
         let fits = |layout: &Layout| 4 * op.heads * layout.weights <= device.shared_bytes();
         let Some(layout) = layout.filter(fits) else {
@@ -170,11 +150,7 @@ impl Warps {
             parts.map(move |&(place, weight, negative)| (to + place, from + weight, negative))
         });
         let stack = SignedTable::new(device, op.heads * layout.weights, 1, placed)?;
-        Ok(Some(Self {
-            layout,
-            stack,
-            heads: op.heads,
-        }))
+        Ok(Some(Self { layout, stack, heads: op.heads }))
     }
 
     /// True if the features and results of a run are aligned as the kernel needs them.
@@ -216,29 +192,21 @@ impl Warps {
             run.result,
         ];
         let blocks = device.multiprocessors().min(vertices.div_ceil(VERTICES));
-        // SAFETY: the lengths of features, edge values and weights were checked against the graph and the settings, the graph
-        // when it was made, and rows are aligned (`reads`).
+        // SAFETY: the lengths of features, edge values and weights were checked against the graph and the settings, the
+        // graph when it was made, and rows are aligned (`reads`).
         unsafe { function.run((blocks, 1), (32 * WARPS, 1), arguments) }
     }
 }
 
 /// Macros for types that stand for all that occur.
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    let types = [
-        ("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 2),
-        ("16x0 + 16x1", "16x0 + 16x1 + 16x2", 1),
-    ];
+    let types = [("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2", 2), ("16x0 + 16x1", "16x0 + 16x1 + 16x2", 1)];
     let layouts = types.into_iter().flat_map(|(input, output, heads)| {
         let op = match (input.parse(), output.parse()) {
-            (Ok(input), Ok(output)) => Some(Attention {
-                input,
-                output,
-                heads,
-            }),
+            (Ok(input), Ok(output)) => Some(Attention { input, output, heads }),
             _ => None,
         };
-        [Direction::Forward, Direction::Backward]
-            .map(|direction| Layout::new(op.as_ref()?, direction))
+        [Direction::Forward, Direction::Backward].map(|direction| Layout::new(op.as_ref()?, direction))
     });
     layouts.flatten().map(|layout| layout.defines).collect()
 }
@@ -248,11 +216,7 @@ mod tests {
     use super::*;
 
     fn layout(input: &str, output: &str, heads: usize, direction: Direction) -> Option<Layout> {
-        let op = Attention {
-            input: input.parse().unwrap(),
-            output: output.parse().unwrap(),
-            heads,
-        };
+        let op = Attention { input: input.parse().unwrap(), output: output.parse().unwrap(), heads };
         Layout::new(&op, direction)
     }
 

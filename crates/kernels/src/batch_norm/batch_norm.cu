@@ -58,7 +58,8 @@ __device__ inline double2 block_sums(double2 value) {
     return sum;
 }
 
-// Calls `add(column, value)` for two rows of partial sums and all columns of a slot at a time, in threads that share out the rows.
+// Calls `add(column, value)` for two rows of partial sums and all columns of a slot at a time, in threads that share
+// out the rows.
 template <typename Number, typename Add>
 __device__ inline void over_slot(const uint4 &slot, const Number *partials, u32 count, u32 stride, Add add) {
     struct Two {
@@ -77,8 +78,8 @@ __device__ inline void over_slot(const uint4 &slot, const Number *partials, u32 
     }
 }
 
-// Mean and variance of each slot; one block for each. If there is an `affine`, also the map of each column, and the new running
-// averages unless there are no vertices.
+// Mean and variance of each slot; one block for each. If there is an `affine`, also the map of each column, and the new
+// running averages unless there are no vertices.
 extern "C" __global__ void finish_moments(const double2 *__restrict__ partials, u32 count, u32 width,
                                           const uint4 *__restrict__ slots, u32 scalars, double vertices,
                                           double *__restrict__ mean, double *__restrict__ variance,

@@ -3,13 +3,11 @@
 use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::{LEAST_ROWS, Pieces};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key, to_u32,
 };
 use std::sync::Arc;
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("batch_norm", include_str!("batch_norm.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("batch_norm", include_str!("batch_norm.cu"));
 
 /// Mean and variance of every slot, on the device.
 #[derive(Debug)]
@@ -40,12 +38,7 @@ impl DeviceStatistics {
             unsafe { function.over(from.len(), args![from, &to.view_mut(), count])? };
             Ok(to)
         };
-        Ok(Self {
-            mean: widened(mean)?,
-            variance: widened(variance)?,
-            origin: Origin::Running,
-            affine: None,
-        })
+        Ok(Self { mean: widened(mean)?, variance: widened(variance)?, origin: Origin::Running, affine: None })
     }
 
     /// Updates running averages: `r <- (1 - momentum) r + momentum s`. A batch without vertices changes
@@ -69,19 +62,7 @@ impl DeviceStatistics {
         let function = device.function(SOURCE, &[], "update_running")?;
         let count = to_u32("batch norm", slots)?;
         // SAFETY: all have one number for each slot.
-        unsafe {
-            function.over(
-                slots,
-                args![
-                    &self.mean,
-                    &self.variance,
-                    momentum,
-                    &mean,
-                    &variance,
-                    count
-                ],
-            )
-        }
+        unsafe { function.over(slots, args![&self.mean, &self.variance, momentum, &mean, &variance, count]) }
     }
 
     /// Mean and variance, on the host.
@@ -123,10 +104,7 @@ impl Slots {
                 *count += 1;
             }
             let slot_of: Vec<u32> = columns.iter().map(|&slot| slot as u32).collect();
-            Ok(Self {
-                members: device.upload(&members)?,
-                slot_of: device.upload(&slot_of)?,
-            })
+            Ok(Self { members: device.upload(&members)?, slot_of: device.upload(&slot_of)? })
         })
     }
 }
@@ -252,8 +230,8 @@ pub fn statistics(
     moments(device, config, vertices, x, None)
 }
 
-/// [`statistics`] for a training step: also updates the running averages, in the same launch. The result is for normalisations with
-/// this gamma and beta.
+/// [`statistics`] for a training step: also updates the running averages, in the same launch. The result is for
+/// normalisations with this gamma and beta.
 ///
 /// # Errors
 /// Invalid settings, buffers of the wrong length, or a failed call.
@@ -311,13 +289,7 @@ fn moments(
             device.function(SOURCE, &[], "moments")?.run(
                 pieces.blocks,
                 pieces.threads,
-                args![
-                    x,
-                    size(vertices)?,
-                    size(width)?,
-                    size(pieces.rows_of_block)?,
-                    &partials.view_mut(),
-                ],
+                args![x, size(vertices)?, size(width)?, size(pieces.rows_of_block)?, &partials.view_mut(),],
             )?;
         }
         device.function(SOURCE, &[], "finish_moments")?.run(
@@ -366,12 +338,7 @@ pub fn forward(
     let function = device.function(SOURCE, &[], "norm_forward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            x.len(),
-            args![x, &y, &*affine, to_u32(operator, width)?, count],
-        )
-    }
+    unsafe { function.over(x.len(), args![x, &y, &*affine, to_u32(operator, width)?, count]) }
 }
 
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
@@ -423,10 +390,5 @@ pub fn backward(
     let function = device.function(SOURCE, &[], "norm_backward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            x.len(),
-            args![x, dy, &dx, &*affine, &through, size(width)?, count],
-        )
-    }
+    unsafe { function.over(x.len(), args![x, dy, &dx, &*affine, &through, size(width)?, count]) }
 }

@@ -1,8 +1,6 @@
 //! One pass over the features for the sums, one for the result, with SIMD vectors over the columns.
 
-use super::{
-    BatchNorm, HostNormalisation, NormGradients, Normalisation, Origin, Statistics, moment_weight,
-};
+use super::{BatchNorm, HostNormalisation, NormGradients, Normalisation, Origin, Statistics, moment_weight};
 use crate::parallel::Loop;
 use crate::partials::{fold_partials, partial_rows, partials_length};
 use crate::real::compiled;
@@ -86,17 +84,10 @@ pub(super) fn statistics<T: Real>(
     let rows = partial_rows(vertices);
     let partials = scratch.take(partials_length(vertices, 2 * width));
     partials.fill(0.0);
-    (partials.par_chunks_mut((2 * width).max(1)))
-        .zip(x.par_chunks((rows * width).max(1)))
-        .run(|(partial, x)| {
-            let (sums, squares) = partial.split_at_mut(width);
-            Arch::new().dispatch(Moments {
-                x,
-                shift: &shift,
-                sums,
-                squares,
-            });
-        });
+    (partials.par_chunks_mut((2 * width).max(1))).zip(x.par_chunks((rows * width).max(1))).run(|(partial, x)| {
+        let (sums, squares) = partial.split_at_mut(width);
+        Arch::new().dispatch(Moments { x, shift: &shift, sums, squares });
+    });
     let folded = fold_partials(partials, 2 * width);
     let (sums, squares) = folded.split_at(width);
     let count = (vertices as f64).max(1.0);
@@ -113,11 +104,7 @@ pub(super) fn statistics<T: Real>(
             variance[slot] += moment_weight(order) * square;
         }
     }
-    Statistics {
-        mean,
-        variance,
-        origin: Origin::Batch { vertices },
-    }
+    Statistics { mean, variance, origin: Origin::Batch { vertices } }
 }
 
 /// `y = (x - centre) scale + shift`, column by column.
@@ -130,25 +117,14 @@ pub(crate) struct Affine<T> {
 
 impl<T: Real> Affine<T> {
     pub(crate) fn new(normalisation: &HostNormalisation<'_, T>) -> Self {
-        let Normalisation {
-            config,
-            statistics,
-            gamma,
-            beta,
-        } = normalisation;
+        let Normalisation { config, statistics, gamma, beta } = normalisation;
         let scalar = |order: usize, value: T| if order == 0 { value } else { T::zero() };
         Self {
-            centre: (config.columns())
-                .map(|(slot, order)| scalar(order, T::of(statistics.mean[slot])))
-                .collect(),
+            centre: (config.columns()).map(|(slot, order)| scalar(order, T::of(statistics.mean[slot]))).collect(),
             scale: (config.columns())
-                .map(|(slot, _)| {
-                    T::of(gamma[slot].as_f64() * inverse_deviation(config, statistics, slot))
-                })
+                .map(|(slot, _)| T::of(gamma[slot].as_f64() * inverse_deviation(config, statistics, slot)))
                 .collect(),
-            shift: (config.columns())
-                .map(|(slot, order)| scalar(order, beta[slot]))
-                .collect(),
+            shift: (config.columns()).map(|(slot, order)| scalar(order, beta[slot])).collect(),
         }
     }
 }
@@ -168,16 +144,9 @@ impl<T: Real> NullaryFnOnce for Apply<'_, T> {
 
     #[inline(always)]
     fn call(self) {
-        let Affine {
-            centre,
-            scale,
-            shift,
-        } = self.affine;
+        let Affine { centre, scale, shift } = self.affine;
         let width = centre.len();
-        let rows = self
-            .x
-            .chunks_exact(width)
-            .zip(self.y.chunks_exact_mut(width));
+        let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
         for (x, y) in rows {
             let map = centre.iter().zip(scale).zip(shift);
             for ((y, &x), ((&centre, &scale), &shift)) in y.iter_mut().zip(x).zip(map) {
@@ -190,9 +159,7 @@ impl<T: Real> NullaryFnOnce for Apply<'_, T> {
 pub(super) fn forward<T: Real>(normalisation: &HostNormalisation<'_, T>, x: &[T], y: &mut [T]) {
     let affine = &Affine::new(normalisation);
     let block = (TASK_ROWS * affine.centre.len()).max(1);
-    y.par_chunks_mut(block)
-        .zip(x.par_chunks(block))
-        .run(|(y, x)| Arch::new().dispatch(Apply { affine, x, y }));
+    y.par_chunks_mut(block).zip(x.par_chunks(block)).run(|(y, x)| Arch::new().dispatch(Apply { affine, x, y }));
 }
 
 /// The whole backward pass, in place: `fill` writes the gradient of the normalised rows into `dx`,
@@ -232,46 +199,28 @@ fn sum_and_combine<T: Real>(
     scratch: &mut Scratch<f64>,
     fill: &Fill<'_, T>,
 ) {
-    let Normalisation {
-        config,
-        statistics,
-        gamma,
-        ..
-    } = normalisation;
+    let Normalisation { config, statistics, gamma, .. } = normalisation;
     let width = config.kind.dimension();
     if width == 0 {
         return;
     }
-    let mean: Vec<f64> = (config.columns())
-        .map(|(slot, order)| {
-            if order == 0 {
-                statistics.mean[slot]
-            } else {
-                0.0
-            }
-        })
-        .collect();
+    let mean: Vec<f64> =
+        (config.columns()).map(|(slot, order)| if order == 0 { statistics.mean[slot] } else { 0.0 }).collect();
 
     let rows = partial_rows(vertices);
     let partials = scratch.take(partials_length(vertices, 2 * width));
     partials.fill(0.0);
-    (partials.par_chunks_mut(2 * width).enumerate())
-        .zip(dx.par_chunks_mut(rows * width))
-        .run(|((partial, sums), dx)| {
+    (partials.par_chunks_mut(2 * width).enumerate()).zip(dx.par_chunks_mut(rows * width)).run(
+        |((partial, sums), dx)| {
             let (sums, products) = sums.split_at_mut(width);
             for (block, dy) in dx.chunks_mut(CACHED_ROWS * width).enumerate() {
                 let start = partial * rows + block * CACHED_ROWS;
                 let end = start + dy.len() / width;
                 fill(start..end, dy);
-                Arch::new().dispatch(Products {
-                    x: &x[start * width..end * width],
-                    dy,
-                    mean: &mean,
-                    sums,
-                    products,
-                });
+                Arch::new().dispatch(Products { x: &x[start * width..end * width], dy, mean: &mean, sums, products });
             }
-        });
+        },
+    );
     let folded = fold_partials(partials, 2 * width);
     let (sums, products) = folded.split_at(width);
 
@@ -297,26 +246,17 @@ fn sum_and_combine<T: Real>(
         let inverse = inverse_deviation(config, statistics, slot);
         let scale = gamma[slot].as_f64() * inverse;
         let of_input = -scale * inverse * moment_weight(order) * dgamma[slot] * through;
-        let (centre, constant) = if order == 0 {
-            (statistics.mean[slot], -scale * dbeta[slot] * through)
-        } else {
-            (0.0, 0.0)
-        };
+        let (centre, constant) =
+            if order == 0 { (statistics.mean[slot], -scale * dbeta[slot] * through) } else { (0.0, 0.0) };
         combine.of_gradient.push(T::of(scale));
         combine.of_input.push(T::of(of_input));
         combine.centre.push(T::of(centre));
         combine.constant.push(T::of(constant));
     }
     let block = TASK_ROWS * width;
-    dx.par_chunks_mut(block)
-        .zip(x.par_chunks(block))
-        .run(|(dx, x)| {
-            Arch::new().dispatch(CombineRows {
-                combine: &combine,
-                x,
-                dx,
-            });
-        });
+    dx.par_chunks_mut(block).zip(x.par_chunks(block)).run(|(dx, x)| {
+        Arch::new().dispatch(CombineRows { combine: &combine, x, dx });
+    });
 }
 
 /// `dx = of_gradient dx + of_input (x - centre) + constant`, column by column.
@@ -339,25 +279,12 @@ impl<T: Real> NullaryFnOnce for CombineRows<'_, T> {
 
     #[inline(always)]
     fn call(self) {
-        let Combine {
-            of_gradient,
-            of_input,
-            centre,
-            constant,
-        } = self.combine;
+        let Combine { of_gradient, of_input, centre, constant } = self.combine;
         let width = centre.len();
-        let rows = self
-            .x
-            .chunks_exact(width)
-            .zip(self.dx.chunks_exact_mut(width));
+        let rows = self.x.chunks_exact(width).zip(self.dx.chunks_exact_mut(width));
         for (x, dx) in rows {
-            let map = of_gradient
-                .iter()
-                .zip(of_input)
-                .zip(centre.iter().zip(constant));
-            for ((dx, &x), ((&gradient, &input), (&centre, &constant))) in
-                dx.iter_mut().zip(x).zip(map)
-            {
+            let map = of_gradient.iter().zip(of_input).zip(centre.iter().zip(constant));
+            for ((dx, &x), ((&gradient, &input), (&centre, &constant))) in dx.iter_mut().zip(x).zip(map) {
                 *dx = gradient * *dx + input * (x - centre) + constant;
             }
         }

@@ -67,12 +67,7 @@ pub struct BatchNorm {
 impl BatchNorm {
     /// Default settings for a type.
     pub fn new(kind: FeatureType, groups: NormGroups) -> Self {
-        Self {
-            kind,
-            groups,
-            epsilon: 1e-5,
-            momentum: 0.1,
-        }
+        Self { kind, groups, epsilon: 1e-5, momentum: 0.1 }
     }
 
     /// Number of slots: the length of gamma, beta and the statistics.
@@ -89,21 +84,12 @@ impl BatchNorm {
     /// # Ok::<(), gemcnn_kernels::KernelError>(())
     /// ```
     pub fn slots(&self) -> Result<usize, KernelError> {
-        let setting = |problem: String| KernelError::Setting {
-            operator: "batch norm",
-            problem,
-        };
+        let setting = |problem: String| KernelError::Setting { operator: "batch norm", problem };
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
-            return Err(setting(format!(
-                "epsilon is {}, but has to be positive",
-                self.epsilon
-            )));
+            return Err(setting(format!("epsilon is {}, but has to be positive", self.epsilon)));
         }
         if !(0.0..=1.0).contains(&self.momentum) {
-            return Err(setting(format!(
-                "momentum is {}, but has to be from 0 to 1",
-                self.momentum
-            )));
+            return Err(setting(format!("momentum is {}, but has to be from 0 to 1", self.momentum)));
         }
         match self.groups {
             NormGroups::PerIrrep => Ok(self.kind.multiplicities().iter().sum()),
@@ -127,8 +113,7 @@ impl BatchNorm {
                 NormGroups::PerChannel => 0,
             };
             first += multiplicity;
-            (0..irrep_dimension(order) * multiplicity)
-                .map(move |column| (start + column % multiplicity, order))
+            (0..irrep_dimension(order) * multiplicity).map(move |column| (start + column % multiplicity, order))
         })
     }
 }
@@ -165,11 +150,7 @@ impl Statistics {
     /// Running statistics, for evaluation.
     pub fn running<T: Real>(mean: &[T], variance: &[T]) -> Self {
         let wide = |values: &[T]| values.iter().map(|v| v.as_f64()).collect();
-        Self {
-            mean: wide(mean),
-            variance: wide(variance),
-            origin: Origin::Running,
-        }
+        Self { mean: wide(mean), variance: wide(variance), origin: Origin::Running }
     }
 
     /// Updates running averages: `r <- (1 - momentum) r + momentum s`. The variance is the biased one
@@ -184,12 +165,7 @@ impl Statistics {
         variance: &mut [T],
     ) -> Result<(), KernelError> {
         check_length("batch norm", "running mean", mean, self.mean.len())?;
-        check_length(
-            "batch norm",
-            "running variance",
-            variance,
-            self.variance.len(),
-        )?;
+        check_length("batch norm", "running variance", variance, self.variance.len())?;
         if self.origin == (Origin::Batch { vertices: 0 }) {
             return Ok(());
         }
@@ -288,9 +264,9 @@ pub fn statistics<T: Real>(
     config.slots()?;
     let width = config.kind.dimension();
     check_rows("batch norm statistics", "x", x, vertices, width)?;
-    Ok(compiled!(
-        fast::statistics as fn(&BatchNorm, usize, &[T], &mut Scratch<f64>) -> Statistics
-    )(config, vertices, x, scratch))
+    Ok(compiled!(fast::statistics as fn(&BatchNorm, usize, &[T], &mut Scratch<f64>) -> Statistics)(
+        config, vertices, x, scratch,
+    ))
 }
 
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
@@ -335,14 +311,6 @@ pub fn backward<T: Real>(
     let fill = |rows: Range<usize>, gradient: &mut [T]| {
         gradient.copy_from_slice(&dy[rows.start * width..rows.end * width]);
     };
-    backward_with(
-        &normalisation,
-        vertices,
-        x,
-        dx,
-        &mut gradients,
-        scratch,
-        &fill,
-    );
+    backward_with(&normalisation, vertices, x, dx, &mut gradients, scratch, &fill);
     Ok(())
 }

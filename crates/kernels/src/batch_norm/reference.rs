@@ -22,31 +22,15 @@ pub fn statistics<T: Real>(config: &BatchNorm, vertices: usize, x: &[T]) -> Stat
             variance[slot] += moment_weight(order) * (value.as_f64() - centre).powi(2) / count;
         }
     }
-    Statistics {
-        mean,
-        variance,
-        origin: Origin::Batch { vertices },
-    }
+    Statistics { mean, variance, origin: Origin::Batch { vertices } }
 }
 
 /// `z = (x - mean)/sqrt(var + epsilon)` of one value, and `gamma/sqrt(var + epsilon)`.
-fn standardised<T: Real>(
-    normalisation: &HostNormalisation<'_, T>,
-    slot: usize,
-    order: usize,
-    x: T,
-) -> (f64, f64) {
+fn standardised<T: Real>(normalisation: &HostNormalisation<'_, T>, slot: usize, order: usize, x: T) -> (f64, f64) {
     let statistics = normalisation.statistics;
     let deviation = (statistics.variance[slot] + normalisation.config.epsilon).sqrt();
-    let centre = if order == 0 {
-        statistics.mean[slot]
-    } else {
-        0.0
-    };
-    (
-        (x.as_f64() - centre) / deviation,
-        normalisation.gamma[slot].as_f64() / deviation,
-    )
+    let centre = if order == 0 { statistics.mean[slot] } else { 0.0 };
+    ((x.as_f64() - centre) / deviation, normalisation.gamma[slot].as_f64() / deviation)
 }
 
 /// `y` from `x`.
@@ -54,11 +38,7 @@ pub fn forward<T: Real>(normalisation: &HostNormalisation<'_, T>, x: &[T], y: &m
     let columns: Vec<(usize, usize)> = normalisation.config.columns().collect();
     for ((y, &x), &(slot, order)) in y.iter_mut().zip(x).zip(columns.iter().cycle()) {
         let (z, _) = standardised(normalisation, slot, order, x);
-        let shift = if order == 0 {
-            normalisation.beta[slot].as_f64()
-        } else {
-            0.0
-        };
+        let shift = if order == 0 { normalisation.beta[slot].as_f64() } else { 0.0 };
         *y = T::of(normalisation.gamma[slot].as_f64() * z + shift);
     }
 }

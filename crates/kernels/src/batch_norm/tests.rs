@@ -32,12 +32,7 @@ fn pass<T: Real>(
     (gamma, beta): (&[T], &[T]),
     (x, dy): (&[T], &[T]),
 ) -> Pass<T> {
-    let normalisation = Normalisation {
-        config,
-        statistics,
-        gamma,
-        beta,
-    };
+    let normalisation = Normalisation { config, statistics, gamma, beta };
     let vertices = x.len() / config.kind.dimension().max(1);
     let mut pass = Pass {
         y: vec![T::nan(); x.len()],
@@ -46,21 +41,9 @@ fn pass<T: Real>(
         dbeta: vec![T::one(); gamma.len()],
     };
     forward(normalisation, vertices, x, &mut pass.y).unwrap();
-    let gradients = NormGradients {
-        gamma: &mut pass.dgamma[..],
-        beta: &mut pass.dbeta[..],
-    };
+    let gradients = NormGradients { gamma: &mut pass.dgamma[..], beta: &mut pass.dbeta[..] };
     let scratch = &mut Scratch::new();
-    backward(
-        normalisation,
-        vertices,
-        x,
-        dy,
-        &mut pass.dx,
-        gradients,
-        scratch,
-    )
-    .unwrap();
+    backward(normalisation, vertices, x, dy, &mut pass.dx, gradients, scratch).unwrap();
     pass
 }
 
@@ -75,24 +58,14 @@ fn fast_is_reference<T: Real>(tolerance: f64) {
             let expected = reference::statistics(&config, vertices, &x);
             check_close(&batch.mean, &expected.mean, 1e-13, "mean");
             check_close(&batch.variance, &expected.variance, 1e-13, "variance");
-            let running = Statistics {
-                origin: Origin::Running,
-                ..batch.clone()
-            };
+            let running = Statistics { origin: Origin::Running, ..batch.clone() };
             for statistics in [batch, running] {
                 let found = pass(&config, &statistics, (&gamma, &beta), (&x, &dy));
-                let normalisation = Normalisation {
-                    config: &config,
-                    statistics: &statistics,
-                    gamma: &gamma[..],
-                    beta: &beta[..],
-                };
+                let normalisation =
+                    Normalisation { config: &config, statistics: &statistics, gamma: &gamma[..], beta: &beta[..] };
                 let (mut y, mut dx) = (x.clone(), x.clone());
                 let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
-                let gradients = &mut NormGradients {
-                    gamma: &mut dgamma[..],
-                    beta: &mut dbeta[..],
-                };
+                let gradients = &mut NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta[..] };
                 reference::forward(&normalisation, &x, &mut y);
                 reference::backward(&normalisation, &x, &dy, &mut dx, gradients);
                 check_close(&found.y, &y, tolerance, "y");
@@ -125,17 +98,12 @@ fn gradients_pass_through_the_batch_statistics() {
                 false => running.clone(),
             };
             let loss = |x: &[f64], gamma: &[f64], beta: &[f64]| {
-                dot(
-                    &pass(&config, &statistics_of(x), (gamma, beta), (x, x)).y,
-                    &dy,
-                )
+                dot(&pass(&config, &statistics_of(x), (gamma, beta), (x, x)).y, &dy)
             };
             let found = pass(&config, &statistics_of(&x), (&gamma, &beta), (&x, &dy));
             let added = |values: &[f64]| values.iter().map(|v| v - 1.0).collect::<Vec<_>>();
             check_gradient(&x, &found.dx, |x| loss(x, &gamma, &beta));
-            check_gradient(&gamma, &added(&found.dgamma), |gamma| {
-                loss(&x, gamma, &beta)
-            });
+            check_gradient(&gamma, &added(&found.dgamma), |gamma| loss(&x, gamma, &beta));
             check_gradient(&beta, &added(&found.dbeta), |beta| loss(&x, &gamma, beta));
         }
     }
@@ -146,10 +114,7 @@ fn gradients_pass_through_the_batch_statistics() {
 fn per_channel_is_ordinary_batch_normalisation_of_the_samples() {
     for (band_limit, samples) in [(0, 1), (1, 3), (2, 5), (2, 8), (3, 7)] {
         let (vertices, channels) = (40, 3);
-        let config = BatchNorm::new(
-            FeatureType::uniform(channels, band_limit),
-            NormGroups::PerChannel,
-        );
+        let config = BatchNorm::new(FeatureType::uniform(channels, band_limit), NormGroups::PerChannel);
         let width = config.kind.dimension();
         let x: Vec<f64> = random(vertices * width, 1);
         let found = statistics(&config, vertices, &x, &mut Scratch::new()).unwrap();
@@ -198,8 +163,7 @@ fn normalised_maps_have_unit_scale_and_commute_with_rotation() {
         };
         let slots = config.slots().unwrap();
         let (gamma, beta): (Vec<f64>, Vec<f64>) = (random(slots, 3), random(slots, 4));
-        let statistics_of =
-            |x: &[f64]| statistics(&config, vertices, x, &mut Scratch::new()).unwrap();
+        let statistics_of = |x: &[f64]| statistics(&config, vertices, x, &mut Scratch::new()).unwrap();
         let apply = |x: &[f64]| pass(&config, &statistics_of(x), (&gamma, &beta), (x, x)).y;
         check_close(&apply(&turn(&x)), &turn(&apply(&x)), 1e-12, "equivariance");
 
@@ -224,11 +188,7 @@ fn running_averages_move_towards_the_batch() {
     let empty = statistics::<f32>(&config, 0, &[], &mut Scratch::new()).unwrap();
     empty.update_running(0.5, &mut mean, &mut variance).unwrap();
     assert_eq!(mean, [1.0, 0.0]);
-    assert!(
-        batch
-            .update_running(0.5, &mut mean[1..], &mut variance)
-            .is_err()
-    );
+    assert!(batch.update_running(0.5, &mut mean[1..], &mut variance).is_err());
 }
 
 #[test]
@@ -257,11 +217,6 @@ fn settings_are_checked() {
     let good = config("1x0", NormGroups::PerIrrep);
     assert!(statistics(&good, 2, &[0f32], &mut Scratch::new()).is_err());
     let statistics = Statistics::running(&[0f32], &[1.0]);
-    let normalisation = Normalisation {
-        config: &good,
-        statistics: &statistics,
-        gamma: &[1f32][..],
-        beta: &[],
-    };
+    let normalisation = Normalisation { config: &good, statistics: &statistics, gamma: &[1f32][..], beta: &[] };
     assert!(forward(normalisation, 1, &[0.0], &mut [0.0]).is_err());
 }

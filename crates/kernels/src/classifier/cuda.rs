@@ -1,27 +1,25 @@
 //! The fused classifier on a GPU: cuBLAS computes the logits of a tile of rows, which are replaced in place
 //! by their gradients and used by both products before the next tile.
 //!
-//! Training with at most 32 classes takes the kernels of `few.cu` instead, in all modes, unless there are too many channels.
+//! Training with at most 32 classes takes the kernels of `few.cu` instead, in all modes, unless there are too many
+//! channels.
 //!
 //! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
 //! all three products work on aligned rows.
 //!
-//! With [`ProductMode::Bf16`](crate::cuda::ProductMode) and more than 32 classes the factors of the three products of training are rounded to bf16: features, weights, and the
-//! gradients of the logits. So are the logits, after they are summed in f32, which halves the memory that is moved. Softmax, loss,
-//! sums and results stay in f32. On Hopper the kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`](crate::cuda::ProductMode), without storing
+//! With [`ProductMode::Bf16`](crate::cuda::ProductMode) and more than 32 classes the factors of the three products of
+//! training are rounded to bf16: features, weights, and the gradients of the logits. So are the logits, after they are
+//! summed in f32, which halves the memory that is moved. Softmax, loss, sums and results stay in f32. On Hopper the
+//! kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`](crate::cuda::ProductMode), without storing
 //! logits.
 
 use super::{Gradients, Map, OPERATOR, RowResults, few, hopper, rounds_to_bf16};
 use crate::KernelError;
 use crate::cross_entropy::cuda::{
-    DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16,
-    row_blocks, sums_bias,
+    DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16, row_blocks, sums_bias,
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
-use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    check_length,
-};
+use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length};
 
 /// A [`Map`] on the device.
 pub type Classifier<'a> = Map<DeviceSlice<'a, f32>, &'a DeviceTargets>;
@@ -55,12 +53,8 @@ fn chunk(device: &CudaDevice, stride: usize, bytes: usize, rows: usize) -> usize
 }
 
 /// Weights with rows of zeros after the last class.
-fn padded_weight(
-    device: &CudaDevice,
-    classifier: &Classifier<'_>,
-) -> Result<DeviceBuffer<f32>, CudaError> {
-    let mut padded_weight =
-        device.zeros(padded(classifier.targets.classes()) * classifier.channels)?;
+fn padded_weight(device: &CudaDevice, classifier: &Classifier<'_>) -> Result<DeviceBuffer<f32>, CudaError> {
+    let mut padded_weight = device.zeros(padded(classifier.targets.classes()) * classifier.channels)?;
     let place = padded_weight.view_mut().slice(0..classifier.weight.len());
     device.copy(classifier.weight, place)?;
     Ok(padded_weight)
@@ -95,15 +89,8 @@ impl Tile {
         features: Operand<'_>,
         weight: Operand<'_>,
     ) -> Result<(), CudaError> {
-        let product = Product {
-            m: rows,
-            n: stride,
-            k: channels,
-            a: features,
-            b: weight.transposed(),
-            add: false,
-            batches: 1,
-        };
+        let product =
+            Product { m: rows, n: stride, k: channels, a: features, b: weight.transposed(), add: false, batches: 1 };
         match self {
             Self::F32(logits) if channels == 0 => device.clear(logits.view_mut()),
             Self::Bf16(logits) if channels == 0 => device.clear(logits.view_mut()),
@@ -125,10 +112,7 @@ impl Rounded {
         features: DeviceSlice<'_, f32>,
         weight: DeviceSlice<'_, f32>,
     ) -> Result<Self, CudaError> {
-        let mut rounded = Self {
-            features: device.buffer(features.len())?,
-            weight: device.buffer(weight.len())?,
-        };
+        let mut rounded = Self { features: device.buffer(features.len())?, weight: device.buffer(weight.len())? };
         round_to_bf16(device, features, &rounded.features.view_mut())?;
         round_to_bf16(device, weight, &rounded.weight.view_mut())?;
         Ok(rounded)
@@ -136,9 +120,7 @@ impl Rounded {
 }
 
 fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> DeviceSlice<'a, u32> {
-    values
-        .as_ref()
-        .map_or(DeviceSlice::empty(), |values| values.view().from(first))
+    values.as_ref().map_or(DeviceSlice::empty(), |values| values.view().from(first))
 }
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super). Ranks are only
@@ -158,16 +140,8 @@ pub fn loss_and_gradients(
     let (channels, classes) = (classifier.channels, classifier.targets.classes());
     let count = classifier.targets.rows();
     for (name, values, expected) in [
-        (
-            "gradients.features",
-            gradients.features.view(),
-            count * channels,
-        ),
-        (
-            "gradients.weight",
-            gradients.weight.view(),
-            classes * channels,
-        ),
+        ("gradients.features", gradients.features.view(), count * channels),
+        ("gradients.weight", gradients.weight.view(), classes * channels),
         ("gradients.bias", gradients.bias.view(), classes),
     ] {
         check_length(OPERATOR, name, values, expected)?;
@@ -185,9 +159,7 @@ pub fn loss_and_gradients(
         return empty_score(device);
     }
     if let Some(shape) = few::Shape::of(classifier, features, &gradients) {
-        return few::loss_and_gradients(
-            device, shape, classifier, features, dloss, gradients, rows,
-        );
+        return few::loss_and_gradients(device, shape, classifier, features, dloss, gradients, rows);
     }
     if hopper::applies(device, classifier, features, &gradients) {
         return hopper::loss_and_gradients(device, classifier, features, dloss, gradients, rows);
@@ -196,9 +168,7 @@ pub fn loss_and_gradients(
     let fused_bias = sums_bias(classes);
     let weight = padded_weight(device, classifier)?;
     // Without fused sums of the bias, its gradients are sums of those of the logits in f32.
-    let in_bf16 = rounds_to_bf16(device.product_mode(), classes)
-        && device.capability() >= (8, 0)
-        && fused_bias;
+    let in_bf16 = rounds_to_bf16(device.product_mode(), classes) && device.capability() >= (8, 0) && fused_bias;
     let (rounded, chunk, mut tile) = if in_bf16 {
         let rounded = Rounded::new(device, features, weight.view())?;
         let chunk = chunk(device, stride, 2, count);
@@ -209,8 +179,7 @@ pub fn loss_and_gradients(
         (None, chunk, Tile::F32(device.buffer(chunk * stride)?))
     };
     let blocks = row_blocks(classes, chunk);
-    let bias_partials: DeviceBuffer<f32> =
-        device.buffer(if fused_bias { blocks * classes } else { 0 })?;
+    let bias_partials: DeviceBuffer<f32> = device.buffer(if fused_bias { blocks * classes } else { 0 })?;
     if !fused_bias {
         device.clear(gradients.bias.reborrow())?;
     }
@@ -222,10 +191,7 @@ pub fn loss_and_gradients(
                 Operand::bf16(rounded.features.view().from(first * channels), channels),
                 Operand::bf16(rounded.weight.view(), channels),
             ),
-            None => (
-                Operand::new(features.from(first * channels), channels),
-                Operand::new(weight.view(), channels),
-            ),
+            None => (Operand::new(features.from(first * channels), channels), Operand::new(weight.view(), channels)),
         };
         tile.multiply(device, (rows_here, channels, stride), h, w)?;
         scores.run(
@@ -254,30 +220,17 @@ pub fn loss_and_gradients(
             }
         }
         let p = tile.operand(stride);
-        let dh = gradients
-            .features
-            .reborrow()
-            .slice(first * channels..(first + rows_here) * channels);
-        Product {
-            m: rows_here,
-            n: channels,
-            k: stride,
-            a: p,
-            b: w,
-            add: false,
-            batches: 1,
-        }
-        .run(device, &dh, (channels, 0))?;
-        Product {
-            m: classes,
-            n: channels,
-            k: rows_here,
-            a: p.transposed(),
-            b: h,
-            add: first > 0,
-            batches: 1,
-        }
-        .run(device, &gradients.weight, (channels, 0))?;
+        let dh = gradients.features.reborrow().slice(first * channels..(first + rows_here) * channels);
+        Product { m: rows_here, n: channels, k: stride, a: p, b: w, add: false, batches: 1 }.run(
+            device,
+            &dh,
+            (channels, 0),
+        )?;
+        Product { m: classes, n: channels, k: rows_here, a: p.transposed(), b: h, add: first > 0, batches: 1 }.run(
+            device,
+            &gradients.weight,
+            (channels, 0),
+        )?;
     }
     scores.finish(device, classifier.targets)
 }

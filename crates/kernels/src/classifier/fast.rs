@@ -27,7 +27,8 @@ const LOGITS: usize = 4;
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
 ///
-/// [`ProductMode::Bf16`] applies to f32 and more than 32 classes on CPUs with AVX512-BF16. Everywhere else, and with the other modes, products are those of `T`.
+/// [`ProductMode::Bf16`] applies to f32 and more than 32 classes on CPUs with AVX512-BF16. Everywhere else, and with
+/// the other modes, products are those of `T`.
 ///
 /// ```
 /// use gemcnn_kernels::Scratch;
@@ -70,9 +71,7 @@ pub fn loss_and_gradients<T: Real>(
                 ProductMode,
                 &mut Scratch<T>,
             ) -> Result<Score, KernelError>
-    )(
-        classifier, features, dloss, gradients, rows, products, scratch,
-    )
+    )(classifier, features, dloss, gradients, rows, products, scratch)
 }
 
 fn train_rows<T: Real>(
@@ -94,9 +93,7 @@ fn train_rows<T: Real>(
         });
     }
     let plan = Plan {
-        half: rounds_to_bf16(products, classifier.targets.classes)
-            && T::NAME == f32::NAME
-            && bf16::is_supported(),
+        half: rounds_to_bf16(products, classifier.targets.classes) && T::NAME == f32::NAME && bf16::is_supported(),
         ..Plan::new(classifier)
     };
     gradients.weight.fill(T::zero());
@@ -122,44 +119,26 @@ fn train_rows<T: Real>(
     let tallies: Vec<Tally> = parameters
         .into_par_iter()
         .zip(tiles.par_chunks_mut(plan.tile_numbers()))
-        .zip(split_rows(
-            gradients.features,
-            plan.slab_rows,
-            channels,
-            plan.slabs,
-        ))
+        .zip(split_rows(gradients.features, plan.slab_rows, channels, plan.slabs))
         .zip(plan.split(rows.predictions))
         .enumerate()
-        .map(
-            |(slab, (((parameters, memory), dfeatures), mut predictions))| {
-                let (dweight, dbias) = parameters;
-                let mut tally = Tally::default();
-                let slab = plan.slab(slab);
-                for start in slab.clone().step_by(plan.tile_rows) {
-                    let range = start..slab.end.min(start + plan.tile_rows);
-                    let mut tile = Tile::new(
-                        classifier,
-                        features,
-                        range.clone(),
-                        weights.as_ref(),
-                        memory,
-                    );
-                    tile.multiply(Keep::Exponentials);
-                    let local = start - slab.start..range.end - slab.start;
-                    let predictions = predictions
-                        .as_deref_mut()
-                        .map(|all| &mut all[local.clone()]);
-                    tile.join_parts(Some(dloss * normaliser), predictions, &mut tally);
-                    tile.finish_gradient(dbias);
-                    let dfeatures = &mut dfeatures[local.start * channels..local.end * channels];
-                    rayon::join(
-                        || tile.weight_gradient(dweight),
-                        || tile.feature_gradient(dfeatures),
-                    );
-                }
-                tally
-            },
-        )
+        .map(|(slab, (((parameters, memory), dfeatures), mut predictions))| {
+            let (dweight, dbias) = parameters;
+            let mut tally = Tally::default();
+            let slab = plan.slab(slab);
+            for start in slab.clone().step_by(plan.tile_rows) {
+                let range = start..slab.end.min(start + plan.tile_rows);
+                let mut tile = Tile::new(classifier, features, range.clone(), weights.as_ref(), memory);
+                tile.multiply(Keep::Exponentials);
+                let local = start - slab.start..range.end - slab.start;
+                let predictions = predictions.as_deref_mut().map(|all| &mut all[local.clone()]);
+                tile.join_parts(Some(dloss * normaliser), predictions, &mut tally);
+                tile.finish_gradient(dbias);
+                let dfeatures = &mut dfeatures[local.start * channels..local.end * channels];
+                rayon::join(|| tile.weight_gradient(dweight), || tile.feature_gradient(dfeatures));
+            }
+            tally
+        })
         .collect();
     for sums in sums.chunks_exact(plan.parameters()) {
         let (dweight, dbias) = sums.split_at(classes * channels);
@@ -180,15 +159,9 @@ pub fn evaluate<T: Real>(
     rows: Rows<'_>,
     scratch: &mut Scratch<T>,
 ) -> Result<Score, KernelError> {
-    compiled!(
-        evaluate_rows
-            as fn(
-                &Classifier<'_, T>,
-                &[T],
-                Rows<'_>,
-                &mut Scratch<T>,
-            ) -> Result<Score, KernelError>
-    )(classifier, features, rows, scratch)
+    compiled!(evaluate_rows as fn(&Classifier<'_, T>, &[T], Rows<'_>, &mut Scratch<T>) -> Result<Score, KernelError>)(
+        classifier, features, rows, scratch,
+    )
 }
 
 fn evaluate_rows<T: Real>(
@@ -217,9 +190,7 @@ fn evaluate_rows<T: Real>(
                 let mut tile = Tile::new(classifier, features, range.clone(), None, memory);
                 tile.multiply(Keep::Logits);
                 let local = start - slab.start..range.end - slab.start;
-                let predictions = predictions
-                    .as_deref_mut()
-                    .map(|all| &mut all[local.clone()]);
+                let predictions = predictions.as_deref_mut().map(|all| &mut all[local.clone()]);
                 tile.join_parts(None, predictions, &mut tally);
                 if let Some(ranks) = &mut ranks {
                     tile.rank(&mut ranks[local]);
@@ -284,11 +255,8 @@ impl<'a, T: Real> Tile<'a, T> {
         let features = Matrix::new(self.features, rows, channels, channels);
         let smooths = classifier.targets.smoothing > 0.0;
         let factors = self.factors.as_ref();
-        self.numbers
-            .par_chunks_mut(rows * CLASS_BLOCK)
-            .zip(self.parts.par_chunks_mut(rows))
-            .enumerate()
-            .run(|(block, (numbers, parts))| {
+        self.numbers.par_chunks_mut(rows * CLASS_BLOCK).zip(self.parts.par_chunks_mut(rows)).enumerate().run(
+            |(block, (numbers, parts))| {
                 let classes = class_block(block, classifier.targets.classes);
                 let width = classes.len();
                 match factors {
@@ -325,19 +293,15 @@ impl<'a, T: Real> Tile<'a, T> {
                         }
                     },
                 );
-            });
+            },
+        );
     }
 
     /// Joins the parts of every row: counts its loss and writes its prediction. With a `scale` it
     /// leaves in the first place of every part the factor that takes the block's exponentials to
     /// `scale * w_v` times probabilities, in the place of the label what to subtract there, and in the place of
     /// the logits what to subtract from all classes.
-    fn join_parts(
-        &mut self,
-        scale: Option<f64>,
-        predictions: Option<&mut [u32]>,
-        tally: &mut Tally,
-    ) {
+    fn join_parts(&mut self, scale: Option<f64>, predictions: Option<&mut [u32]>, tally: &mut Tally) {
         let targets = &self.classifier.targets;
         let rows = self.rows;
         let mut predictions = predictions.map(|all| all.iter_mut());
@@ -398,9 +362,7 @@ impl<'a, T: Real> Tile<'a, T> {
                     || {
                         let width = dbias.len();
                         let two_rows = numbers.chunks_mut(2 * width).zip(parts.chunks(2));
-                        for ((first, (two, parts)), labels) in
-                            (0..).step_by(2).zip(two_rows).zip(labels.chunks(2))
-                        {
+                        for ((first, (two, parts)), labels) in (0..).step_by(2).zip(two_rows).zip(labels.chunks(2)) {
                             let each = two.chunks_exact_mut(width).zip(parts).zip(labels);
                             for ((row, part), &label) in each {
                                 finish_row(row, part, label_place(label), dbias);
@@ -439,31 +401,24 @@ impl<'a, T: Real> Tile<'a, T> {
     /// `dh = P W`, for some rows at a time.
     fn feature_gradient(&self, dfeatures: &mut [T]) {
         let (rows, channels) = (self.rows, self.classifier.channels);
-        dfeatures
-            .par_chunks_mut((ROW_BLOCK * channels).max(1))
-            .enumerate()
-            .run(|(index, dfeatures)| {
-                let count = dfeatures.len() / channels;
-                if let Some(factors) = &self.factors {
-                    let first = index * ROW_BLOCK;
-                    return factors.feature_gradient(first..first + count, dfeatures);
-                }
-                let mut dfeatures = MatrixMut::new(dfeatures, count, channels, channels);
-                let blocks = self.numbers.chunks(rows * CLASS_BLOCK).enumerate();
-                for (block, numbers) in blocks {
-                    let classes = class_block(block, self.classifier.targets.classes);
-                    let width = classes.len();
-                    let destination = if block == 0 {
-                        Destination::Set
-                    } else {
-                        Destination::Add
-                    };
-                    let numbers = &numbers[index * ROW_BLOCK * width..];
-                    let p = Matrix::new(numbers, count, width, width);
-                    let weight = weight_block(self.classifier, &classes);
-                    product(&mut dfeatures, destination, p, weight);
-                }
-            });
+        dfeatures.par_chunks_mut((ROW_BLOCK * channels).max(1)).enumerate().run(|(index, dfeatures)| {
+            let count = dfeatures.len() / channels;
+            if let Some(factors) = &self.factors {
+                let first = index * ROW_BLOCK;
+                return factors.feature_gradient(first..first + count, dfeatures);
+            }
+            let mut dfeatures = MatrixMut::new(dfeatures, count, channels, channels);
+            let blocks = self.numbers.chunks(rows * CLASS_BLOCK).enumerate();
+            for (block, numbers) in blocks {
+                let classes = class_block(block, self.classifier.targets.classes);
+                let width = classes.len();
+                let destination = if block == 0 { Destination::Set } else { Destination::Add };
+                let numbers = &numbers[index * ROW_BLOCK * width..];
+                let p = Matrix::new(numbers, count, width, width);
+                let weight = weight_block(self.classifier, &classes);
+                product(&mut dfeatures, destination, p, weight);
+            }
+        });
     }
 
     /// Counts the classes before that of the label; the tile must hold logits.
@@ -472,28 +427,21 @@ impl<'a, T: Real> Tile<'a, T> {
         for (row, &label) in labels.iter().enumerate() {
             if label != IGNORE {
                 let own = self.parts[label as usize / CLASS_BLOCK * rows + row][LABEL];
-                self.parts[row..]
-                    .iter_mut()
-                    .step_by(rows)
-                    .for_each(|part| part[LABEL] = own);
+                self.parts[row..].iter_mut().step_by(rows).for_each(|part| part[LABEL] = own);
             }
         }
-        self.numbers
-            .par_chunks(rows * CLASS_BLOCK)
-            .zip(self.parts.par_chunks_mut(rows))
-            .enumerate()
-            .run(|(block, (numbers, parts))| {
+        self.numbers.par_chunks(rows * CLASS_BLOCK).zip(self.parts.par_chunks_mut(rows)).enumerate().run(
+            |(block, (numbers, parts))| {
                 let width = numbers.len() / rows;
                 for ((row, part), &label) in numbers.chunks_exact(width).zip(parts).zip(labels) {
                     let own = part[LABEL];
                     let place = label as usize;
-                    let after = |class: usize, z: T| {
-                        z < own || (z == own && block * CLASS_BLOCK + class >= place)
-                    };
+                    let after = |class: usize, z: T| z < own || (z == own && block * CLASS_BLOCK + class >= place);
                     let before = row.iter().enumerate().filter(|&(k, &z)| !after(k, z));
                     part[PLACE] = T::of(before.count() as f64);
                 }
-            });
+            },
+        );
         for (row, (rank, &label)) in ranks.iter_mut().zip(labels).enumerate() {
             let parts = self.parts[row..].iter().step_by(rows);
             let before = parts.map(|part| part[PLACE].as_f64() as u32).sum();
@@ -530,7 +478,5 @@ fn weight_block<'a, T>(classifier: &Classifier<'a, T>, classes: &Range<usize>) -
 }
 
 fn add_to<T: Real>(sums: &mut [T], values: &[T]) {
-    sums.iter_mut()
-        .zip(values)
-        .for_each(|(sum, &value)| *sum += value);
+    sums.iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
 }

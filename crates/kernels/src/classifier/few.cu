@@ -1,8 +1,9 @@
 // Training of a classifier with few classes, in one pass over the features: logits, softmax, and all gradients.
 //
-// The channels of a row lie on the lanes of SLICES warps, VECTOR neighbours on each. A thread has the weights of its channels, and the sums
-// of their gradients, in registers. GROUPS times as many warps take ROWS rows at a time each, and read the next ones meanwhile. Products
-// with the weights are summed over the lanes so that each lane ends with one of VALUES logits, or COPIES of them with the same one.
+// The channels of a row lie on the lanes of SLICES warps, VECTOR neighbours on each. A thread has the weights of its
+// channels, and the sums of their gradients, in registers. GROUPS times as many warps take ROWS rows at a time each,
+// and read the next ones meanwhile. Products with the weights are summed over the lanes so that each lane ends with one
+// of VALUES logits, or COPIES of them with the same one.
 
 constexpr u32 SLICES = (CHANNELS + 32 * VECTOR - 1) / (32 * VECTOR), WARPS = GROUPS * SLICES;
 constexpr u32 LANES = CLASSES > 16 ? 32 : CLASSES > 8 ? 16 : CLASSES > 4 ? 8 : CLASSES > 2 ? 4 : CLASSES;
@@ -34,8 +35,8 @@ __device__ inline float sum_over_classes(float value) {
     return value;
 }
 
-// Of the rows of each block of threads: partials[block][class][channel] and bias_partials[block][class], the gradients of weights and
-// bias, and scores[block].
+// Of the rows of each block of threads: partials[block][class][channel] and bias_partials[block][class], the gradients
+// of weights and bias, and scores[block].
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 train(const float *__restrict__ features, u32 rows, const float *__restrict__ weight, const float *__restrict__ bias,
       const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
@@ -184,8 +185,8 @@ train(const float *__restrict__ features, u32 rows, const float *__restrict__ we
     bias_partials[blockIdx.x * CLASSES + lane] = sum;
 }
 
-// Sums the partial results of `count` blocks of `train` in order: a warp of results for each block of 512 threads, whose warps share
-// the partial ones. The last block sums the scores.
+// Sums the partial results of `count` blocks of `train` in order: a warp of results for each block of 512 threads,
+// whose warps share the partial ones. The last block sums the scores.
 extern "C" __global__ void __launch_bounds__(512)
 finish(const float *__restrict__ partials, const float *__restrict__ bias_partials, const Score *__restrict__ scores, u32 count,
        const double *__restrict__ normaliser, float *__restrict__ dweight, float *__restrict__ dbias, Score *__restrict__ score) {

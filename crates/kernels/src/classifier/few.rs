@@ -1,23 +1,18 @@
-//! Training with few classes on any GPU: one kernel reads the features once and writes their gradients, another one sums the gradients of
-//! weights and bias.
+//! Training with few classes on any GPU: one kernel reads the features once and writes their gradients, another one
+//! sums the gradients of weights and bias.
 //!
-//! All products are in f32, in every [`ProductMode`](crate::cuda::ProductMode): with few classes they take less time than the memory.
+//! All products are in f32, in every [`ProductMode`](crate::cuda::ProductMode): with few classes they take less time
+//! than the memory.
 
 use super::cuda::{Classifier, Rows};
 use super::{Gradients, OPERATOR};
 use crate::cross_entropy::cuda::{DeviceScore, FEW_CLASSES, ScoreParts};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "classifier_few",
-    concat!(
-        include_str!("../cross_entropy/score.cu"),
-        include_str!("few.cu")
-    ),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("classifier_few", concat!(include_str!("../cross_entropy/score.cu"), include_str!("few.cu")));
 
 /// Most warps that share a row.
 const MOST_SLICES: usize = 8;
@@ -40,13 +35,10 @@ pub(super) struct Shape {
 impl Shape {
     /// `None` if these kernels are not made for the work. `aligned`: true if vectors of as many numbers can be loaded.
     fn new(channels: usize, classes: usize, aligned: impl Fn(usize) -> bool) -> Option<Self> {
-        // Registers hold a vector of weights and of their gradients for each class. Where half a vector is enough for a warp to hold a row,
-        // no lane is left without channels.
+        // Registers hold a vector of weights and of their gradients for each class. Where half a vector is enough for a
+        // warp to hold a row, no lane is left without channels.
         let fits = |&vector: &usize| {
-            channels.is_multiple_of(vector)
-                && aligned(vector)
-                && vector * classes <= 64
-                && channels > 16 * vector
+            channels.is_multiple_of(vector) && aligned(vector) && vector * classes <= 64 && channels > 16 * vector
         };
         let vector = [4, 2].into_iter().find(fits).unwrap_or(1);
         let slices = channels.div_ceil(32 * vector);
@@ -72,9 +64,7 @@ impl Shape {
     ) -> Option<Self> {
         let loaded = [features, classifier.weight, gradients.features.view()];
         let (channels, classes) = (classifier.channels, classifier.targets.classes());
-        Self::new(channels, classes, |vector| {
-            loaded.iter().all(|numbers| numbers.is_aligned(vector))
-        })
+        Self::new(channels, classes, |vector| loaded.iter().all(|numbers| numbers.is_aligned(vector)))
     }
 
     fn defines(&self, smoothed: bool) -> Vec<Define> {
@@ -100,9 +90,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
         (255, 32, false),
     ]
     .into_iter()
-    .filter_map(|(channels, classes, smoothed)| {
-        Some(Shape::new(channels, classes, |_| true)?.defines(smoothed))
-    })
+    .filter_map(|(channels, classes, smoothed)| Some(Shape::new(channels, classes, |_| true)?.defines(smoothed)))
     .collect()
 }
 
@@ -132,8 +120,9 @@ pub(super) fn loss_and_gradients(
     let score = DeviceScore::new(device)?;
     let train = device.function(SOURCE, &defines, "train")?;
     let finish = device.function(SOURCE, &defines, "finish")?;
-    // SAFETY: the operator checked that there are as many rows of features and gradients, and of weights and biases, and labels were
-    // checked when the targets were made; vectors are aligned, and there is a place for each partial result.
+    // SAFETY: the operator checked that there are as many rows of features and gradients, and of weights and biases,
+    // and labels were checked when the targets were made; vectors are aligned, and there is a place for each partial
+    // result.
     unsafe {
         train.run(
             (blocks, 1),

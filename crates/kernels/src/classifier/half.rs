@@ -7,8 +7,7 @@
 use super::Classifier;
 use super::plan::{CLASS_BLOCK, class_block};
 use crate::bf16::{
-    GROUP, Left, Sizes, pack_group_rows, pack_right, pack_right_transposed, pack_row, pack_rows,
-    product, right_length,
+    GROUP, Left, Sizes, pack_group_rows, pack_right, pack_right_transposed, pack_row, pack_rows, product, right_length,
 };
 use crate::parallel::Loop;
 use crate::{Destination, Real};
@@ -27,10 +26,7 @@ impl<'a> Weights<'a> {
     /// Numbers of both forms.
     fn lengths(channels: usize, classes: usize) -> (usize, usize) {
         let pairs = channels.div_ceil(2);
-        (
-            right_length(pairs, classes),
-            right_length(classes.div_ceil(2), channels),
-        )
+        (right_length(pairs, classes), right_length(classes.div_ceil(2), channels))
     }
 
     pub fn length(channels: usize, classes: usize) -> usize {
@@ -41,8 +37,7 @@ impl<'a> Weights<'a> {
     /// Packs the weights into memory of [`length`](Self::length).
     pub fn new<T: Real>(classifier: &Classifier<'_, T>, memory: &'a mut [T]) -> Self {
         let (channels, classes) = (classifier.channels, classifier.targets.classes);
-        let (for_logits, for_features) =
-            bits_mut(memory).split_at_mut(Self::lengths(channels, classes).0);
+        let (for_logits, for_features) = bits_mut(memory).split_at_mut(Self::lengths(channels, classes).0);
         let weight: &[f32] = bytemuck::cast_slice(classifier.weight);
         weight
             .par_chunks((CLASS_BLOCK * channels).max(1))
@@ -52,12 +47,7 @@ impl<'a> Weights<'a> {
                 pack_right_transposed(weight, channels, for_logits);
                 pack_right(weight, channels, for_features);
             });
-        Self {
-            channels,
-            classes,
-            for_logits,
-            for_features,
-        }
+        Self { channels, classes, for_logits, for_features }
     }
 }
 
@@ -104,12 +94,7 @@ impl BlockGradient<'_> {
                 pack_row(values, &mut self.rows[at..at + self.class_pairs]);
             }
         }
-        pack_group_rows(
-            one,
-            two,
-            self.row_pairs,
-            &mut self.groups[first / 2 * GROUP..],
-        );
+        pack_group_rows(one, two, self.row_pairs, &mut self.groups[first / 2 * GROUP..]);
     }
 }
 
@@ -130,12 +115,7 @@ impl<'a> Factors<'a> {
     }
 
     /// Packs the features of a tile into memory of [`length`](Self::length).
-    pub fn new<T: Real>(
-        weights: &'a Weights<'a>,
-        features: &[T],
-        rows: usize,
-        memory: &'a mut [T],
-    ) -> Self {
+    pub fn new<T: Real>(weights: &'a Weights<'a>, features: &[T], rows: usize, memory: &'a mut [T]) -> Self {
         let channels = weights.channels;
         let [left, right, by_rows, by_groups] = Self::lengths(rows, channels, weights.classes);
         let (features_left, rest) = bits_mut(memory).split_at_mut(left);
@@ -163,11 +143,7 @@ impl<'a> Factors<'a> {
             Destination::Set,
             Left::rows(self.features, pairs),
             &self.weights.for_logits[block * logits_stride(channels)..],
-            Sizes {
-                rows: self.rows,
-                pairs,
-                columns: width,
-            },
+            Sizes { rows: self.rows, pairs, columns: width },
         );
     }
 
@@ -195,11 +171,7 @@ impl<'a> Factors<'a> {
             Destination::Add,
             Left::groups(&self.gradient_groups[block * pairs * CLASS_BLOCK..], pairs),
             self.features_right,
-            Sizes {
-                rows: width,
-                pairs,
-                columns: self.weights.channels,
-            },
+            Sizes { rows: width, pairs, columns: self.weights.channels },
         );
     }
 
@@ -218,11 +190,7 @@ impl<'a> Factors<'a> {
                 destination,
                 Left::rows(&self.gradient_rows[start..], pairs),
                 &self.weights.for_features[block * features_stride(channels)..],
-                Sizes {
-                    rows: range.len(),
-                    pairs,
-                    columns: channels,
-                },
+                Sizes { rows: range.len(), pairs, columns: channels },
             );
         }
     }

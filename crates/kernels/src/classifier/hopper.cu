@@ -1,16 +1,19 @@
-// The classifier on Hopper (compute capability 9.0), without logits in memory. Factors are in bf16, or with FP16 in fp16.
+// The classifier on Hopper (compute capability 9.0), without logits in memory. Factors are in bf16, or with FP16 in
+// fp16.
 //
-// Two kernels multiply twice each, on tensor cores (wgmma), as attention does. `classify` holds BM rows of features and streams tiles of
-// BN classes: logits, their running maximum and sum of exponentials, and the sum of exponentials times weights. `weigh` holds BM classes
-// and streams tiles of BN rows: the logits again, now their gradients, and those times features. `finish_rows` and `finish_weights` combine
-// partial results in a fixed order. `store_logits` multiplies as `classify` does, once, and writes the logits.
+// Two kernels multiply twice each, on tensor cores (wgmma), as attention does. `classify` holds BM rows of features and
+// streams tiles of BN classes: logits, their running maximum and sum of exponentials, and the sum of exponentials times
+// weights. `weigh` holds BM classes and streams tiles of BN rows: the logits again, now their gradients, and those
+// times features. `finish_rows` and `finish_weights` combine partial results in a fixed order. `store_logits`
+// multiplies as `classify` does, once, and writes the logits.
 //
-// fp16 has the mantissa of tf32 but a small range. So numbers are packed as multiples of a scale, a power of two with which the largest
-// of them has the exponent LIFT: each row of features has a scale of its own, all weights share one. Exponentials are lifted to 2^LIFT at
-// most. Gradients of logits are multiplied by the scale of their row, over that of the row in which scale times share is largest.
+// fp16 has the mantissa of tf32 but a small range. So numbers are packed as multiples of a scale, a power of two with
+// which the largest of them has the exponent LIFT: each row of features has a scale of its own, all weights share one.
+// Exponentials are lifted to 2^LIFT at most. Gradients of logits are multiplied by the scale of their row, over that of
+// the row in which scale times share is largest.
 //
-// Features and weights are packed in the layout that wgmma reads from shared memory with swizzles of 128 bytes: eight rows
-// are GROUP bytes, in panels of 64 channels. So any tile of whole groups is one contiguous copy.
+// Features and weights are packed in the layout that wgmma reads from shared memory with swizzles of 128 bytes: eight
+// rows are GROUP bytes, in panels of 64 channels. So any tile of whole groups is one contiguous copy.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -80,7 +83,8 @@ __device__ inline u32 largest_of(const float *numbers, u32 count) {
     return largest;
 }
 
-// The scale of numbers of which this is the largest. It and its inverse are normal numbers. bf16 has the range of f32 and needs none.
+// The scale of numbers of which this is the largest. It and its inverse are normal numbers. bf16 has the range of f32
+// and needs none.
 __device__ inline float scale_for(u32 largest) { return FP16 ? __uint_as_float(max(largest >> 23, LIFT + 1) - LIFT << 23) : 1.0f; }
 
 // The largest over a block of 256 threads, in all of them.
@@ -122,7 +126,8 @@ struct Weights {
     float *padded_bias;
 };
 
-// Packs weights, and zeros up to `padded` classes; the bias is padded with -infinity. One thread for each eight channels.
+// Packs weights, and zeros up to `padded` classes; the bias is padded with -infinity. One thread for each eight
+// channels.
 __device__ inline void pack(u64 i, Weights weights, float scale) {
     if (i < weights.padded) weights.padded_bias[i] = i < weights.classes ? weights.bias[i] : -INFINITE;
     u32 row = i / (CHANNELS / 8), eight = i % (CHANNELS / 8);
@@ -152,9 +157,9 @@ pack_weight(const float *from, u32 classes, u32 padded, unsigned char *to, const
 // Threads for rows of features, one for each eight channels, up to a power of two; and how many rows they pack.
 constexpr u32 LANES = CHANNELS > 128 ? 32 : CHANNELS / 8, TOGETHER = 4;
 
-// Packs features, and zeros up to `padded` rows, a multiple of TOGETHER. Without labels no row has a share. The blocks after
-// `feature_blocks` find the largest weight for `pack_weight`, or pack the weights if they have no scale. With FP16, found[block] is the
-// largest exponent of the rows of a block, or its largest weight.
+// Packs features, and zeros up to `padded` rows, a multiple of TOGETHER. Without labels no row has a share. The blocks
+// after `feature_blocks` find the largest weight for `pack_weight`, or pack the weights if they have no scale. With
+// FP16, found[block] is the largest exponent of the rows of a block, or its largest weight.
 extern "C" __global__ void __launch_bounds__(256)
 pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *__restrict__ labels,
               const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
@@ -200,9 +205,9 @@ pack_features(const float *__restrict__ from, u32 rows, u32 padded, const u32 *_
 #endif
 }
 
-// Work is a list of units (held block, tile), of which each block of threads does a contiguous part. Its partial result of a held
-// block has the place `part + held block`: different for all, because at least one of the two grows from one to the next. There are
-// no more parts than units, so none is empty.
+// Work is a list of units (held block, tile), of which each block of threads does a contiguous part. Its partial result
+// of a held block has the place `part + held block`: different for all, because at least one of the two grows from one
+// to the next. There are no more parts than units, so none is empty.
 __device__ inline u64 first_unit(u32 part, u64 units, u32 parts) { return part * units / parts; }
 __device__ inline u32 part_of(u64 unit, u64 units, u32 parts) { return ((unit + 1) * parts - 1) / units; }
 
@@ -212,8 +217,9 @@ __device__ inline float sum_over_warp(float value) {
     return value;
 }
 
-// Numbers of a row that `weigh` reads: its gradients are 2^(offset + LOG2E (logit - peak)), less parts of `share` for the target, and
-// `back` times that for the bias. Logits are `scale` times sums of products, and `peak` is zero unless it is large.
+// Numbers of a row that `weigh` reads: its gradients are 2^(offset + LOG2E (logit - peak)), less parts of `share` for
+// the target, and `back` times that for the bias. Logits are `scale` times sums of products, and `peak` is zero unless
+// it is large.
 struct Column {
     float offset, scale, back, peak, share;
     u32 label;
@@ -232,10 +238,10 @@ __device__ inline void store_column(float *columns, u32 row, Column column) {
     to[5 * BN] = __uint_as_float(column.label);
 }
 
-// Combines the partial results of rows first_row..rows, one warp for each, into all that `softmax_rows` computes, gradients of the
-// features, and the columns of `weigh`, which are padded. scores[i] is that of the rows from 8 i on. Packed features of rows that do not
-// count become zero, so that `weigh` meets no NaN of theirs. weight_sums: sums of weights over the classes and that of the bias, for
-// smoothing.
+// Combines the partial results of rows first_row..rows, one warp for each, into all that `softmax_rows` computes,
+// gradients of the features, and the columns of `weigh`, which are padded. scores[i] is that of the rows from 8 i on.
+// Packed features of rows that do not count become zero, so that `weigh` meets no NaN of theirs. weight_sums: sums of
+// weights over the classes and that of the bias, for smoothing.
 extern "C" __global__ void __launch_bounds__(256, 4)
 finish_rows(const float *__restrict__ partials, const float *__restrict__ row_partials, u32 blocks, u32 tiles, u32 parts, u32 first_row,
             u32 rows, unsigned char *__restrict__ features, const float *__restrict__ scales,
@@ -331,8 +337,9 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
         if (predictions) predictions[row] = place;
         Column column = NO_COLUMN;
         if (share != 0.0) {
-            // With this factor, a power of two, gradients of logits are below 2^(LIFT + 1), and their products with packed features have the
-            // same scale in all rows. Where it is far below, a row counts in the gradients of the bias only.
+            // With this factor, a power of two, gradients of logits are below 2^(LIFT + 1), and their products with
+            // packed features have the same scale in all rows. Where it is far below, a row counts in the gradients of
+            // the bias only.
             int exponent = (int)(__float_as_uint(scale) >> 23) + EXPONENTS + (int)LIFT - (int)largest->row;
             float factor = FP16 ? __uint_as_float(max(exponent, 127 - 80) << 23) : 1.0f, size = fabsf((float)(share * (double)factor));
             float offset = log2f(size) - log2f(sum);
@@ -347,7 +354,8 @@ finish_rows(const float *__restrict__ partials, const float *__restrict__ row_pa
     if (threadIdx.x == 0) scores[row / 8] = score;
 }
 
-// Sums the partial gradients of weights and bias, times `sign`. One thread for each four channels; the block after them sums the scores.
+// Sums the partial gradients of weights and bias, times `sign`. One thread for each four channels; the block after them
+// sums the scores.
 extern "C" __global__ void __launch_bounds__(256)
 finish_weights(const float *__restrict__ partials, const float *__restrict__ bias_partials, u32 blocks, u32 tiles, u32 parts, u32 classes,
                float sign, const Largest *__restrict__ largest, float *__restrict__ dweight, float *__restrict__ dbias,

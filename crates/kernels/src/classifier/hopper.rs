@@ -1,30 +1,27 @@
 //! Training in tf32 and bf16 on GPUs of compute capability 9.0, with no logits in memory.
 //!
-//! For [`ProductMode::Tf32`] the factors are in fp16, which has the same mantissa and twice the speed. Scales by powers of two make up
-//! for its smaller range.
+//! For [`ProductMode::Tf32`] the factors are in fp16, which has the same mantissa and twice the speed. Scales by powers
+//! of two make up for its smaller range.
 //!
-//! The logits of a tile stay in registers, as the scores of attention do. A first pass over the classes gives the statistics of a row
-//! and the gradient of its features; a second pass, over the rows, computes the logits again for the gradients of weights and bias.
-//! That is four products instead of three, but no logits are written or read.
+//! The logits of a tile stay in registers, as the scores of attention do. A first pass over the classes gives the
+//! statistics of a row and the gradient of its features; a second pass, over the rows, computes the logits again for
+//! the gradients of weights and bias. That is four products instead of three, but no logits are written or read.
 //!
-//! Inference that needs the logits takes [`logits`]: the first of these products, in fp16 in both modes, which writes them once.
+//! Inference that needs the logits takes [`logits`]: the first of these products, in fp16 in both modes, which writes
+//! them once.
 
 use super::cuda::{Classifier, Rows};
 use super::{Gradients, OPERATOR};
 use crate::cross_entropy::cuda::{DeviceScore, DeviceTargets, FEW_CLASSES, ScoreParts};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    ProductMode, args, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args,
+    to_u32,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "classifier_hopper",
-    concat!(
-        include_str!("../cuda/hopper.cu"),
-        include_str!("../cross_entropy/score.cu"),
-        include_str!("hopper.cu")
-    ),
+    concat!(include_str!("../cuda/hopper.cu"), include_str!("../cross_entropy/score.cu"), include_str!("hopper.cu")),
 );
 
 /// Rows or classes that a block of threads holds, and those of a tile that it streams: BM and BN there.
@@ -40,7 +37,8 @@ const CHUNK: usize = 160 * ROUND;
 /// Numbers beside the features of a row of a tile: COLUMN there.
 const COLUMN: usize = 6;
 
-/// Shared memory of a block of threads, for its held rows from a multiple of 1,024 bytes on and for tiles with their columns.
+/// Shared memory of a block of threads, for its held rows from a multiple of 1,024 bytes on and for tiles with their
+/// columns.
 const SHARED_BYTES: usize = 226 << 10;
 
 /// Tiles in shared memory.
@@ -63,33 +61,23 @@ fn has_scales(defines: &[Define]) -> bool {
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    vec![
-        defines(64, true, false),
-        defines(192, true, true),
-        defines(256, false, false),
-        defines(256, false, true),
-    ]
+    vec![defines(64, true, false), defines(192, true, true), defines(256, false, false), defines(256, false, true)]
 }
 
-/// True if these kernels can do the work, and are faster than stored logits: those of few classes take little memory, and most of
-/// a tile of classes would be empty.
+/// True if these kernels can do the work, and are faster than stored logits: those of few classes take little memory,
+/// and most of a tile of classes would be empty.
 pub(super) fn applies(
     device: &CudaDevice,
     classifier: &Classifier<'_>,
     features: DeviceSlice<'_, f32>,
     gradients: &Gradients<DeviceSliceMut<'_, f32>>,
 ) -> bool {
-    let aligned = [
-        features,
-        classifier.weight,
-        gradients.features.view(),
-        gradients.weight.view(),
-    ];
+    let aligned = [features, classifier.weight, gradients.features.view(), gradients.weight.view()];
     multiplies(device, classifier.channels, &aligned) && classifier.targets.classes() > FEW_CLASSES
 }
 
-/// True if [`logits`] can do the work, and is faster than cuBLAS: that has to be given rows that begin with their bias, and is slow where
-/// they are not aligned.
+/// True if [`logits`] can do the work, and is faster than cuBLAS: that has to be given rows that begin with their bias,
+/// and is slow where they are not aligned.
 pub(crate) fn stores_logits(
     device: &CudaDevice,
     channels: usize,
@@ -97,9 +85,7 @@ pub(crate) fn stores_logits(
     weight: DeviceSlice<'_, f32>,
     bias: DeviceSlice<'_, f32>,
 ) -> bool {
-    multiplies(device, channels, &[features, weight])
-        && !features.is_empty()
-        && bias.len() >= MANY_CLASSES
+    multiplies(device, channels, &[features, weight]) && !features.is_empty() && bias.len() >= MANY_CLASSES
 }
 
 /// Fewest classes for which it pays to pack features and weights.
@@ -124,15 +110,7 @@ pub(crate) fn logits(
 ) -> Result<(), CudaError> {
     let defines = defines(channels, false, true);
     let (rows, classes) = (features.len() / channels, bias.len());
-    let packed = Packed::new(
-        device,
-        &defines,
-        (rows, channels),
-        features,
-        weight,
-        bias,
-        None,
-    )?;
+    let packed = Packed::new(device, &defines, (rows, channels), features, weight, bias, None)?;
     let (blocks, tiles) = (rows.div_ceil(HELD), classes.div_ceil(TILE));
     let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function_with_shared(SOURCE, &defines, "store_logits", SHARED_BYTES)?;
@@ -182,10 +160,7 @@ impl Packed {
         let classes = bias.len();
         let size = |n: usize| to_u32(OPERATOR, n);
         let kernel = |name| device.function(SOURCE, defines, name);
-        let (padded_rows, padded_classes) = (
-            rows.next_multiple_of(ROUND),
-            classes.next_multiple_of(ROUND),
-        );
+        let (padded_rows, padded_classes) = (rows.next_multiple_of(ROUND), classes.next_multiple_of(ROUND));
         let packed = Self {
             features: device.buffer(padded_rows * channels * 2)?,
             scales: device.buffer(padded_rows)?,
@@ -193,13 +168,8 @@ impl Packed {
             bias: device.buffer(padded_classes)?,
             largest: device.buffer(2)?,
         };
-        let nothing = (
-            DeviceSlice::empty(),
-            DeviceSlice::empty(),
-            DeviceSlice::empty(),
-        );
-        let (labels, class_weights, normaliser) =
-            loss.map_or(nothing, |(targets, _)| targets.slices());
+        let nothing = (DeviceSlice::empty(), DeviceSlice::empty(), DeviceSlice::empty());
+        let (labels, class_weights, normaliser) = loss.map_or(nothing, |(targets, _)| targets.slices());
         let feature_threads = padded_rows / TOGETHER * (channels / 8).next_power_of_two();
         let feature_blocks = feature_threads.div_ceil(256);
         let (weight_threads, fp16) = (padded_classes * channels / 8, has_scales(defines));
@@ -209,14 +179,7 @@ impl Packed {
         };
         // The largest number of each block.
         let found: DeviceBuffer<u32> = device.buffer(feature_blocks + weight_blocks)?;
-        let weights: &[Arg] = args![
-            weight,
-            size(classes)?,
-            size(padded_classes)?,
-            &packed.weight,
-            bias,
-            &packed.bias,
-        ];
+        let weights: &[Arg] = args![weight, size(classes)?, size(padded_classes)?, &packed.weight, bias, &packed.bias,];
         let features: &[Arg] = args![
             features,
             size(rows)?,
@@ -230,8 +193,8 @@ impl Packed {
             &found,
             size(feature_blocks)?,
         ];
-        // SAFETY: there are `rows` rows of features, with labels if with any, `classes` rows of weights with biases, and room for the
-        // padded ones.
+        // SAFETY: there are `rows` rows of features, with labels if with any, `classes` rows of weights with biases,
+        // and room for the padded ones.
         unsafe {
             kernel("pack_features")?.run(
                 (feature_blocks + weight_blocks, 1),
@@ -240,8 +203,7 @@ impl Packed {
             )?;
             if fp16 {
                 let parts = [feature_blocks, feature_blocks + weight_blocks];
-                let parts: &[Arg] =
-                    args![&found, size(parts[0])?, size(parts[1])?, &packed.largest];
+                let parts: &[Arg] = args![&found, size(parts[0])?, size(parts[1])?, &packed.largest];
                 kernel("pack_weight")?.over(weight_threads, &[weights, parts].concat())?;
             }
         }
@@ -249,7 +211,8 @@ impl Packed {
     }
 }
 
-/// How a pass is split: into held blocks and tiles, whose pairs the blocks of threads share, and memory for their results.
+/// How a pass is split: into held blocks and tiles, whose pairs the blocks of threads share, and memory for their
+/// results.
 struct Pass {
     blocks: u32,
     tiles: u32,
@@ -315,10 +278,7 @@ pub(super) fn loss_and_gradients(
         add_column_sums(device, classifier.bias, (classes, 1, 1), &bias_sum)?;
     }
     let columns: DeviceBuffer<f32> = device.buffer(COLUMN * padded_rows)?;
-    let (scores, score) = (
-        ScoreParts::new(device, padded_rows / 8)?,
-        DeviceScore::new(device)?,
-    );
+    let (scores, score) = (ScoreParts::new(device, padded_rows / 8)?, DeviceScore::new(device)?);
     let predictions = rows.predictions.as_ref();
     let predictions = predictions.map_or(DeviceSlice::empty(), DeviceSliceMut::view);
     for first in (0..count).step_by(CHUNK) {
@@ -326,8 +286,9 @@ pub(super) fn loss_and_gradients(
         let padded = padded_rows.min(first + CHUNK);
         let pass = Pass::new(device, channels, (end - first, classes), 3)?;
         let classify = device.function_with_shared(SOURCE, &defines, "classify", SHARED_BYTES)?;
-        // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each partial result. The
-        // other buffers have one number for each row, class or channel, as the operator checked; the columns are padded.
+        // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each partial
+        // result. The other buffers have one number for each row, class or channel, as the operator checked; the
+        // columns are padded.
         unsafe {
             classify.run(
                 (pass.parts, 1),

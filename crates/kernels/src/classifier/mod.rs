@@ -19,11 +19,12 @@
 //! blocks; then tasks are slabs of rows, each with its own `dW`, added in order. Both numbers depend only
 //! on the sizes, so results do not depend on the number of threads.
 //!
-//! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to bf16:
-//! features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU and on Hopper, while other GPUs store them in bf16.
-//! With [`ProductMode::Tf32`](crate::cuda::ProductMode) they are rounded to 10 bits of mantissa on a GPU, on Hopper in fp16 with scales.
-//! Products of at most 32 classes take little time. On a GPU they are in f32 with any of the three, unless there are too many channels for
-//! one kernel to do all the work; then they are with `Bf16` as with `Tf32`.
+//! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to
+//! bf16: features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU and on Hopper,
+//! while other GPUs store them in bf16. With [`ProductMode::Tf32`](crate::cuda::ProductMode) they are rounded to 10
+//! bits of mantissa on a GPU, on Hopper in fp16 with scales. Products of at most 32 classes take little time. On a GPU
+//! they are in f32 with any of the three, unless there are too many channels for one kernel to do all the work; then
+//! they are with `Bf16` as with `Tf32`.
 
 pub mod cuda;
 mod fast;
@@ -69,11 +70,7 @@ pub struct Gradients<S> {
     /// Gradient of the bias, overwritten.
     pub bias: S,
 }
-crate::view::resolve_fields!(Gradients {
-    features,
-    weight,
-    bias
-});
+crate::view::resolve_fields!(Gradients { features, weight, bias });
 
 /// Optional results for every row, beside the score.
 #[derive(Debug)]
@@ -91,10 +88,7 @@ pub type Rows<'a> = RowResults<&'a mut [u32]>;
 
 impl<S> Default for RowResults<S> {
     fn default() -> Self {
-        Self {
-            predictions: None,
-            ranks: None,
-        }
+        Self { predictions: None, ranks: None }
     }
 }
 
@@ -117,18 +111,8 @@ impl<T: Real> Classifier<'_, T> {
     fn check_gradients(&self, gradients: &Gradients<&mut [T]>) -> Result<(), KernelError> {
         let (rows, classes) = (self.targets.labels.len(), self.targets.classes);
         let width = self.channels;
-        check_length(
-            OPERATOR,
-            "gradients.features",
-            gradients.features,
-            rows * width,
-        )?;
-        check_length(
-            OPERATOR,
-            "gradients.weight",
-            gradients.weight,
-            classes * width,
-        )?;
+        check_length(OPERATOR, "gradients.features", gradients.features, rows * width)?;
+        check_length(OPERATOR, "gradients.weight", gradients.weight, classes * width)?;
         check_length(OPERATOR, "gradients.bias", gradients.bias, classes)
     }
 

@@ -108,12 +108,7 @@ pub(super) fn class_block(index: usize, classes: usize) -> Range<usize> {
 }
 
 /// `values` cut into the rows of each slab, also where rows have no channels.
-pub(super) fn split_rows<T>(
-    values: &mut [T],
-    slab_rows: usize,
-    channels: usize,
-    slabs: usize,
-) -> Vec<&mut [T]> {
+pub(super) fn split_rows<T>(values: &mut [T], slab_rows: usize, channels: usize, slabs: usize) -> Vec<&mut [T]> {
     let mut rest = values;
     (0..slabs)
         .map(|_| {

@@ -30,10 +30,8 @@ pub fn loss_and_gradients<T: Real>(
             let p = dlogits[row * classes + class];
             gradients.bias[class] += p;
             for channel in 0..channels {
-                gradients.features[row * channels + channel] +=
-                    p * classifier.weight[class * channels + channel];
-                gradients.weight[class * channels + channel] +=
-                    p * features[row * channels + channel];
+                gradients.features[row * channels + channel] += p * classifier.weight[class * channels + channel];
+                gradients.weight[class * channels + channel] += p * features[row * channels + channel];
             }
         }
     }
@@ -44,11 +42,7 @@ pub fn loss_and_gradients<T: Real>(
 ///
 /// # Errors
 /// As [`loss_and_gradients`].
-pub fn evaluate<T: Real>(
-    classifier: &Classifier<'_, T>,
-    features: &[T],
-    rows: Rows<'_>,
-) -> Result<Score, KernelError> {
+pub fn evaluate<T: Real>(classifier: &Classifier<'_, T>, features: &[T], rows: Rows<'_>) -> Result<Score, KernelError> {
     classifier.check(features)?;
     classifier.check_rows(&rows)?;
     let classes = classifier.targets.classes;
@@ -78,8 +72,7 @@ fn logits<T: Real>(classifier: &Classifier<'_, T>, features: &[T]) -> Vec<T> {
     for row in 0..classifier.targets.labels.len() {
         for class in 0..classes {
             let terms = (0..channels).map(|channel| {
-                features[row * channels + channel].as_f64()
-                    * classifier.weight[class * channels + channel].as_f64()
+                features[row * channels + channel].as_f64() * classifier.weight[class * channels + channel].as_f64()
             });
             logits.push(T::of(terms.sum::<f64>() + classifier.bias[class].as_f64()));
         }

@@ -61,10 +61,7 @@ impl<T: Real> Problem<T> {
             channels: self.channels,
             weight: &self.weight,
             bias: &self.bias,
-            targets: Targets {
-                smoothing: self.smoothing,
-                ..Targets::new(self.classes, &self.labels)
-            },
+            targets: Targets { smoothing: self.smoothing, ..Targets::new(self.classes, &self.labels) },
         }
     }
 
@@ -80,15 +77,9 @@ impl<T: Real> Problem<T> {
             bias: vec![T::nan(); self.bias.len()],
             predictions: vec![77; self.rows],
         };
-        let gradients = Gradients {
-            features: &mut answer.features[..],
-            weight: &mut answer.weight,
-            bias: &mut answer.bias,
-        };
-        let rows = Rows {
-            predictions: Some(&mut answer.predictions),
-            ranks: None,
-        };
+        let gradients =
+            Gradients { features: &mut answer.features[..], weight: &mut answer.weight, bias: &mut answer.bias };
+        let rows = Rows { predictions: Some(&mut answer.predictions), ranks: None };
         answer.score = solver(&self.classifier(), &self.features, gradients, rows);
         answer
     }
@@ -100,10 +91,7 @@ impl<T: Real> Problem<T> {
     fn fast_in(&self, products: ProductMode) -> Answer<T> {
         self.solve(|classifier, features, gradients, rows| {
             let scratch = &mut Scratch::new();
-            loss_and_gradients(
-                classifier, features, 1.5, gradients, rows, products, scratch,
-            )
-            .unwrap()
+            loss_and_gradients(classifier, features, 1.5, gradients, rows, products, scratch).unwrap()
         })
     }
 
@@ -115,14 +103,8 @@ impl<T: Real> Problem<T> {
 }
 
 fn compare<T: Real>(tolerance: f64) {
-    for (size, smoothing) in SIZES
-        .into_iter()
-        .flat_map(|size| [(size, 0.0), (size, 0.2)])
-    {
-        let problem = Problem::<T> {
-            smoothing,
-            ..Problem::new(size)
-        };
+    for (size, smoothing) in SIZES.into_iter().flat_map(|size| [(size, 0.0), (size, 0.2)]) {
+        let problem = Problem::<T> { smoothing, ..Problem::new(size) };
         let (expected, found) = (problem.exact(), problem.fast());
         let what = format!("{size:?}, smoothing {smoothing}");
         let loss = (found.score.loss - expected.score.loss).abs();
@@ -145,19 +127,9 @@ fn fast_equals_reference() {
 /// With features and weights that bf16 holds exactly, only the gradient of the logits is rounded.
 #[test]
 fn bf16_rounds_the_factors_and_nothing_else() {
-    let eighths = |values: &mut [f32]| {
-        values
-            .iter_mut()
-            .for_each(|v| *v = (*v * 8.0).round() / 8.0)
-    };
-    for (size, smoothing) in SIZES
-        .into_iter()
-        .flat_map(|size| [(size, 0.0), (size, 0.2)])
-    {
-        let mut problem = Problem::<f32> {
-            smoothing,
-            ..Problem::new(size)
-        };
+    let eighths = |values: &mut [f32]| values.iter_mut().for_each(|v| *v = (*v * 8.0).round() / 8.0);
+    for (size, smoothing) in SIZES.into_iter().flat_map(|size| [(size, 0.0), (size, 0.2)]) {
+        let mut problem = Problem::<f32> { smoothing, ..Problem::new(size) };
         eighths(&mut problem.features);
         eighths(&mut problem.weight);
         let (expected, found) = (problem.exact(), problem.fast_in(ProductMode::Bf16));
@@ -167,18 +139,12 @@ fn bf16_rounds_the_factors_and_nothing_else() {
         assert_eq!(found.score.correct, expected.score.correct, "{what}");
         assert_eq!(found.predictions, expected.predictions, "{what}");
         check_close(&found.bias, &expected.bias, 3e-6, &what);
-        let both = [
-            (&found.features, &expected.features),
-            (&found.weight, &expected.weight),
-        ];
+        let both = [(&found.features, &expected.features), (&found.weight, &expected.weight)];
         for (found, expected) in both {
             let size = |most: f32, e: &f32| most.max(e.abs());
             let largest = expected.iter().fold(0.0, size);
             for (f, e) in found.iter().zip(expected) {
-                assert!(
-                    (f - e).abs() <= largest / 128.0 + 1e-7,
-                    "{what}: {f} is not {e}"
-                );
+                assert!((f - e).abs() <= largest / 128.0 + 1e-7, "{what}: {f} is not {e}");
             }
         }
     }
@@ -203,21 +169,12 @@ fn evaluation_gives_the_score_of_training_and_the_ranks_of_the_definition() {
         let problem = Problem::<f64>::new(size);
         let (mut ranks, mut expected) = (vec![5; problem.rows], vec![6; problem.rows]);
         let (mut predictions, classifier) = (vec![5; problem.rows], problem.classifier());
-        let rows = Rows {
-            predictions: Some(&mut predictions),
-            ranks: Some(&mut ranks),
-        };
+        let rows = Rows { predictions: Some(&mut predictions), ranks: Some(&mut ranks) };
         let score = evaluate(&classifier, &problem.features, rows, &mut Scratch::new()).unwrap();
-        let rows = Rows {
-            predictions: None,
-            ranks: Some(&mut expected),
-        };
+        let rows = Rows { predictions: None, ranks: Some(&mut expected) };
         reference::evaluate(&classifier, &problem.features, rows).unwrap();
         assert_eq!(ranks, expected, "{size:?}");
-        assert_eq!(
-            ranks.iter().filter(|&&rank| rank == 0).count(),
-            score.correct
-        );
+        assert_eq!(ranks.iter().filter(|&&rank| rank == 0).count(), score.correct);
         let trained = problem.fast();
         assert_eq!(score, trained.score, "{size:?}");
         assert_eq!(predictions, trained.predictions, "{size:?}");
@@ -232,35 +189,17 @@ fn gradients_are_those_of_the_loss() {
 }
 
 fn check_gradients(smoothing: f64) {
-    let problem = Problem::<f64> {
-        smoothing,
-        ..Problem::new((6, 5, 3))
-    };
+    let problem = Problem::<f64> { smoothing, ..Problem::new((6, 5, 3)) };
     let weights = [1.0, 0.0, 2.0, 0.5, 3.0];
-    let weighted = |features: &[f64],
-                    weight: &[f64],
-                    bias: &[f64],
-                    gradients: Option<Gradients<&mut [f64]>>| {
+    let weighted = |features: &[f64], weight: &[f64], bias: &[f64], gradients: Option<Gradients<&mut [f64]>>| {
         let mut classifier = problem.classifier();
         classifier.targets.class_weights = Some(&weights);
-        let classifier = Classifier {
-            weight,
-            bias,
-            ..classifier
-        };
+        let classifier = Classifier { weight, bias, ..classifier };
         let (rows, scratch) = (Rows::default(), &mut Scratch::new());
         match gradients {
             Some(gradients) => {
                 let products = ProductMode::F32;
-                loss_and_gradients(
-                    &classifier,
-                    features,
-                    1.0,
-                    gradients,
-                    rows,
-                    products,
-                    scratch,
-                )
+                loss_and_gradients(&classifier, features, 1.0, gradients, rows, products, scratch)
             }
             None => evaluate(&classifier, features, rows, scratch),
         }
@@ -269,11 +208,7 @@ fn check_gradients(smoothing: f64) {
     };
     let (h, w, b) = (&problem.features, &problem.weight, &problem.bias);
     let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; w.len()], vec![0.0; b.len()]);
-    let gradients = Gradients {
-        features: &mut dh[..],
-        weight: &mut dw,
-        bias: &mut db,
-    };
+    let gradients = Gradients { features: &mut dh[..], weight: &mut dw, bias: &mut db };
     weighted(h, w, b, Some(gradients));
     check_gradient(h, &dh, |h| weighted(h, w, b, None));
     check_gradient(w, &dw, |w| weighted(h, w, b, None));
@@ -308,16 +243,7 @@ fn without_weight_or_upstream_gradient_all_gradients_are_zero() {
             let mut classifier = *classifier;
             classifier.targets.class_weights = Some(&weights);
             let (products, scratch) = (ProductMode::F32, &mut Scratch::new());
-            loss_and_gradients(
-                &classifier,
-                features,
-                dloss,
-                gradients,
-                rows,
-                products,
-                scratch,
-            )
-            .unwrap()
+            loss_and_gradients(&classifier, features, dloss, gradients, rows, products, scratch).unwrap()
         });
         assert!(answer.features.iter().all(|&d| d == 0.0));
         assert!(answer.weight.iter().chain(&answer.bias).all(|&d| d == 0.0));
@@ -334,10 +260,7 @@ fn nan_gives_a_nan_loss() {
 #[test]
 fn threads_do_not_change_a_bit() {
     for size in [(1000, 40, 8), (600, 2000, 8)] {
-        let problem = Problem::<f32> {
-            smoothing: 0.1,
-            ..Problem::new(size)
-        };
+        let problem = Problem::<f32> { smoothing: 0.1, ..Problem::new(size) };
         check_threads(|| problem.fast());
         check_threads(|| problem.fast_in(ProductMode::Bf16));
     }
@@ -347,13 +270,7 @@ fn threads_do_not_change_a_bit() {
 fn scratch_holds_a_tile_and_not_all_logits() {
     let problem = Problem::<f32>::new((3000, 3000, 1));
     let mut scratch = Scratch::new();
-    evaluate(
-        &problem.classifier(),
-        &problem.features,
-        Rows::default(),
-        &mut scratch,
-    )
-    .unwrap();
+    evaluate(&problem.classifier(), &problem.features, Rows::default(), &mut scratch).unwrap();
     assert!(scratch.bytes() < 3000 * 3000 * 4 / 5, "{}", scratch.bytes());
 }
 
@@ -361,28 +278,13 @@ fn scratch_holds_a_tile_and_not_all_logits() {
 fn wrong_arguments_are_named() {
     let mut problem = Problem::<f32>::new((4, 3, 2));
     let mut short = [0; 3];
-    let rows = Rows {
-        predictions: None,
-        ranks: Some(&mut short),
-    };
+    let rows = Rows { predictions: None, ranks: Some(&mut short) };
     let scratch = &mut Scratch::new();
     let result = evaluate(&problem.classifier(), &problem.features, rows, scratch);
     assert_eq!(wrong_length(result.unwrap_err()), ("ranks", 3, 4));
     let result = evaluate(&problem.classifier(), &[0.0; 7], Rows::default(), scratch);
     assert_eq!(wrong_length(result.unwrap_err()), ("features", 7, 8));
     problem.labels[2] = 3;
-    let result = evaluate(
-        &problem.classifier(),
-        &problem.features,
-        Rows::default(),
-        scratch,
-    );
-    assert!(matches!(
-        result,
-        Err(KernelError::Label {
-            row: 2,
-            label: 3,
-            ..
-        })
-    ));
+    let result = evaluate(&problem.classifier(), &problem.features, Rows::default(), scratch);
+    assert!(matches!(result, Err(KernelError::Label { row: 2, label: 3, .. })));
 }

@@ -4,15 +4,12 @@
 use super::{Score, Targets};
 use crate::KernelError;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, to_u32,
 };
 use bytemuck::Pod;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "softmax",
-    concat!(include_str!("score.cu"), include_str!("softmax.cu")),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("softmax", concat!(include_str!("score.cu"), include_str!("softmax.cu")));
 
 const OPERATOR: &str = "cross-entropy";
 /// Largest number of logits that a thread keeps in registers.
@@ -82,26 +79,14 @@ impl DeviceTargets {
         targets: DeviceTargetSlices<'_>,
         normaliser: DeviceSlice<'_, f64>,
     ) -> Result<Self, CudaError> {
-        let DeviceTargetSlices {
-            classes,
-            labels,
-            class_weights,
-            smoothing,
-        } = targets;
+        let DeviceTargetSlices { classes, labels, class_weights, smoothing } = targets;
         // No labels and weights to check, but the smoothing.
-        Targets::<f32> {
-            smoothing,
-            ..Targets::new(classes, &[])
-        }
-        .check(OPERATOR)?;
+        Targets::<f32> { smoothing, ..Targets::new(classes, &[]) }.check(OPERATOR)?;
         check_length(OPERATOR, "normaliser", normaliser, 1)?;
         if let Some(weights) = class_weights {
             check_length(OPERATOR, "class_weights", weights, classes)?;
         }
-        fn copied<T: Pod>(
-            device: &CudaDevice,
-            from: DeviceSlice<'_, T>,
-        ) -> Result<DeviceBuffer<T>, CudaError> {
+        fn copied<T: Pod>(device: &CudaDevice, from: DeviceSlice<'_, T>) -> Result<DeviceBuffer<T>, CudaError> {
             let mut to = device.buffer(from.len())?;
             device.copy(from, to.view_mut())?;
             Ok(to)
@@ -172,19 +157,9 @@ impl DeviceTargets {
     }
 
     /// Labels, weights of the classes (empty for 1), and normaliser.
-    pub(crate) fn slices(
-        &self,
-    ) -> (
-        DeviceSlice<'_, u32>,
-        DeviceSlice<'_, f32>,
-        DeviceSlice<'_, f64>,
-    ) {
+    pub(crate) fn slices(&self) -> (DeviceSlice<'_, u32>, DeviceSlice<'_, f32>, DeviceSlice<'_, f64>) {
         let weights = self.class_weights.as_ref();
-        (
-            self.labels.view(),
-            weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
-            self.normaliser.view(),
-        )
+        (self.labels.view(), weights.map_or(DeviceSlice::empty(), DeviceBuffer::view), self.normaliser.view())
     }
 }
 
@@ -198,9 +173,7 @@ pub struct DeviceScore {
 impl DeviceScore {
     /// A place for a score.
     pub(crate) fn new(device: &CudaDevice) -> Result<Self, CudaError> {
-        Ok(Self {
-            numbers: device.buffer(SCORE)?,
-        })
+        Ok(Self { numbers: device.buffer(SCORE)? })
     }
 
     /// A copy, made in stream order.
@@ -208,9 +181,7 @@ impl DeviceScore {
     /// # Errors
     /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
-        Ok(Self {
-            numbers: self.numbers.duplicate(device)?,
-        })
+        Ok(Self { numbers: self.numbers.duplicate(device)? })
     }
 
     /// Loss, correct rows and counted rows, on the device.
@@ -226,11 +197,7 @@ impl DeviceScore {
         let mut numbers = [0.0; SCORE];
         self.numbers.read(device, &mut numbers)?;
         let [loss, correct, counted] = numbers;
-        Ok(Score {
-            loss,
-            correct: correct as usize,
-            counted: counted as usize,
-        })
+        Ok(Score { loss, correct: correct as usize, counted: counted as usize })
     }
 }
 
@@ -298,10 +265,7 @@ fn shape(classes: usize) -> (usize, usize) {
     if classes <= FEW_CLASSES {
         return (FEW_THREADS, 1);
     }
-    let threads = [64, 128, 256, 512, 1024]
-        .into_iter()
-        .find(|&threads| classes <= threads * FEW_ITEMS)
-        .unwrap_or(1024);
+    let threads = [64, 128, 256, 512, 1024].into_iter().find(|&threads| classes <= threads * FEW_ITEMS).unwrap_or(1024);
     let items = classes.div_ceil(threads);
     (threads, if items <= MOST_ITEMS { items.max(1) } else { 0 })
 }
@@ -331,11 +295,7 @@ pub(crate) fn sums_bias(classes: usize) -> bool {
 fn defines(classes: usize, smoothed: bool, bf16: bool) -> Vec<Define> {
     let (threads, items) = shape(classes);
     // Numbers in bf16 are read in pairs.
-    let items = if bf16 {
-        items.next_multiple_of(2)
-    } else {
-        items
-    };
+    let items = if bf16 { items.next_multiple_of(2) } else { items };
     vec![
         ("THREADS", threads.to_string()),
         ("ITEMS", items.to_string()),
@@ -352,40 +312,23 @@ pub(crate) fn round_to_bf16(
     to: &DeviceSliceMut<'_, u16>,
 ) -> Result<(), CudaError> {
     check_length("rounding", "to", to.view(), from.len())?;
-    let function = device.function(
-        SOURCE,
-        &defines(FEW_CLASSES + 1, false, true),
-        "round_numbers",
-    )?;
+    let function = device.function(SOURCE, &defines(FEW_CLASSES + 1, false, true), "round_numbers")?;
     // SAFETY: both have the same length.
     unsafe { function.over(from.len(), args![from, to, from.len() as u64]) }
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    [
-        (2, false),
-        (10, false),
-        (6890, false),
-        (6890, true),
-        (40_000, false),
-    ]
-    .into_iter()
-    .flat_map(|(classes, bf16)| [false, true].map(|smoothed| defines(classes, smoothed, bf16)))
-    .collect()
+    [(2, false), (10, false), (6890, false), (6890, true), (40_000, false)]
+        .into_iter()
+        .flat_map(|(classes, bf16)| [false, true].map(|smoothed| defines(classes, smoothed, bf16)))
+        .collect()
 }
 
 impl RowScores {
     /// For rows that come in tiles of `chunk` rows.
-    pub fn new(
-        device: &CudaDevice,
-        classes: usize,
-        (rows, chunk): (usize, usize),
-    ) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, classes: usize, (rows, chunk): (usize, usize)) -> Result<Self, CudaError> {
         let parts = rows.div_ceil(chunk.max(1)) * row_blocks(classes, chunk);
-        Ok(Self {
-            parts: ScoreParts::new(device, parts)?,
-            used: 0,
-        })
+        Ok(Self { parts: ScoreParts::new(device, parts)?, used: 0 })
     }
 
     /// Computes losses, predictions and gradients of some rows.
@@ -407,8 +350,8 @@ impl RowScores {
         let scores = self.parts.from(self.used);
         assert!(SCORE * blocks <= scores.len(), "too few parts of a score");
         self.used += blocks;
-        // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows
-        // are among those of the targets; labels were checked when the targets were made. There is a score for each block.
+        // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows are among those
+        // of the targets; labels were checked when the targets were made. There is a score for each block.
         unsafe {
             function.run(
                 (blocks, 1),
@@ -435,32 +378,17 @@ impl RowScores {
     }
 
     /// The score of all rows.
-    pub fn finish(
-        self,
-        device: &CudaDevice,
-        targets: &DeviceTargets,
-    ) -> Result<DeviceScore, CudaError> {
+    pub fn finish(self, device: &CudaDevice, targets: &DeviceTargets) -> Result<DeviceScore, CudaError> {
         let score = DeviceScore::new(device)?;
-        let defines = [
-            ("THREADS", "256"),
-            ("ITEMS", "0"),
-            ("ROW_LANES", "0"),
-            ("SMOOTHED", "0"),
-            ("BF16", "0"),
-        ]
-        .map(|(name, value)| (name, value.to_string()));
+        let defines = [("THREADS", "256"), ("ITEMS", "0"), ("ROW_LANES", "0"), ("SMOOTHED", "0"), ("BF16", "0")]
+            .map(|(name, value)| (name, value.to_string()));
         let function = device.function(SOURCE, &defines, "tally")?;
         // SAFETY: as many parts were computed.
         unsafe {
             function.run(
                 (1, 1),
                 (256, 1),
-                args![
-                    self.parts.from(0),
-                    to_u32(OPERATOR, self.used)?,
-                    &targets.normaliser,
-                    score.numbers(),
-                ],
+                args![self.parts.from(0), to_u32(OPERATOR, self.used)?, &targets.normaliser, score.numbers(),],
             )?;
         }
         Ok(score)
@@ -469,9 +397,7 @@ impl RowScores {
 
 /// Score without rows or classes.
 pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError> {
-    Ok(DeviceScore {
-        numbers: device.zeros(SCORE)?,
-    })
+    Ok(DeviceScore { numbers: device.zeros(SCORE)? })
 }
 
 /// Mean cross-entropy of the rows with a label; see the [module](super).

@@ -27,9 +27,7 @@ const LEAST_WORK: usize = 1 << 13;
 /// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
 /// finite.
 pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
-    compiled!(forward_rows as fn(&Targets<'_, T>, &[T]) -> Result<Score, KernelError>)(
-        targets, logits,
-    )
+    compiled!(forward_rows as fn(&Targets<'_, T>, &[T]) -> Result<Score, KernelError>)(targets, logits)
 }
 
 fn forward_rows<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
@@ -100,23 +98,11 @@ fn backward_rows<T: Real>(
 ///
 /// # Errors
 /// Buffers of the wrong length.
-pub fn predict<T: Real>(
-    classes: usize,
-    logits: &[T],
-    predictions: &mut [u32],
-) -> Result<(), KernelError> {
-    compiled!(predict_rows as fn(usize, &[T], &mut [u32]) -> Result<(), KernelError>)(
-        classes,
-        logits,
-        predictions,
-    )
+pub fn predict<T: Real>(classes: usize, logits: &[T], predictions: &mut [u32]) -> Result<(), KernelError> {
+    compiled!(predict_rows as fn(usize, &[T], &mut [u32]) -> Result<(), KernelError>)(classes, logits, predictions)
 }
 
-fn predict_rows<T: Real>(
-    classes: usize,
-    logits: &[T],
-    predictions: &mut [u32],
-) -> Result<(), KernelError> {
+fn predict_rows<T: Real>(classes: usize, logits: &[T], predictions: &mut [u32]) -> Result<(), KernelError> {
     check_length("prediction", "logits", logits, classes * predictions.len())?;
     for (row, prediction) in predictions.iter_mut().enumerate() {
         *prediction = peak(&logits[row * classes..][..classes]).1 as u32;
@@ -148,13 +134,7 @@ fn tally<T: Real>(targets: &Targets<'_, T>, labels: &[u32], logits: &[T]) -> Tal
 }
 
 #[inline(always)]
-fn gradient<T: Real>(
-    targets: &Targets<'_, T>,
-    labels: &[u32],
-    logits: &[T],
-    scale: f64,
-    dlogits: &mut [T],
-) {
+fn gradient<T: Real>(targets: &Targets<'_, T>, labels: &[u32], logits: &[T], scale: f64, dlogits: &mut [T]) {
     let rows = logits.chunks_exact(targets.classes);
     let drows = dlogits.chunks_exact_mut(targets.classes);
     for ((&label, row), drow) in labels.iter().zip(rows).zip(drows) {

@@ -8,9 +8,9 @@
 //! t_vk = (1 - s) [k = y_v] + s / classes
 //! ```
 //!
-//! where `w_v` is the weight of class `y_v` and `s` the label smoothing, 0 by default. Without class weights `w_v` is 1 and the loss is the mean over
-//! the counted rows. Rows labelled [`IGNORE`] are not counted. If no row is counted, or all weights are 0,
-//! loss and gradient are 0. A NaN in a counted row makes the loss NaN.
+//! where `w_v` is the weight of class `y_v` and `s` the label smoothing, 0 by default. Without class weights `w_v` is 1
+//! and the loss is the mean over the counted rows. Rows labelled [`IGNORE`] are not counted. If no row is counted, or
+//! all weights are 0, loss and gradient are 0. A NaN in a counted row makes the loss NaN.
 //!
 //! Nothing is saved: `backward` computes the softmax again. Sums over rows are taken in f64.
 
@@ -57,12 +57,7 @@ pub struct Score {
 impl<'a, T> Targets<'a, T> {
     /// Targets without class weights and smoothing.
     pub fn new(classes: usize, labels: &'a [u32]) -> Self {
-        Self {
-            classes,
-            labels,
-            class_weights: None,
-            smoothing: 0.0,
-        }
+        Self { classes, labels, class_weights: None, smoothing: 0.0 }
     }
 }
 
@@ -71,18 +66,10 @@ impl<T: Real> Targets<'_, T> {
         let classes = self.classes;
         let outside = |label: u32| label != IGNORE && label as usize >= classes;
         if let Some(row) = self.labels.iter().position(|&label| outside(label)) {
-            return Err(KernelError::Label {
-                operator,
-                row,
-                label: self.labels[row],
-                classes,
-            });
+            return Err(KernelError::Label { operator, row, label: self.labels[row], classes });
         }
         if !(0.0..1.0).contains(&self.smoothing) {
-            let problem = format!(
-                "smoothing {} must be at least 0 and below 1",
-                self.smoothing
-            );
+            let problem = format!("smoothing {} must be at least 0 and below 1", self.smoothing);
             return Err(KernelError::Setting { operator, problem });
         }
         if let Some(weights) = self.class_weights {
@@ -158,11 +145,7 @@ impl Tally {
     }
 
     pub(crate) fn score(&self, normaliser: f64) -> Score {
-        Score {
-            loss: self.weighted_loss * normaliser,
-            correct: self.correct,
-            counted: self.counted,
-        }
+        Score { loss: self.weighted_loss * normaliser, correct: self.correct, counted: self.counted }
     }
 }
 

@@ -81,12 +81,9 @@ fn row_loss<T: Real>(targets: &Targets<'_, T>, logits: &[T], label: u32) -> (f64
     let most = logits[best].as_f64();
     let sum: f64 = logits.iter().map(|z| (z.as_f64() - most).exp()).sum();
     // A share of 0 of an infinite logit is 0.
-    let shares = logits
-        .iter()
-        .enumerate()
-        .map(|(class, z)| match target(targets, label, class) {
-            0.0 => 0.0,
-            share => share * (most - z.as_f64()),
-        });
+    let shares = logits.iter().enumerate().map(|(class, z)| match target(targets, label, class) {
+        0.0 => 0.0,
+        share => share * (most - z.as_f64()),
+    });
     (sum.ln() + shares.sum::<f64>(), best)
 }

@@ -1,7 +1,7 @@
-// Softmax cross-entropy of rows of logits, a block of THREADS for each row in turn. With ITEMS > 0 a thread
-// keeps its ITEMS logits of the row, and then their exponentials, in registers, and reads those of its next row before it needs
-// them; with ITEMS = 0 they are read again from memory. With ROW_LANES > 0 there are at most as many classes, and ROW_LANES threads take
-// a row.
+// Softmax cross-entropy of rows of logits, a block of THREADS for each row in turn. With ITEMS > 0 a thread keeps its
+// ITEMS logits of the row, and then their exponentials, in registers, and reads those of its next row before it needs
+// them; with ITEMS = 0 they are read again from memory. With ROW_LANES > 0 there are at most as many classes, and
+// ROW_LANES threads take a row.
 
 constexpr u32 WARPS = THREADS / 32;
 
@@ -88,10 +88,10 @@ struct alignas(RUN * sizeof(Number)) Run {
     Number numbers[RUN];
 };
 
-// logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride` numbers, whose
-// numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16, without ROW_LANES. With SMOOTHED,
-// `smoothing` of the target of each row is spread evenly over all classes. scores[block] is that of the rows of a block, and
-// bias_partials[block][class], not with ROW_LANES, the sums of their gradients.
+// logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride`
+// numbers, whose numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16, without
+// ROW_LANES. With SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. scores[block] is
+// that of the rows of a block, and bias_partials[block][class], not with ROW_LANES, the sums of their gradients.
 #if ROW_LANES > 0
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,

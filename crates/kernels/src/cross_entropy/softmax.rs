@@ -17,10 +17,7 @@ pub(crate) fn peak<T: Real>(row: &[T]) -> (T, usize) {
             *most = larger(*most, value);
         }
     }
-    let most = lanes
-        .iter()
-        .chain(rest)
-        .fold(T::neg_infinity(), |a, &b| larger(a, b));
+    let most = lanes.iter().chain(rest).fold(T::neg_infinity(), |a, &b| larger(a, b));
     // Without an early exit within a chunk, so that the loop vectorises.
     let holds = |values: &[T]| values.iter().fold(false, |found, &z| found | (z == most));
     let chunk = chunks.iter().position(|chunk| holds(chunk));
@@ -80,9 +77,5 @@ pub(crate) fn exponentials<T: Real>(row: &mut [T], peak: T) -> T {
 /// The exponentials of a row of minus infinities are 0, not `exp(-inf + inf)`.
 #[inline(always)]
 fn finite_shift<T: Real>(peak: T) -> T {
-    if peak == T::neg_infinity() {
-        T::zero()
-    } else {
-        peak
-    }
+    if peak == T::neg_infinity() { T::zero() } else { peak }
 }

@@ -4,8 +4,8 @@
 
 use super::products::Numbers;
 use super::{
-    Arg, CudaError, Define, DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, KernelSource,
-    MemoryUse, Product, ProductMode,
+    Arg, CudaError, Define, DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, KernelSource, MemoryUse, Product,
+    ProductMode,
 };
 use bytemuck::Pod;
 use std::convert::Infallible;
@@ -123,12 +123,7 @@ absent! {
 }
 
 impl Launch<'_> {
-    pub unsafe fn run(
-        self,
-        _: (usize, usize),
-        _: (usize, usize),
-        _: &[Arg],
-    ) -> Result<(), CudaError> {
+    pub unsafe fn run(self, _: (usize, usize), _: (usize, usize), _: &[Arg]) -> Result<(), CudaError> {
         match self.0.0 {}
     }
 

@@ -3,8 +3,8 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Begins every kernel. On Hopper and later a kernel is launched while the one before it on its stream ends (programmatic
-// dependent launch), so it waits for the results of that one.
+// Begins every kernel. On Hopper and later a kernel is launched while the one before it on its stream ends
+// (programmatic dependent launch), so it waits for the results of that one.
 __device__ inline void start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -54,8 +54,8 @@ __device__ inline void in_batches(u32 first, u32 end, u32 step, Value value, Add
     }
 }
 
-// Calls `store(i, load(i))` for i below `count`, four of them in each thread of `Launch::over_fours`, with all loads in flight
-// before the first store.
+// Calls `store(i, load(i))` for i below `count`, four of them in each thread of `Launch::over_fours`, with all loads in
+// flight before the first store.
 template <typename Load, typename Store> __device__ inline void in_fours(u64 count, Load load, Store store) {
     u64 first = (u64)blockIdx.x * 4 * blockDim.x + threadIdx.x;
     float values[4];

@@ -6,9 +6,7 @@ use crate::KernelError;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CudaError {
     /// The program was built without support for GPUs.
-    #[error(
-        "this program was built without support for GPUs; build it with the feature `cuda`, or run on the CPU"
-    )]
+    #[error("this program was built without support for GPUs; build it with the feature `cuda`, or run on the CPU")]
     NotBuilt,
     /// The NVIDIA driver is not installed.
     #[error(

@@ -1,7 +1,7 @@
-// Edge arrays of the transposed operator: along the edge p <- q features flow from p to q, with the angle
-// -(g - theta) and the rotation by -theta. The number of edges is read from the row offsets: a captured launch
-// is replayed on graphs with other numbers of edges. Coefficients of harmonics are transported to the other vertex: those
-// of order k rotate by -k g.
+// Edge arrays of the transposed operator: along the edge p <- q features flow from p to q, with the angle -(g - theta)
+// and the rotation by -theta. The number of edges is read from the row offsets: a captured launch is replayed on graphs
+// with other numbers of edges. Coefficients of harmonics are transported to the other vertex: those of order k rotate
+// by -k g.
 extern "C" __global__ void reverse_edges(const u32 *__restrict__ offsets, u32 vertices,
                                          const u32 *__restrict__ reverse, const float4 *__restrict__ phases,
                                          const float *__restrict__ radius, const float *__restrict__ coefficients,

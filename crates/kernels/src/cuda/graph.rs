@@ -1,8 +1,6 @@
 //! The arrays of a gauge graph on the device.
 
-use super::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32,
-};
+use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32};
 use crate::{GraphView, KernelError};
 use bytemuck::Pod;
 use std::sync::OnceLock;
@@ -48,13 +46,7 @@ impl EdgeValues {
         }
     }
 
-    fn duplicate(
-        &self,
-        device: &CudaDevice,
-        edges: usize,
-        capacity: usize,
-        columns: usize,
-    ) -> Result<Self, CudaError> {
+    fn duplicate(&self, device: &CudaDevice, edges: usize, capacity: usize, columns: usize) -> Result<Self, CudaError> {
         let coefficients = &self.coefficients;
         Ok(Self {
             phases: enlarged(device, &self.phases, edges, capacity)?,
@@ -117,9 +109,7 @@ impl DeviceGraph {
         let edges = self.edge_count();
         let capacity = edges.saturating_add(spare_edges);
         let reversed = match self.reversed.get() {
-            Some(values) => {
-                OnceLock::from(values.duplicate(device, edges, capacity, self.columns)?)
-            }
+            Some(values) => OnceLock::from(values.duplicate(device, edges, capacity, self.columns)?),
             None => OnceLock::new(),
         };
         Ok(Self {
@@ -128,9 +118,7 @@ impl DeviceGraph {
             offsets: self.offsets.duplicate(device)?,
             neighbours: enlarged(device, &self.neighbours, edges, capacity)?,
             reverse: enlarged(device, &self.reverse, edges, capacity)?,
-            forward: self
-                .forward
-                .duplicate(device, edges, capacity, self.columns)?,
+            forward: self.forward.duplicate(device, edges, capacity, self.columns)?,
             reversed,
             edges: AtomicUsize::new(edges),
             columns: self.columns,
@@ -141,16 +129,13 @@ impl DeviceGraph {
     /// with this graph then runs on the other.
     ///
     /// # Errors
-    /// Meshes with other numbers of vertices or of coefficients, or more edges than [`edge_capacity`](Self::edge_capacity).
+    /// Meshes with other numbers of vertices or of coefficients, or more edges than
+    /// [`edge_capacity`](Self::edge_capacity).
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
         let edges = with.edge_count();
-        let refused = |problem: String| KernelError::Setting {
-            operator: OPERATOR,
-            problem,
-        };
+        let refused = |problem: String| KernelError::Setting { operator: OPERATOR, problem };
         if self.host_mesh_offsets != with.host_mesh_offsets {
-            let problem =
-                "a graph can only be overwritten by one with the same numbers of vertices";
+            let problem = "a graph can only be overwritten by one with the same numbers of vertices";
             return Err(refused(problem.into()).into());
         }
         if self.columns != with.columns {
@@ -323,11 +308,8 @@ impl<'a> DeviceGraphView<'a> {
     pub unsafe fn new(slices: DeviceGraphSlices<'a>) -> Result<Self, KernelError> {
         let edges = slices.neighbours.len();
         let (columns, coefficients) = slices.coefficients;
-        let reversed = slices.reversed.unwrap_or(ReversedSlices {
-            phases: slices.phases,
-            radius: slices.radius,
-            coefficients,
-        });
+        let reversed =
+            slices.reversed.unwrap_or(ReversedSlices { phases: slices.phases, radius: slices.radius, coefficients });
         if columns > 0 && columns.is_multiple_of(2) {
             return Err(KernelError::Graph {
                 problem: format!("{columns} coefficients of each edge; an odd number is needed"),
@@ -347,11 +329,7 @@ impl<'a> DeviceGraphView<'a> {
         let vertices = offsets - 1;
         crate::graph::check_offsets("mesh offsets", slices.host_mesh_offsets, vertices)
             .map_err(|problem| KernelError::Graph { problem })?;
-        Ok(Self {
-            slices,
-            owner: None,
-            heads: 1,
-        })
+        Ok(Self { slices, owner: None, heads: 1 })
     }
 
     /// Number of vertices.
@@ -417,18 +395,14 @@ impl<'a> DeviceGraphView<'a> {
         'a: 'b,
     {
         DeviceGraphView {
-            slices: DeviceGraphSlices {
-                coefficients: (1, factors),
-                reversed: None,
-                ..self.slices
-            },
+            slices: DeviceGraphSlices { coefficients: (1, factors), reversed: None, ..self.slices },
             owner: None,
             heads: 1,
         }
     }
 
-    /// The same graph with factors of edges and of their reverses, for a backward pass. With several heads, each edge has a
-    /// factor for each of them.
+    /// The same graph with factors of edges and of their reverses, for a backward pass. With several heads, each edge
+    /// has a factor for each of them.
     ///
     /// # Errors
     /// A view made without reversed edges, or out of memory.
@@ -444,11 +418,8 @@ impl<'a> DeviceGraphView<'a> {
     {
         let edges = self.reversed_edges(device)?;
         let mut view = self.with_factors(factors);
-        view.slices.reversed = Some(ReversedSlices {
-            phases: edges.phases,
-            radius: edges.radius,
-            coefficients: reversed,
-        });
+        view.slices.reversed =
+            Some(ReversedSlices { phases: edges.phases, radius: edges.radius, coefficients: reversed });
         view.heads = heads;
         Ok(view)
     }
@@ -467,16 +438,10 @@ impl<'a> DeviceGraphView<'a> {
             }
             (None, None) => {
                 return Err(CudaError::Kernel(KernelError::Graph {
-                    problem: "a backward pass needs the reversed edges, which this view lacks"
-                        .into(),
+                    problem: "a backward pass needs the reversed edges, which this view lacks".into(),
                 }));
             }
         };
-        Ok(DeviceEdges {
-            phases,
-            radius,
-            coefficients,
-            ..self.edges()
-        })
+        Ok(DeviceEdges { phases, radius, coefficients, ..self.edges() })
     }
 }

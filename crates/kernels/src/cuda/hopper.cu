@@ -1,4 +1,5 @@
-// What kernels for Hopper (compute capability 9.0) share: barriers, copies to shared memory, and products on tensor cores (wgmma).
+// What kernels for Hopper (compute capability 9.0) share: barriers, copies to shared memory, and products on tensor
+// cores (wgmma).
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -29,8 +30,8 @@ __device__ inline void load(u32 to, const void *from, u32 bytes, u32 barrier) {
                  : "memory");
 }
 
-// A matrix in shared memory with swizzles of 128 bytes: panels of 128 bytes of eight rows follow each other, and `group` bytes lie from
-// one group of eight rows to the next.
+// A matrix in shared memory with swizzles of 128 bytes: panels of 128 bytes of eight rows follow each other, and
+// `group` bytes lie from one group of eight rows to the next.
 __device__ inline u64 matrix(u32 address, u32 group) {
     return (u64)((address & 0x3ffff) >> 4) | (u64)(1024 >> 4) << 16 | (u64)(group >> 4) << 32 | 1ull << 62;
 }

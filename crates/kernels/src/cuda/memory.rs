@@ -55,12 +55,7 @@ impl<T: Pod> DeviceBuffer<T> {
             0 => None,
             bytes => Some(pool.take(bytes)?),
         };
-        Ok(Self {
-            pool: Arc::clone(pool),
-            block,
-            length,
-            kind: PhantomData,
-        })
+        Ok(Self { pool: Arc::clone(pool), block, length, kind: PhantomData })
     }
 
     /// Number of values.
@@ -79,20 +74,12 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// The whole buffer for reading.
     pub fn view(&self) -> DeviceSlice<'_, T> {
-        DeviceSlice {
-            address: self.address(),
-            length: self.length,
-            buffer: PhantomData,
-        }
+        DeviceSlice { address: self.address(), length: self.length, buffer: PhantomData }
     }
 
     /// The whole buffer for writing.
     pub fn view_mut(&mut self) -> DeviceSliceMut<'_, T> {
-        DeviceSliceMut {
-            address: self.address(),
-            length: self.length,
-            buffer: PhantomData,
-        }
+        DeviceSliceMut { address: self.address(), length: self.length, buffer: PhantomData }
     }
 
     /// Copies another buffer over this one, in stream order. All work queued afterwards sees the new values.
@@ -105,21 +92,13 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Copies `values` to the start, as [`overwrite`](Self::overwrite).
-    pub(super) fn overwrite_start(
-        &self,
-        device: &CudaDevice,
-        values: DeviceSlice<'_, T>,
-    ) -> Result<(), CudaError> {
+    pub(super) fn overwrite_start(&self, device: &CudaDevice, values: DeviceSlice<'_, T>) -> Result<(), CudaError> {
         device.copy(values, self.place().slice(0..values.len()))
     }
 
     /// The whole buffer for writing in stream order, as [`overwrite`](Self::overwrite), while others read it.
     pub(crate) fn place(&self) -> DeviceSliceMut<'_, T> {
-        DeviceSliceMut {
-            address: self.address(),
-            length: self.length,
-            buffer: PhantomData,
-        }
+        DeviceSliceMut { address: self.address(), length: self.length, buffer: PhantomData }
     }
 
     /// A copy, made in stream order.
@@ -190,20 +169,12 @@ impl<'a, T> DeviceSlice<'a, T> {
     /// `'a` and until all work queued in that time has run. Work that wrote the memory must be ordered
     /// before the work of the device: queued on the same stream, or waited for.
     pub unsafe fn from_raw_parts(address: u64, length: usize) -> Self {
-        Self {
-            address,
-            length,
-            buffer: PhantomData,
-        }
+        Self { address, length, buffer: PhantomData }
     }
 
     /// An empty slice.
     pub fn empty() -> Self {
-        Self {
-            address: 0,
-            length: 0,
-            buffer: PhantomData,
-        }
+        Self { address: 0, length: 0, buffer: PhantomData }
     }
 
     /// Number of values.
@@ -220,11 +191,7 @@ impl<'a, T> DeviceSlice<'a, T> {
     pub fn slice(self, range: Range<usize>) -> Self {
         let end = range.end.min(self.length);
         let start = range.start.min(end);
-        Self {
-            address: self.address + (start * size_of::<T>()) as u64,
-            length: end - start,
-            buffer: PhantomData,
-        }
+        Self { address: self.address + (start * size_of::<T>()) as u64, length: end - start, buffer: PhantomData }
     }
 
     /// Address in device memory.
@@ -258,20 +225,12 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     /// As [`DeviceSlice::from_raw_parts`]; moreover nothing else may use the memory for `'a` and until all
     /// work queued in that time has run.
     pub unsafe fn from_raw_parts(address: u64, length: usize) -> Self {
-        Self {
-            address,
-            length,
-            buffer: PhantomData,
-        }
+        Self { address, length, buffer: PhantomData }
     }
 
     /// An empty slice.
     pub fn empty() -> Self {
-        Self {
-            address: 0,
-            length: 0,
-            buffer: PhantomData,
-        }
+        Self { address: 0, length: 0, buffer: PhantomData }
     }
 
     /// Number of values.
@@ -286,20 +245,12 @@ impl<'a, T> DeviceSliceMut<'a, T> {
 
     /// The same slice for reading.
     pub fn view(&self) -> DeviceSlice<'_, T> {
-        DeviceSlice {
-            address: self.address,
-            length: self.length,
-            buffer: PhantomData,
-        }
+        DeviceSlice { address: self.address, length: self.length, buffer: PhantomData }
     }
 
     /// The same slice with a shorter lifetime.
     pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
-        DeviceSliceMut {
-            address: self.address,
-            length: self.length,
-            buffer: PhantomData,
-        }
+        DeviceSliceMut { address: self.address, length: self.length, buffer: PhantomData }
     }
 
     /// The first `count` values (all if there are fewer), and the rest.
@@ -317,10 +268,6 @@ impl<'a, T> DeviceSliceMut<'a, T> {
     pub fn slice(self, range: Range<usize>) -> Self {
         let end = range.end.min(self.length);
         let start = range.start.min(end);
-        Self {
-            address: self.address + (start * size_of::<T>()) as u64,
-            length: end - start,
-            buffer: PhantomData,
-        }
+        Self { address: self.address + (start * size_of::<T>()) as u64, length: end - start, buffer: PhantomData }
     }
 }

@@ -60,11 +60,8 @@ pub fn check_length<T>(
 /// # Errors
 /// [`KernelError::Setting`] for a larger size.
 pub fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
-    u32::try_from(value)
-        .ok()
-        .filter(|&value| value <= i32::MAX as u32)
-        .ok_or_else(|| KernelError::Setting {
-            operator,
-            problem: format!("{value} items are more than a kernel can count (2147483647)"),
-        })
+    u32::try_from(value).ok().filter(|&value| value <= i32::MAX as u32).ok_or_else(|| KernelError::Setting {
+        operator,
+        problem: format!("{value} items are more than a kernel can count (2147483647)"),
+    })
 }

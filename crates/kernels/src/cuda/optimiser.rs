@@ -19,8 +19,7 @@ use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, ar
 use crate::KernelError;
 use bytemuck::{Pod, Zeroable};
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("optimiser", include_str!("optimiser.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("optimiser", include_str!("optimiser.cu"));
 
 /// Values of a parameter that one block updates; as in the kernel.
 const PIECE: usize = 1024;
@@ -79,32 +78,16 @@ impl Step {
     fn rule(self, average_rate: f64) -> Rule {
         let average_rate = average_rate as f32;
         match self {
-            Self::Sgd {
-                rate,
-                momentum,
-                weight_decay,
-            } => Rule {
+            Self::Sgd { rate, momentum, weight_decay } => Rule {
                 beta1: momentum as f32,
                 rate: rate as f32,
                 decay: weight_decay as f32,
                 average_rate,
                 ..Rule::zeroed()
             },
-            Self::Adam {
-                rate,
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-                apart,
-                step,
-            } => {
+            Self::Adam { rate, beta1, beta2, epsilon, weight_decay, apart, step } => {
                 let exponent = i32::try_from(step).unwrap_or(i32::MAX);
-                let (decay, shrink) = if apart {
-                    (0.0, 1.0 - rate * weight_decay)
-                } else {
-                    (weight_decay, 1.0)
-                };
+                let (decay, shrink) = if apart { (0.0, 1.0 - rate * weight_decay) } else { (weight_decay, 1.0) };
                 Rule {
                     beta1: beta1 as f32,
                     beta2: beta2 as f32,
@@ -127,11 +110,7 @@ impl Step {
 ///
 /// # Errors
 /// A failed call.
-pub fn clip(
-    device: &CudaDevice,
-    largest: f64,
-    values: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+pub fn clip(device: &CudaDevice, largest: f64, values: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
     let blocks = values.len().div_ceil(PIECE).min(MOST_PARTIALS);
     let partials: DeviceBuffer<f64> = device.buffer(blocks)?;
     let length = values.len() as u64;
@@ -200,16 +179,10 @@ impl DeviceOptimiser {
         let pieces: Vec<[u32; 2]> = lengths
             .iter()
             .enumerate()
-            .flat_map(|(tensor, length)| {
-                (0..length.div_ceil(PIECE)).map(move |piece| [tensor as u32, piece as u32])
-            })
+            .flat_map(|(tensor, length)| (0..length.div_ceil(PIECE)).map(move |piece| [tensor as u32, piece as u32]))
             .collect();
         Ok(Self {
-            state: [
-                device.zeros(total)?,
-                device.zeros(total)?,
-                device.zeros(if averages { total } else { 0 })?,
-            ],
+            state: [device.zeros(total)?, device.zeros(total)?, device.zeros(if averages { total } else { 0 })?],
             lengths: lengths.to_vec(),
             tensors: device.buffer(lengths.len())?,
             pieces: device.upload(&pieces)?,
@@ -295,12 +268,6 @@ impl DeviceOptimiser {
         let function = device.function(SOURCE, &[], self.kernel)?;
         // SAFETY: the places and lengths are those of the slices that `prepare` checked, and every piece is
         // one of them; the caller keeps the parameters.
-        unsafe {
-            function.run(
-                (self.pieces.len(), 1),
-                (256, 1),
-                args![&self.tensors, &self.pieces, &self.rule],
-            )
-        }
+        unsafe { function.run((self.pieces.len(), 1), (256, 1), args![&self.tensors, &self.pieces, &self.rule]) }
     }
 }

@@ -14,8 +14,9 @@ pub enum ProductMode {
     /// scales, which has the same mantissa.
     #[default]
     Tf32 = 1,
-    /// As `Tf32`, and the products of classifiers with more than 32 classes, and of blocks of DiffusionNet that have a kernel of their own,
-    /// on factors rounded to bf16, which has 7 bits of mantissa. Sums, logits and softmax stay in f32.
+    /// As `Tf32`, and the products of classifiers with more than 32 classes, and of blocks of DiffusionNet that have a
+    /// kernel of their own, on factors rounded to bf16, which has 7 bits of mantissa. Sums, logits and softmax stay in
+    /// f32.
     Bf16 = 2,
 }
 
@@ -64,50 +65,31 @@ impl<'a> Operand<'a> {
     }
 
     fn of(data: Numbers<'a>, stride: usize) -> Self {
-        Self {
-            data,
-            stride,
-            transposed: false,
-            batch_stride: 0,
-        }
+        Self { data, stride, transposed: false, batch_stride: 0 }
     }
 
     /// The transposed matrix.
     pub fn transposed(self) -> Self {
-        Self {
-            transposed: !self.transposed,
-            ..self
-        }
+        Self { transposed: !self.transposed, ..self }
     }
 
     /// The same with `batch_stride` numbers from one matrix of a batch to the next; 0 if all products
     /// share one matrix.
     pub fn batched(self, batch_stride: usize) -> Self {
-        Self {
-            batch_stride,
-            ..self
-        }
+        Self { batch_stride, ..self }
     }
 
     /// Numbers from the first to the last one used by a `rows x columns` matrix.
     fn extent(&self, rows: usize, columns: usize, batches: usize) -> usize {
-        let (rows, columns) = if self.transposed {
-            (columns, rows)
-        } else {
-            (rows, columns)
-        };
+        let (rows, columns) = if self.transposed { (columns, rows) } else { (rows, columns) };
         extent((rows, columns, batches), (self.stride, self.batch_stride))
     }
 }
 
 /// Numbers from the first to the last one of a batch of matrices, none of whose sizes is zero.
-fn extent(
-    (rows, columns, batches): (usize, usize, usize),
-    (stride, batch_stride): (usize, usize),
-) -> usize {
+fn extent((rows, columns, batches): (usize, usize, usize), (stride, batch_stride): (usize, usize)) -> usize {
     let last = (batches - 1).saturating_mul(batch_stride);
-    last.saturating_add((rows - 1).saturating_mul(stride))
-        .saturating_add(columns)
+    last.saturating_add((rows - 1).saturating_mul(stride)).saturating_add(columns)
 }
 
 /// A batch of matrix products `c = a b` or `c += a b`, `[m, k] x [k, n]`, computed by cuBLAS in the
@@ -164,9 +146,7 @@ impl Product<'_> {
         c: Numbers<'_>,
         (stride, batch_stride): (usize, usize),
     ) -> Result<(), CudaError> {
-        let Self {
-            m, n, k, batches, ..
-        } = self;
+        let Self { m, n, k, batches, .. } = self;
         if m == 0 || n == 0 || batches == 0 || k == 0 {
             return Ok(());
         }

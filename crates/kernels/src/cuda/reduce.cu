@@ -22,7 +22,8 @@ extern "C" __global__ void column_partials(const float *__restrict__ x, u32 stri
     }
 }
 
-// result[column] += sum of the partials, or of the `x` if there are no partials, by a block. Both have `count` rows of `stride` numbers.
+// result[column] += sum of the partials, or of the `x` if there are no partials, by a block. Both have `count` rows of
+// `stride` numbers.
 __device__ inline void add_column(const double *__restrict__ partials, const float *__restrict__ x, u32 count, u32 stride, u32 column,
                                   float *__restrict__ result) {
     u32 thread = threadIdx.y * blockDim.x + threadIdx.x;
@@ -77,8 +78,8 @@ extern "C" __global__ void signed_terms(const int *__restrict__ table, u32 terms
 // Partial sums of a thread in flight: an eighth of one for each multiprocessor.
 constexpr u32 PARTS = 18;
 
-// result[i] = sum of partials[k][i] (or result[i] += it). Block (32, 8): the partials are shared out over y. The blocks after those of
-// the results do the work of `add_column_sums`.
+// result[i] = sum of partials[k][i] (or result[i] += it). Block (32, 8): the partials are shared out over y. The blocks
+// after those of the results do the work of `add_column_sums`.
 extern "C" __global__ void sum_partials(const float *__restrict__ from, u32 partials, u32 count, float *__restrict__ result, u32 add,
                                         const double *__restrict__ columns, const float *__restrict__ x, u32 column_count,
                                         u32 column_stride, float *__restrict__ column_sums) {
@@ -108,9 +109,10 @@ struct Term {
     __device__ inline float of(float value) const { return sign == 0.0f ? 0.0f : sign * value; }
 };
 
-// result[i] += the sum over partials of its terms +-partials[k][place]. Block (32, 8): the partials are shared out over y. rows: a result and
-// its terms, as in `signed_terms`, in the order of the first places. Two terms of all partials are in flight: latency takes the time of this
-// kernel. The blocks after those of the results do the work of `add_column_sums`.
+// result[i] += the sum over partials of its terms +-partials[k][place]. Block (32, 8): the partials are shared out over
+// y. rows: a result and its terms, as in `signed_terms`, in the order of the first places. Two terms of all partials
+// are in flight: latency takes the time of this kernel. The blocks after those of the results do the work of
+// `add_column_sums`.
 extern "C" __global__ void fold_partials(const int *__restrict__ rows, u32 terms, u32 count, const float *__restrict__ from, u32 partials,
                                          u32 size, float *__restrict__ result, float *__restrict__ result_second, u32 split_to,
                                          const double *__restrict__ columns, const float *__restrict__ x, u32 column_count,

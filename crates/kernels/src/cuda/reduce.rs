@@ -1,8 +1,8 @@
 //! Sums over rows in two stages, and products that are sums over rows.
 
 use super::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, args, check_length, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
+    check_length, to_u32,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("reduce", include_str!("reduce.cu"));
@@ -32,12 +32,7 @@ impl Pieces {
         let rows_of_block = rows.div_ceil(MOST_PARTS).max(least_rows);
         let count = rows.div_ceil(rows_of_block);
         let threads = column_threads(columns);
-        Self {
-            rows_of_block,
-            count,
-            blocks: (count, columns.div_ceil(threads.0)),
-            threads,
-        }
+        Self { rows_of_block, count, blocks: (count, columns.div_ceil(threads.0)), threads }
     }
 }
 
@@ -59,8 +54,8 @@ pub(crate) fn add_column_sums(
     partials.add_to(device, result)
 }
 
-/// Most rows and columns whose sums need no partial sums: a block of threads for each column takes no longer than the launch of
-/// another kernel.
+/// Most rows and columns whose sums need no partial sums: a block of threads for each column takes no longer than the
+/// launch of another kernel.
 const FEW_ROWS: usize = 8192;
 const FEW_COLUMNS: usize = 64;
 
@@ -81,11 +76,7 @@ pub(crate) type Columns<'a> = (&'a ColumnPartials<'a>, &'a DeviceSliceMut<'a, f3
 
 impl<'a> ColumnPartials<'a> {
     /// Those of the first `columns` columns of `x`.
-    pub fn new(
-        device: &CudaDevice,
-        x: DeviceSlice<'a, f32>,
-        shape: (usize, usize, usize),
-    ) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, x: DeviceSlice<'a, f32>, shape: (usize, usize, usize)) -> Result<Self, CudaError> {
         Self::of_rows(device, x, shape)?.in_parts(device)
     }
 
@@ -95,13 +86,7 @@ impl<'a> ColumnPartials<'a> {
         x: DeviceSlice<'a, f32>,
         (rows, stride, columns): (usize, usize, usize),
     ) -> Result<Self, CudaError> {
-        Ok(Self {
-            partials: device.buffer(0)?,
-            x,
-            rows,
-            stride,
-            columns,
-        })
+        Ok(Self { partials: device.buffer(0)?, x, rows, stride, columns })
     }
 
     /// The same with partial sums, unless there are few rows.
@@ -139,13 +124,7 @@ impl<'a> ColumnPartials<'a> {
 
     /// Partial sums that were made elsewhere, `[parts, columns]`.
     pub fn of_partials(partials: DeviceBuffer<f64>, columns: usize) -> Self {
-        Self {
-            rows: partials.len() / columns.max(1),
-            x: DeviceSlice::empty(),
-            partials,
-            stride: columns,
-            columns,
-        }
+        Self { rows: partials.len() / columns.max(1), x: DeviceSlice::empty(), partials, stride: columns, columns }
     }
 
     /// No columns.
@@ -156,21 +135,11 @@ impl<'a> ColumnPartials<'a> {
     /// Arguments of `add_column` there.
     fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> Result<[Arg; 5], CudaError> {
         let size = |n: usize| to_u32("column sums", n);
-        Ok(*args![
-            &self.partials,
-            self.x,
-            size(self.rows)?,
-            size(self.stride)?,
-            result,
-        ])
+        Ok(*args![&self.partials, self.x, size(self.rows)?, size(self.stride)?, result,])
     }
 
     /// `result[c] += sum of column c`.
-    pub fn add_to(
-        &self,
-        device: &CudaDevice,
-        result: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    pub fn add_to(&self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
         let function = device.function(SOURCE, &[], "add_column_sums")?;
         // SAFETY: there are as many numbers of each column, and a result for each.
         unsafe { function.run((self.columns, 1), (256, 1), &self.arguments(result)?) }
@@ -198,14 +167,7 @@ pub(crate) fn fill_rows(
         function.run(
             blocks,
             threads,
-            args![
-                y,
-                size(width)?,
-                size(rows)?,
-                bias,
-                size(bias.len())?,
-                size(rows_of_block)?,
-            ],
+            args![y, size(width)?, size(rows)?, bias, size(bias.len())?, size(rows_of_block)?,],
         )
     }
 }
@@ -243,15 +205,8 @@ impl SignedTable {
         let mut order: Vec<i32> = (0..to_u32("weights", count)? as i32).collect();
         let terms_of = |result: i32| &entries[result as usize * terms..][..terms];
         order.sort_by_key(|&result| terms_of(result).first().map(|entry| entry.unsigned_abs()));
-        let rows: Vec<i32> = (order.iter())
-            .flat_map(|&result| [&[result], terms_of(result)].concat())
-            .collect();
-        Ok(Self {
-            entries: device.upload(&entries)?,
-            rows: device.upload(&rows)?,
-            terms,
-            count,
-        })
+        let rows: Vec<i32> = (order.iter()).flat_map(|&result| [&[result], terms_of(result)].concat()).collect();
+        Ok(Self { entries: device.upload(&entries)?, rows: device.upload(&rows)?, terms, count })
     }
 
     /// Sums the terms of every result. Sources and results may be split over two slices each.
@@ -290,8 +245,8 @@ impl SignedTable {
         &self.entries
     }
 
-    /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results may be split over two
-    /// slices. In the same launch, adds sums of columns to a result of their own.
+    /// Adds the terms of every result, summed over `count` partial sums of `size` numbers each. Results may be split
+    /// over two slices. In the same launch, adds sums of columns to a result of their own.
     pub fn fold_partials(
         &self,
         device: &CudaDevice,
@@ -356,30 +311,16 @@ pub(crate) struct RowProduct<'a> {
 
 impl RowProducts {
     /// For results of `size` numbers, at most `largest` of which are of one product, over `rows` rows at a time.
-    pub fn new(
-        device: &CudaDevice,
-        rows: usize,
-        (size, largest): (usize, usize),
-    ) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, rows: usize, (size, largest): (usize, usize)) -> Result<Self, CudaError> {
         // A block of threads of cuBLAS has about 128 x 128 results, and every multiprocessor takes one.
         let most = device.multiprocessors();
         let wanted = most * (128 * 128) / largest.max(1);
         let slabs = divisor(rows, wanted.min(rows / 128).clamp(1, most.max(1)));
-        Ok(Self {
-            partials: device.buffer((slabs + 1) * size)?,
-            size,
-            slabs,
-            begun: [false; 2],
-        })
+        Ok(Self { partials: device.buffer((slabs + 1) * size)?, size, slabs, begun: [false; 2] })
     }
 
     /// Adds products over the same `rows` rows.
-    pub fn add(
-        &mut self,
-        device: &CudaDevice,
-        rows: usize,
-        products: &[RowProduct<'_>],
-    ) -> Result<(), CudaError> {
+    pub fn add(&mut self, device: &CudaDevice, rows: usize, products: &[RowProduct<'_>]) -> Result<(), CudaError> {
         let of_slab = rows / self.slabs;
         let rest = rows - of_slab * self.slabs;
         let parts = [(0, of_slab, self.slabs), (self.slabs, rest, 1)];
@@ -394,20 +335,14 @@ impl RowProducts {
                     m: product.m,
                     n: product.n,
                     k: rows_of_part,
-                    a: Operand::new(a.from(first * a_stride), a_stride)
-                        .transposed()
-                        .batched(rows_of_part * a_stride),
-                    b: Operand::new(b.from(first * b_stride), b_stride)
-                        .batched(rows_of_part * b_stride),
+                    a: Operand::new(a.from(first * a_stride), a_stride).transposed().batched(rows_of_part * a_stride),
+                    b: Operand::new(b.from(first * b_stride), b_stride).batched(rows_of_part * b_stride),
                     add: *begun,
                     batches,
                 }
                 .run(
                     device,
-                    &self
-                        .partials
-                        .view_mut()
-                        .slice(slab * self.size + product.place..usize::MAX),
+                    &self.partials.view_mut().slice(slab * self.size + product.place..usize::MAX),
                     (product.n, self.size),
                 )?;
             }
@@ -424,12 +359,7 @@ impl RowProducts {
     }
 
     /// `result = sum of the partial products`, or `result += it`.
-    pub fn finish(
-        self,
-        device: &CudaDevice,
-        result: &DeviceSliceMut<'_, f32>,
-        add: bool,
-    ) -> Result<(), CudaError> {
+    pub fn finish(self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>, add: bool) -> Result<(), CudaError> {
         let (partials, count) = self.partials();
         sum_partials(device, partials, count, result, add)
     }
@@ -467,10 +397,7 @@ pub(crate) fn sum_partials_and(
     (result, add): (&DeviceSliceMut<'_, f32>, bool),
     (columns, column_sums): Columns<'_>,
 ) -> Result<(), CudaError> {
-    assert!(
-        count * result.len() <= partials.len(),
-        "too few partial sums"
-    );
+    assert!(count * result.len() <= partials.len(), "too few partial sums");
     let size = |n: usize| to_u32("partial sums", n);
     let function = device.function(SOURCE, &[], "sum_partials")?;
     // SAFETY: there are as many partials as the assertion says, and a result for each column.
@@ -479,13 +406,7 @@ pub(crate) fn sum_partials_and(
             (result.len().div_ceil(32) + columns.columns, 1),
             (32, 8),
             &[
-                args![
-                    partials,
-                    size(count)?,
-                    size(result.len())?,
-                    result,
-                    u32::from(add),
-                ],
+                args![partials, size(count)?, size(result.len())?, result, u32::from(add),],
                 &columns.arguments(column_sums)?[..],
             ]
             .concat(),
@@ -507,23 +428,7 @@ pub(crate) fn copy_parts(
     let [a, b, c, d] = parts;
     let function = device.function(SOURCE, &[], "copy_parts")?;
     // SAFETY: lengths were checked above.
-    unsafe {
-        function.over(
-            total,
-            args![
-                packed,
-                a,
-                size(a)?,
-                b,
-                size(b)?,
-                c,
-                size(c)?,
-                d,
-                size(d)?,
-                u32::from(add),
-            ],
-        )
-    }
+    unsafe { function.over(total, args![packed, a, size(a)?, b, size(b)?, c, size(c)?, d, size(d)?, u32::from(add),]) }
 }
 
 /// The largest divisor of `rows` from half of `wanted` to `wanted`, else `wanted`: so that no rows remain, if

@@ -61,11 +61,7 @@ impl KernelSource {
     /// Sources of the same name are told apart by a hash of their text, which is computed here: make the
     /// source a constant.
     pub const fn new(name: &'static str, body: &'static str) -> Self {
-        Self {
-            name,
-            body,
-            digest: hash(body.as_bytes()),
-        }
+        Self { name, body, digest: hash(body.as_bytes()) }
     }
 
     /// Name without `.cu`.
@@ -111,9 +107,7 @@ mod tests {
     fn every_kernel_begins_with_its_start() {
         let source = KernelSource::new("two", "__global__ a() { f({}); }\n__global__ b(\n) {\n}");
         let text = source.text();
-        assert!(
-            text.ends_with("__global__ a() { start(); f({}); }\n__global__ b(\n) { start();\n}")
-        );
+        assert!(text.ends_with("__global__ a() { start(); f({}); }\n__global__ b(\n) { start();\n}"));
     }
 
     #[test]

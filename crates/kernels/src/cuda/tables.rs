@@ -30,11 +30,7 @@ pub(crate) fn irrep_rows(kind: &FeatureType, vector: usize) -> Vec<[u32; 4]> {
         let start = kind.range(order).start;
         for channel in (0..channels).step_by(vector.max(1)) {
             let cosine = start + channel;
-            let sine = if order == 0 {
-                cosine
-            } else {
-                cosine + channels
-            };
+            let sine = if order == 0 { cosine } else { cosine + channels };
             rows.push([cosine, sine, order, before + channel].map(|n| n as u32));
         }
         before += channels;
@@ -63,7 +59,8 @@ pub(crate) fn head_irreps(
     })
 }
 
-/// As [`irreps`], with the head of each run of channels in the place of its index. `vector` must divide the channels of a head.
+/// As [`irreps`], with the head of each run of channels in the place of its index. `vector` must divide the channels of
+/// a head.
 pub(crate) fn irreps_of_heads(
     device: &CudaDevice,
     kind: &FeatureType,
@@ -114,12 +111,7 @@ pub(crate) unsafe fn over_irreps(
         Share::WarpOfHead(heads) => (head_irreps(device, features, heads)?, 32 * heads),
     };
     let size = |n: usize| to_u32(source.name(), n);
-    let last: &[Arg] = args![
-        &*table,
-        size(count)?,
-        size(features.dimension())?,
-        size(rows)?
-    ];
+    let last: &[Arg] = args![&*table, size(count)?, size(features.dimension())?, size(rows)?];
     let function = device.function(source, &[], name)?;
     // SAFETY: the caller vouches for it.
     unsafe { function.over(rows * threads, &[arguments, last].concat()) }
@@ -128,9 +120,7 @@ pub(crate) unsafe fn over_irreps(
 /// A key of [`CudaDevice::table`] made of several types.
 pub(crate) fn key(kinds: &[&FeatureType]) -> Vec<usize> {
     let lists = kinds.iter().map(|kind| kind.multiplicities());
-    lists
-        .flat_map(|list| std::iter::once(list.len()).chain(list.iter().copied()))
-        .collect()
+    lists.flat_map(|list| std::iter::once(list.len()).chain(list.iter().copied())).collect()
 }
 
 /// Number of irreps of a type.

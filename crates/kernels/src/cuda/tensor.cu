@@ -1,5 +1,5 @@
-// Products of rows in shared memory on tensor cores, with TENSOR 1 and THREADS threads in a block. This text stands before the
-// kernels that use it.
+// Products of rows in shared memory on tensor cores, with TENSOR 1 and THREADS threads in a block. This text stands
+// before the kernels that use it.
 
 // A factor of a product: tensor cores use 10 bits of mantissa.
 __device__ inline float factor(float value) {

@@ -1,17 +1,18 @@
-// Rows of edges (or vertices) whose values stay in registers, and chains of products on tensor cores with them. This text stands
-// after `tensor.cu`, before the kernels that use it.
+// Rows of edges (or vertices) whose values stay in registers, and chains of products on tensor cores with them. This
+// text stands after `tensor.cu`, before the kernels that use it.
 //
-// Channels come in octets: IN_OCTETS for each of the IN_COMPONENTS components of the features, OCTETS for each of the COMPONENTS of
-// a result. WARPS: warps of a block that compute rows, 16 rows each. BACKWARD: COLLECTORS other warps add up gradients of
-// weights.
+// Channels come in octets: IN_OCTETS for each of the IN_COMPONENTS components of the features, OCTETS for each of the
+// COMPONENTS of a result. WARPS: warps of a block that compute rows, 16 rows each. BACKWARD: COLLECTORS other warps add
+// up gradients of weights.
 //
 // Lane 4 g + t of a warp holds the columns 2 t and 2 t + 1 of each octet of the rows g and g + 8: all components of its
-// channels, so that rotations and nonlinearities need no other lane. These are the sums of one product and, with the terms of
-// each octet in the order 0, 2, 4, 6, 1, 3, 5, 7, the factors of the next.
+// channels, so that rotations and nonlinearities need no other lane. These are the sums of one product and, with the
+// terms of each octet in the order 0, 2, 4, 6, 1, 3, 5, 7, the factors of the next.
 
 constexpr u32 INPUT = 8 * IN_OCTETS * IN_COMPONENTS, WIDTH = 8 * OCTETS * COMPONENTS;
 constexpr u32 IN_TILES = INPUT / 8, TILES = WIDTH / 8;
-// Columns of weights are exchanged in each row, so that a warp reads 8 rows of an octet or 8 octets of a row from different banks.
+// Columns of weights are exchanged in each row, so that a warp reads 8 rows of an octet or 8 octets of a row from
+// different banks.
 __device__ inline u32 exchange(u32 row) { return 8 * ((row & 3) ^ (row >> 2 & 1)); }
 
 // Weights and what follows them, `count` numbers, a multiple of 4.
@@ -282,15 +283,16 @@ __device__ inline void write_sums(const float (&sums)[COUNT][OUT_TILES][4], floa
     }
 }
 
-// The first row of the share of `block` among the rows from `first` up to `end`; the edges of a vertex are those of one block.
+// The first row of the share of `block` among the rows from `first` up to `end`; the edges of a vertex are those of one
+// block.
 __device__ inline u32 first_row(const Graph &graph, u32 block, u32 first, u32 end) {
     u32 row = first + (u64)(end - first) * block / gridDim.x;
     if (ROWS_ARE_VERTICES || block == 0 || block == gridDim.x) return row;
     return max(graph.offsets[graph.centre(row)], first);
 }
 
-// to[p] += the sum of the rows of the edges of vertex p, for the edges from `start` up to `until`, whose vertices are those from p
-// up to `end`. For all collectors together; rows of `to` have COUNT octets.
+// to[p] += the sum of the rows of the edges of vertex p, for the edges from `start` up to `until`, whose vertices are
+// those from p up to `end`. For all collectors together; rows of `to` have COUNT octets.
 template <u32 COUNT>
 __device__ inline void add_rows(const Graph &graph, u32 start, u32 until, u32 p, u32 end, const float *rows, u32 thread,
                                 float *to) {
@@ -307,8 +309,8 @@ __device__ inline void add_rows(const Graph &graph, u32 start, u32 until, u32 p,
     }
 }
 
-// dx += the gradients of the features of the neighbour of the edges from `first` up to `end` that lead to other vertices. One
-// thread for four numbers of a vertex.
+// dx += the gradients of the features of the neighbour of the edges from `first` up to `end` that lead to other
+// vertices. One thread for four numbers of a vertex.
 extern "C" __global__ void neighbour_gradients(const u32 *__restrict__ offsets, const u32 *__restrict__ reverse, u32 first,
                                                u32 end, const float4 *__restrict__ dz, float4 *__restrict__ dx,
                                                u32 vertices) {

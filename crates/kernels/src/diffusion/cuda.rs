@@ -4,15 +4,12 @@ use super::{Diffusion, Filter, Filters, Length, OPERATOR, Spectra, Term};
 use crate::KernelError;
 use crate::cuda::reduce::divisor;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, args, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
 };
 use std::ops::Range;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "diffusion",
-    concat!(include_str!("filter.cu"), include_str!("diffusion.cu")),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("diffusion", concat!(include_str!("filter.cu"), include_str!("diffusion.cu")));
 
 impl Spectra<DeviceSlice<'_, f32>> {
     pub(crate) fn lengths(&self) -> Spectra<usize> {
@@ -27,10 +24,7 @@ impl Spectra<DeviceSlice<'_, f32>> {
 
 impl Filters<DeviceSlice<'_, f32>> {
     fn lengths(&self) -> Filters<usize> {
-        Filters {
-            log_times: self.log_times.len(),
-            bands: self.bands.len(),
-        }
+        Filters { log_times: self.log_times.len(), bands: self.bands.len() }
     }
 }
 
@@ -63,14 +57,7 @@ impl<'a> Batch<'a> {
         spectra: Spectra<DeviceSlice<'a, f32>>,
     ) -> Self {
         let (raw, saved) = op.sizes();
-        let mut batch = Self {
-            device,
-            mesh_offsets,
-            spectra,
-            raw,
-            saved,
-            slabs: 1,
-        };
+        let mut batch = Self { device, mesh_offsets, spectra, raw, saved, slabs: 1 };
         let largest = batch.runs().map(|(range, ..)| range.len()).max();
         let largest = largest.unwrap_or(0);
         let wanted = SLABS.div_ceil(batch.meshes().max(1));
@@ -78,7 +65,8 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Runs of meshes with as many vertices, if there are some: vertices of the first mesh, its number, and number of meshes.
+    /// Runs of meshes with as many vertices, if there are some: vertices of the first mesh, its number, and number of
+    /// meshes.
     pub fn runs(&self) -> impl Iterator<Item = (Range<usize>, usize, usize)> {
         let meshes: Vec<_> = self.mesh_offsets.windows(2).enumerate().collect();
         let size = |pair: &[u32]| pair[1] - pair[0];
@@ -135,19 +123,14 @@ impl<'a> Batch<'a> {
                     m: term.columns,
                     n: term.width,
                     k: rows,
-                    a: Operand::new(basis, term.stride)
-                        .transposed()
-                        .batched(rows * term.stride),
-                    b: Operand::new(x.from(first * width + term.feature), width)
-                        .batched(rows * width),
+                    a: Operand::new(basis, term.stride).transposed().batched(rows * term.stride),
+                    b: Operand::new(x.from(first * width + term.feature), width).batched(rows * width),
                     add,
                     batches,
                 }
                 .run(
                     self.device,
-                    &spectrum
-                        .reborrow()
-                        .slice(slab * self.raw + term.spectrum..usize::MAX),
+                    &spectrum.reborrow().slice(slab * self.raw + term.spectrum..usize::MAX),
                     (term.spectrum_stride, self.raw),
                 )
             };
@@ -185,20 +168,14 @@ impl<'a> Batch<'a> {
             }
             .run(
                 self.device,
-                &x.reborrow()
-                    .slice(range.start * width + term.feature..usize::MAX),
+                &x.reborrow().slice(range.start * width + term.feature..usize::MAX),
                 (width, range.len() * width),
             )
         })
     }
 
     /// `to = m x`, in place if `x` is `to`.
-    fn weigh(
-        &self,
-        x: DeviceSlice<'_, f32>,
-        to: &DeviceSliceMut<'_, f32>,
-        width: usize,
-    ) -> Result<(), CudaError> {
+    fn weigh(&self, x: DeviceSlice<'_, f32>, to: &DeviceSliceMut<'_, f32>, width: usize) -> Result<(), CudaError> {
         let function = self.device.function(SOURCE, &[], "weigh")?;
         let (count, width) = (x.len(), to_u32(OPERATOR, width)?);
         // SAFETY: both are rows of the width, and there is a mass for each.
@@ -212,12 +189,7 @@ impl<'a> Batch<'a> {
     /// Sizes of a filter: meshes, columns, channels, and whether it is complex.
     fn sizes(&self, filter: &Filter) -> Result<[u32; 4], KernelError> {
         let size = |n| to_u32(OPERATOR, n);
-        Ok([
-            size(self.meshes())?,
-            size(filter.columns)?,
-            size(filter.channels)?,
-            u32::from(filter.complex),
-        ])
+        Ok([size(self.meshes())?, size(filter.columns)?, size(filter.channels)?, u32::from(filter.complex)])
     }
 
     /// Saves the spectrum and filters it.
@@ -337,11 +309,7 @@ pub fn forward(
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     batch.weigh(x, &weighted.view_mut(), width)?;
     let mut spectrum = batch.spectrum()?;
-    batch.project(
-        &op.input_terms(),
-        (weighted.view(), width),
-        spectrum.view_mut(),
-    )?;
+    batch.project(&op.input_terms(), (weighted.view(), width), spectrum.view_mut())?;
     batch.filter(op, filters, &mut spectrum, saved)?;
     let terms = op.output_terms();
     batch.expand(&terms, spectrum.view(), (y, op.output().dimension()))
@@ -368,11 +336,7 @@ pub fn backward(
     let lengths = [
         ("dy", dy.len(), Length::Output),
         ("spectrum", saved.len(), Length::Saved),
-        (
-            "dlog times",
-            gradients.log_times.view().len(),
-            Length::Parameters,
-        ),
+        ("dlog times", gradients.log_times.view().len(), Length::Parameters),
         ("dbands", gradients.bands.view().len(), Length::Parameters),
     ];
     let lengths: Vec<_> = lengths.into_iter().chain(dx_length).collect();

@@ -1,7 +1,8 @@
-// The filters between the two products of a diffusion; see the page of `diffusion`. `filter.cu` stands before this text.
+// The filters between the two products of a diffusion; see the page of `diffusion`. `filter.cu` stands before this
+// text.
 
-// The coefficient of a row and a channel from the raw spectrum of a mesh, as a complex number. The raw spectrum is the sum of
-// `slabs` parts.
+// The coefficient of a row and a channel from the raw spectrum of a mesh, as a complex number. The raw spectrum is the
+// sum of `slabs` parts.
 __device__ inline float2 coefficient(const float *raw, u32 slabs, u64 slab_size, u32 columns, u32 channels,
                                      u32 is_complex, u32 row, u32 channel) {
     u32 width = is_complex ? 2 * channels : channels;

@@ -20,11 +20,7 @@ pub(crate) struct Batch<'a, T> {
 
 impl<'a, T: Real> Batch<'a, T> {
     pub fn new(op: &Diffusion, mesh_offsets: &'a [u32], spectra: Spectra<&'a [T]>) -> Self {
-        Self {
-            mesh_offsets,
-            spectra,
-            raw: op.sizes().0,
-        }
+        Self { mesh_offsets, spectra, raw: op.sizes().0 }
     }
 
     /// The same batch with spectra of `raw` numbers.
@@ -46,21 +42,10 @@ impl<'a, T: Real> Batch<'a, T> {
     }
 
     /// `rows` rows of a basis from a vertex on, from one of its columns on.
-    pub fn basis(
-        &self,
-        term: &Term,
-        vertex: usize,
-        rows: usize,
-        columns: (usize, usize),
-    ) -> Matrix<'a, T> {
+    pub fn basis(&self, term: &Term, vertex: usize, rows: usize, columns: (usize, usize)) -> Matrix<'a, T> {
         let start = term.column + columns.0;
         let numbers = self.basis_rows(term, vertex);
-        Matrix::new(
-            &numbers[start.min(numbers.len())..],
-            rows,
-            columns.1,
-            term.stride,
-        )
+        Matrix::new(&numbers[start.min(numbers.len())..], rows, columns.1, term.stride)
     }
 
     /// The numbers of the block of a basis from a vertex on.
@@ -82,9 +67,7 @@ impl<'a, T: Real> Batch<'a, T> {
             for term in terms {
                 let end = term.spectrum + (term.columns - 1) * term.spectrum_stride + term.width;
                 let rows = &mut spectrum[term.spectrum..end];
-                let blocks = rows
-                    .par_chunks_mut(COLUMNS * term.spectrum_stride)
-                    .enumerate();
+                let blocks = rows.par_chunks_mut(COLUMNS * term.spectrum_stride).enumerate();
                 blocks.run(|(block, rows)| {
                     let first = block * COLUMNS;
                     let columns = COLUMNS.min(term.columns - first);
@@ -120,13 +103,7 @@ impl<'a, T: Real> Batch<'a, T> {
     }
 
     /// `B s` of all terms, times the mass if `weighted`.
-    pub fn expand(
-        &self,
-        terms: &[Term],
-        spectrum: &[T],
-        weighted: bool,
-        (x, width): (&mut [T], usize),
-    ) {
+    pub fn expand(&self, terms: &[Term], spectrum: &[T], weighted: bool, (x, width): (&mut [T], usize)) {
         let mut rest = x;
         let mut blocks = Vec::new();
         for (mesh, first, rows) in self.tiles() {
@@ -197,13 +174,7 @@ impl<'a, T: Real> Batch<'a, T> {
     }
 
     /// The filtered spectrum, from the saved one of scalars.
-    pub fn filter_saved(
-        &self,
-        op: &Diffusion,
-        filters: Filters<&[T]>,
-        saved: &[T],
-        spectrum: &mut [T],
-    ) {
+    pub fn filter_saved(&self, op: &Diffusion, filters: Filters<&[T]>, saved: &[T], spectrum: &mut [T]) {
         spectrum.copy_from_slice(saved);
         for one in op.filters(self.mesh_offsets.len() - 1) {
             self.apply_filter(&one, filters, spectrum, |_, _| {});
@@ -248,12 +219,7 @@ fn decay<T: Real>(u: T) -> T {
 impl Filter {
     /// Calls `each(row of all meshes, channel, first and second component of the spectrum)` for each coefficient of
     /// the raw spectrum, and overwrites it with the right factor of an expansion of what is returned.
-    fn apply<T: Real>(
-        &self,
-        raw: &mut [T],
-        size: usize,
-        mut each: impl FnMut(usize, usize, [T; 2]) -> [T; 2],
-    ) {
+    fn apply<T: Real>(&self, raw: &mut [T], size: usize, mut each: impl FnMut(usize, usize, [T; 2]) -> [T; 2]) {
         let (k, c) = (self.columns, self.channels);
         for (mesh, raw) in raw.chunks_exact_mut(size.max(1)).enumerate() {
             let raw = &mut raw[self.raw..];
@@ -266,10 +232,7 @@ impl Filter {
                         continue;
                     }
                     let [real, imaginary] = [row, k + row].map(|row| row * 2 * c + channel);
-                    let s = [
-                        raw[real] + raw[imaginary + c],
-                        raw[real + c] - raw[imaginary],
-                    ];
+                    let s = [raw[real] + raw[imaginary + c], raw[real + c] - raw[imaginary]];
                     let [cosine, sine] = each(at, channel, s);
                     (raw[real], raw[real + c]) = (cosine, sine);
                     (raw[imaginary], raw[imaginary + c]) = (-sine, cosine);
@@ -288,10 +251,7 @@ impl Filter {
     fn place(&self, size: usize, row: usize, channel: usize) -> (usize, usize) {
         let (mesh, row) = (row / self.columns, row % self.columns);
         let width = self.channels * if self.complex { 2 } else { 1 };
-        (
-            mesh * size + self.saved + row * width + channel,
-            self.channels,
-        )
+        (mesh * size + self.saved + row * width + channel, self.channels)
     }
 }
 

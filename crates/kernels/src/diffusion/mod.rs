@@ -58,12 +58,7 @@ pub struct Spectra<S> {
     pub packed: S,
 }
 
-resolve_fields!(Spectra {
-    mass,
-    bases,
-    eigenvalues,
-    packed
-});
+resolve_fields!(Spectra { mass, bases, eigenvalues, packed });
 
 /// Parameters of the filters: one number for each irrep of the input.
 #[derive(Debug, Clone, Copy)]
@@ -342,20 +337,13 @@ impl<T> Spectra<&[T]> {
 
 impl<T> Filters<&[T]> {
     fn lengths(&self) -> Filters<usize> {
-        Filters {
-            log_times: self.log_times.len(),
-            bands: self.bands.len(),
-        }
+        Filters { log_times: self.log_times.len(), bands: self.bands.len() }
     }
 }
 
 /// The filter and its derivatives by the logarithm of the time and by the band, from `u` and `exp(-u)`.
 fn filter<T: Real>(u: T, decay: T, band: T) -> [T; 3] {
-    [
-        decay * (T::one() + band * u),
-        u * decay * (band - T::one() - band * u),
-        u * decay,
-    ]
+    [decay * (T::one() + band * u), u * decay * (band - T::one() - band * u), u * decay]
 }
 
 /// Diffuses `x`, and saves the spectrum.
@@ -373,24 +361,12 @@ pub fn forward<T: Real>(
     saved: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    let lengths = [
-        ("x", x.len(), Length::Input),
-        ("y", y.len(), Length::Output),
-        ("spectrum", saved.len(), Length::Saved),
-    ];
+    let lengths =
+        [("x", x.len(), Length::Input), ("y", y.len(), Length::Output), ("spectrum", saved.len(), Length::Saved)];
     op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
     compiled!(
         fast::forward
-            as fn(
-                &Diffusion,
-                &[u32],
-                Spectra<&[T]>,
-                Filters<&[T]>,
-                &[T],
-                &mut [T],
-                &mut [T],
-                &mut Scratch<T>,
-            )
+            as fn(&Diffusion, &[u32], Spectra<&[T]>, Filters<&[T]>, &[T], &mut [T], &mut [T], &mut Scratch<T>)
     )(op, mesh_offsets, spectra, filters, x, y, saved, scratch);
     Ok(())
 }
@@ -433,16 +409,6 @@ pub fn backward<T: Real>(
                 Filters<&mut [T]>,
                 &mut Scratch<T>,
             )
-    )(
-        op,
-        mesh_offsets,
-        spectra,
-        filters,
-        saved,
-        dy,
-        dx,
-        gradients,
-        scratch,
-    );
+    )(op, mesh_offsets, spectra, filters, saved, dy, dx, gradients, scratch);
     Ok(())
 }

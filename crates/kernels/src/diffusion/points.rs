@@ -4,15 +4,12 @@
 //! that reads the bases at random points uploads the points alone: the bases at the vertices stay on the GPU.
 
 use super::{OPERATOR, basis_width};
-use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32,
-};
+use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32};
 use crate::error::check_count;
 use crate::{KernelError, irrep_dimension};
 use bytemuck::{Pod, Zeroable};
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("basis_at_points", include_str!("points.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("basis_at_points", include_str!("points.cu"));
 
 /// A point inside the cell of a vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -42,10 +39,7 @@ impl DeviceCellPoints {
         if let Some(largest) = largest.filter(|&vertex| vertex as usize >= points.len()) {
             return Err(KernelError::Setting {
                 operator: OPERATOR,
-                problem: format!(
-                    "a point lies beside vertex {largest} of a mesh of {}",
-                    points.len()
-                ),
+                problem: format!("a point lies beside vertex {largest} of a mesh of {}", points.len()),
             }
             .into());
         }

@@ -19,11 +19,7 @@ pub fn forward<T: Real>(
     // Entry of a block of the bases with two parts, or of one with a single part.
     let entry = |block: usize, (k, parts): (usize, usize), vertex: usize, column: usize| {
         let first = vertices * block + vertex * k * parts + column;
-        let second = if parts == 2 {
-            number(spectra.bases, first + k)
-        } else {
-            0.0
-        };
+        let second = if parts == 2 { number(spectra.bases, first + k) } else { 0.0 };
         (number(spectra.bases, first), second)
     };
     let (mut block, mut eigenvalue, mut parameter) = (0, 0, 0);

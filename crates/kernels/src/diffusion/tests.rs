@@ -50,36 +50,18 @@ impl<T: Real> Case<T> {
     }
 
     fn spectra(&self) -> Spectra<&[T]> {
-        Spectra {
-            mass: &self.mass,
-            bases: &self.bases,
-            eigenvalues: &self.eigenvalues,
-            packed: &[],
-        }
+        Spectra { mass: &self.mass, bases: &self.bases, eigenvalues: &self.eigenvalues, packed: &[] }
     }
 
     fn filters(&self) -> Filters<&[T]> {
-        Filters {
-            log_times: &self.log_times,
-            bands: &self.bands,
-        }
+        Filters { log_times: &self.log_times, bands: &self.bands }
     }
 
     /// Output and saved spectrum.
     fn forward(&self, op: &Diffusion) -> (Vec<T>, Vec<T>) {
         let mut y = vec![T::nan(); self.dy.len()];
         let mut saved = vec![T::nan(); op.saved_count(4)];
-        forward(
-            op,
-            &MESHES,
-            self.spectra(),
-            self.filters(),
-            &self.x,
-            &mut y,
-            &mut saved,
-            &mut Scratch::new(),
-        )
-        .unwrap();
+        forward(op, &MESHES, self.spectra(), self.filters(), &self.x, &mut y, &mut saved, &mut Scratch::new()).unwrap();
         (y, saved)
     }
 }
@@ -89,14 +71,7 @@ fn check_fast<T: Real>(tolerance: f64) {
         let case = Case::<T>::new(&op);
         let (y, _) = case.forward(&op);
         let mut expected = vec![T::zero(); y.len()];
-        reference::forward(
-            &op,
-            &MESHES,
-            case.spectra(),
-            case.filters(),
-            &case.x,
-            &mut expected,
-        );
+        reference::forward(&op, &MESHES, case.spectra(), case.filters(), &case.x, &mut expected);
         check_close(&y, &expected, tolerance, "forward");
     }
 }
@@ -125,10 +100,7 @@ fn gradients_equal_finite_differences() {
                 &saved,
                 &case.dy,
                 dx,
-                Filters {
-                    log_times: dlog_times,
-                    bands: dbands,
-                },
+                Filters { log_times: dlog_times, bands: dbands },
                 &mut Scratch::new(),
             )
             .unwrap();
@@ -139,58 +111,28 @@ fn gradients_equal_finite_differences() {
         run(None, &mut dlog_times, &mut dbands);
         assert_eq!((&dlog_times, &dbands), (&alone.0, &alone.1));
         let loss = |changed: Case<f64>| dot(&changed.forward(&op).0, &case.dy);
-        check_gradient(&case.x, &dx, |x| {
-            loss(Case {
-                x: x.to_vec(),
-                ..Case::new(&op)
-            })
-        });
+        check_gradient(&case.x, &dx, |x| loss(Case { x: x.to_vec(), ..Case::new(&op) }));
         let dlog_times: Vec<f64> = dlog_times.iter().map(|d| d - 1.0).collect();
         check_gradient(&case.log_times, &dlog_times, |values| {
-            loss(Case {
-                log_times: values.to_vec(),
-                ..Case::new(&op)
-            })
+            loss(Case { log_times: values.to_vec(), ..Case::new(&op) })
         });
         let dbands: Vec<f64> = dbands.iter().map(|d| d - 2.0).collect();
-        check_gradient(&case.bands, &dbands, |values| {
-            loss(Case {
-                bands: values.to_vec(),
-                ..Case::new(&op)
-            })
-        });
+        check_gradient(&case.bands, &dbands, |values| loss(Case { bands: values.to_vec(), ..Case::new(&op) }));
     }
 }
 
 #[test]
 fn diffusion_is_a_projection_a_filter_and_an_expansion() {
-    let op = Diffusion {
-        features: "3x2".parse().unwrap(),
-        columns: vec![2, 3, 5],
-        gradients: false,
-    };
+    let op = Diffusion { features: "3x2".parse().unwrap(), columns: vec![2, 3, 5], gradients: false };
     let case = Case::<f64>::new(&op);
     let vertices = MESHES[4] as usize;
     // After the bases of orders 0 and 1.
     let basis = &case.bases[vertices * 8..vertices * 18];
-    let settings = MeshProduct {
-        features: op.features.clone(),
-        columns: 5,
-        complex: true,
-    };
+    let settings = MeshProduct { features: op.features.clone(), columns: 5, complex: true };
     let mut scratch = Scratch::new();
     let mut s = vec![0.0; 4 * 5 * 6];
     let mass = Some(&case.mass[..]);
-    mesh_product::project(
-        &settings,
-        &MESHES,
-        basis,
-        mass,
-        &case.x,
-        &mut s,
-        &mut scratch,
-    )
-    .unwrap();
+    mesh_product::project(&settings, &MESHES, basis, mass, &case.x, &mut s, &mut scratch).unwrap();
     for (row, s) in s.chunks_exact_mut(6).enumerate() {
         for (place, s) in s.iter_mut().enumerate() {
             let lambda = case.eigenvalues[4 * 5 + row];
@@ -223,11 +165,7 @@ fn diffusion_commutes_with_changes_of_frames() {
         moved[range.clone()].copy_from_slice(&values);
         start = range.end;
     }
-    let seen = Case {
-        bases: moved,
-        x: turned(&op.features, &case.x, &angles),
-        ..Case::new(op)
-    };
+    let seen = Case { bases: moved, x: turned(&op.features, &case.x, &angles), ..Case::new(op) };
     let here = turned(&op.output(), &case.forward(op).0, &angles);
     check_close(&seen.forward(op).0, &here, 1e-12, "frames");
 }
@@ -241,26 +179,11 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
         let mut y = vec![0.0; case.dy.len()];
         let mut saved = vec![0.0; operators()[0].saved_count(4)];
         let (spectra, filters) = (case.spectra(), case.filters());
-        forward(
-            op,
-            &MESHES,
-            spectra,
-            filters,
-            &case.x,
-            &mut y,
-            &mut saved,
-            &mut Scratch::new(),
-        )
+        forward(op, &MESHES, spectra, filters, &case.x, &mut y, &mut saved, &mut Scratch::new())
     };
     assert!(run(op, &case).is_ok());
-    let fewer = Diffusion {
-        columns: vec![9, 5],
-        ..op.clone()
-    };
-    assert!(matches!(
-        run(&fewer, &case),
-        Err(KernelError::Setting { .. })
-    ));
+    let fewer = Diffusion { columns: vec![9, 5], ..op.clone() };
+    assert!(matches!(run(&fewer, &case), Err(KernelError::Setting { .. })));
     let mut short = Case::<f32>::new(op);
     short.bases.pop();
     assert!(run(op, &short).is_err());

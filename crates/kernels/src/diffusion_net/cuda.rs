@@ -1,12 +1,9 @@
 //! The block on a GPU.
 
 use super::{DiffusionNet, OPERATOR, Saved, Weights, half, hopper};
-use crate::cuda::reduce::{
-    ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads,
-};
+use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Filters, Spectra};
@@ -17,13 +14,8 @@ use crate::self_map::cuda::Plan;
 use crate::{FeatureType, KernelError};
 use std::sync::Arc;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    OPERATOR,
-    concat!(
-        include_str!("../dropout/philox.cu"),
-        include_str!("diffusion_net.cu")
-    ),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new(OPERATOR, concat!(include_str!("../dropout/philox.cu"), include_str!("diffusion_net.cu")));
 
 /// Rows of a partial sum of the gradients of biases.
 const SUM_ROWS: usize = 32;
@@ -34,25 +26,16 @@ pub fn supports(op: &DiffusionNet) -> bool {
 }
 
 /// Lengths of what is saved on a device, in its present mode of products.
-pub fn saved(
-    device: &CudaDevice,
-    op: &DiffusionNet,
-    vertices: usize,
-    meshes: usize,
-) -> Saved<usize> {
+pub fn saved(device: &CudaDevice, op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
     if hopper::applies(device, op) {
         return half::saved(device, op, vertices, meshes);
     }
-    Saved {
-        features: 5 * vertices * op.channels,
-        mapped: 2 * vertices * op.channels,
-        ..op.saved(vertices, meshes)
-    }
+    Saved { features: 5 * vertices * op.channels, mapped: 2 * vertices * op.channels, ..op.saved(vertices, meshes) }
 }
 
-/// The scalar basis and its gradients as blocks on GPUs of compute capability 9.0 read them, in 16 bits. With no such copy in [`Spectra`]
-/// each block makes its own. It is empty where a block with as many channels as scalar eigenvectors has no kernels in the present mode of
-/// products.
+/// The scalar basis and its gradients as blocks on GPUs of compute capability 9.0 read them, in 16 bits. With no such
+/// copy in [`Spectra`] each block makes its own. It is empty where a block with as many channels as scalar eigenvectors
+/// has no kernels in the present mode of products.
 ///
 /// # Errors
 /// Lengths that do not fit, or a failed call.
@@ -62,11 +45,7 @@ pub fn packed_bases(
     mesh_offsets: &[u32],
     spectra: Spectra<DeviceSlice<'_, f32>>,
 ) -> Result<DeviceBuffer<f32>, CudaError> {
-    let op = DiffusionNet {
-        channels: columns.first().copied().unwrap_or(0),
-        columns: columns.to_vec(),
-        dropout: 0.0,
-    };
+    let op = DiffusionNet { channels: columns.first().copied().unwrap_or(0), columns: columns.to_vec(), dropout: 0.0 };
     if !hopper::applies(device, &op) {
         return device.buffer(0);
     }
@@ -122,11 +101,7 @@ impl<'a> Block<'a> {
         let saved = (saved, |n, m| self::saved(device, op, n, m));
         let rows = op.check(mesh_offsets, spectra.lengths(), lengths, saved, others)?;
         let vectors = FeatureType::new(&[0, op.channels]);
-        let map = SelfMap {
-            input: vectors.clone(),
-            output: vectors,
-            bias: false,
-        };
+        let map = SelfMap { input: vectors.clone(), output: vectors, bias: false };
         Ok(Self {
             device,
             op,
@@ -205,13 +180,7 @@ impl<'a> Block<'a> {
         add: bool,
     ) -> Result<(), CudaError> {
         let mut sums = RowProducts::new(self.device, self.rows, (m * n, m * n))?;
-        let product = RowProduct {
-            a: (a, a_stride),
-            b: (b, b_stride),
-            m,
-            n,
-            place: 0,
-        };
+        let product = RowProduct { a: (a, a_stride), b: (b, b_stride), m, n, place: 0 };
         sums.add(self.device, self.rows, &[product])?;
         sums.finish(self.device, result, add)
     }
@@ -253,15 +222,7 @@ impl<'a> Block<'a> {
             function.run(
                 (count, quads.div_ceil(threads.0)),
                 threads,
-                args![
-                    activated,
-                    factor,
-                    d,
-                    size(self.rows)?,
-                    size(quads)?,
-                    size(SUM_ROWS)?,
-                    &partials.view_mut(),
-                ],
+                args![activated, factor, d, size(self.rows)?, size(quads)?, size(SUM_ROWS)?, &partials.view_mut(),],
             )?;
         }
         ColumnPartials::of_partials(partials, c).add_to(self.device, dbias)
@@ -278,19 +239,11 @@ impl<'a> Block<'a> {
         let function = self.device.function(SOURCE, &[], "first_weights")?;
         // SAFETY: the addresses are those of parameters or gradients whose lengths were checked; parameters are only
         // read.
-        unsafe {
-            function.over(
-                all.len(),
-                args![all, invariants, scalars, c, u32::from(add)],
-            )
-        }
+        unsafe { function.over(all.len(), args![all, invariants, scalars, c, u32::from(add)]) }
     }
 
     /// `W1` `[out, in]`, of `[p | x | d]`.
-    fn first_layer(
-        &self,
-        weights: &Weights<DeviceSlice<'_, f32>>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn first_layer(&self, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<DeviceBuffer<f32>, CudaError> {
         let c = self.op.channels;
         let mut all = self.device.buffer(3 * c * c)?;
         let parts = [weights.invariants, weights.scalars].map(|part| part.address());
@@ -317,15 +270,7 @@ pub fn forward(
 ) -> Result<(), CudaError> {
     let others = [("x", x.len()), ("y", y.len())];
     let lengths = saved.lengths(|values| values.len());
-    let block = Block::new(
-        device,
-        op,
-        mesh_offsets,
-        spectra,
-        &weights,
-        lengths,
-        &others,
-    )?;
+    let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;
     let (c, diffusion) = (op.channels, op.diffusion());
     if x.is_empty() {
         return Ok(());
@@ -333,48 +278,21 @@ pub fn forward(
     let copy = aligned_copy(device, x)?;
     let x = copy.as_ref().map_or(x, DeviceBuffer::view);
     if hopper::applies(device, op) {
-        return half::forward(
-            device,
-            op,
-            mesh_offsets,
-            spectra,
-            weights,
-            streams,
-            x,
-            y,
-            saved,
-        );
+        return half::forward(device, op, mesh_offsets, spectra, weights, streams, x, y, saved);
     }
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
     unsafe {
-        let arguments = args![
-            x,
-            block.mass,
-            weights.update_bias,
-            &saved.features,
-            &weighted.view_mut(),
-            &y,
-        ];
+        let arguments = args![x, block.mass, weights.update_bias, &saved.features, &weighted.view_mut(), &y,];
         block.pass("enter", arguments)?;
     }
     let mut spectrum = block.batch.spectrum()?;
     let filters = weights.filters();
-    block.batch.project(
-        &diffusion.input_terms(),
-        (weighted.view(), c),
-        spectrum.view_mut(),
-    )?;
+    block.batch.project(&diffusion.input_terms(), (weighted.view(), c), spectrum.view_mut())?;
     drop(weighted);
-    block
-        .batch
-        .filter(&diffusion, filters, &mut spectrum, saved.spectrum)?;
+    block.batch.filter(&diffusion, filters, &mut spectrum, saved.spectrum)?;
     let diffused = saved.features.reborrow().slice(2 * c..usize::MAX);
-    block.batch.expand(
-        &diffusion.output_terms(),
-        spectrum.view(),
-        (diffused, 5 * c),
-    )?;
+    block.batch.expand(&diffusion.output_terms(), spectrum.view(), (diffused, 5 * c))?;
     let features = saved.features.view();
     Product {
         m: block.rows,
@@ -401,8 +319,8 @@ pub fn forward(
     block.map((saved.second.view(), c), weights.update, &y, true)
 }
 
-/// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward pass had
-/// random streams.
+/// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward
+/// pass had random streams.
 ///
 /// # Errors
 /// Settings or lengths that do not fit, or a failed call.
@@ -419,76 +337,32 @@ pub fn backward(
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let others = [
-        ("dy", dy.len()),
-        ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len())),
-    ];
+    let others = [("dy", dy.len()), ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()))];
     let lengths = saved.lengths(|values| values.len());
-    let block = Block::new(
-        device,
-        op,
-        mesh_offsets,
-        spectra,
-        &weights,
-        lengths,
-        &others,
-    )?;
+    let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;
     op.check_weights(gradients.each_ref().map(|values| values.len()))?;
     let (c, diffusion) = (op.channels, op.diffusion());
     if dy.is_empty() {
         return Ok(());
     }
-    let factor = if dropped {
-        scale(op.dropout) as f32
-    } else {
-        1.0
-    };
+    let factor = if dropped { scale(op.dropout) as f32 } else { 1.0 };
     if hopper::applies(device, op) {
-        return half::backward(
-            device,
-            op,
-            mesh_offsets,
-            factor,
-            spectra,
-            weights,
-            saved,
-            dy,
-            dx,
-            gradients,
-        );
+        return half::backward(device, op, mesh_offsets, factor, spectra, weights, saved, dy, dx, gradients);
     }
     let (first, second) = (saved.first.view(), saved.second.view());
     let (features, mapped) = (saved.features.view(), &saved.mapped);
     add_column_sums(device, dy, (block.rows, c, c), &gradients.update_bias)?;
     let mut dsecond: DeviceBuffer<f32> = device.buffer(dy.len())?;
-    block.map_backward(
-        (second, &dsecond.view_mut()),
-        c,
-        weights.update,
-        dy,
-        &gradients.update,
-    )?;
+    block.map_backward((second, &dsecond.view_mut()), c, weights.update, dy, &gradients.update)?;
     block.activate_backward(second, factor, &dsecond.view_mut(), &gradients.hidden_bias)?;
     let mut dfirst: DeviceBuffer<f32> = device.buffer(dy.len())?;
-    block.map_backward(
-        (first, &dfirst.view_mut()),
-        c,
-        weights.hidden,
-        dsecond.view(),
-        &gradients.hidden,
-    )?;
+    block.map_backward((first, &dfirst.view_mut()), c, weights.hidden, dsecond.view(), &gradients.hidden)?;
     drop(dsecond);
     block.activate_backward(first, factor, &dfirst.view_mut(), &gradients.scalars_bias)?;
     let mut dfeatures: DeviceBuffer<f32> = device.buffer(5 * dy.len())?;
     let all = block.first_layer(&weights)?;
     let mut dall = device.zeros(all.len())?;
-    block.map_backward(
-        (features, &dfeatures.view_mut()),
-        5 * c,
-        all.view(),
-        dfirst.view(),
-        &dall.view_mut(),
-    )?;
+    block.map_backward((features, &dfeatures.view_mut()), 5 * c, all.view(), dfirst.view(), &dall.view_mut())?;
     drop(dfirst);
     let parts = [&gradients.invariants, &gradients.scalars].map(|part| part.view().address());
     block.first_weights(&dall.view_mut(), parts, true)?;
@@ -507,45 +381,17 @@ pub fn backward(
         add: true,
         batches: 1,
     }
-    .run(
-        device,
-        &dfeatures.view_mut().slice(3 * c..usize::MAX),
-        (5 * c, 0),
-    )?;
+    .run(device, &dfeatures.view_mut().slice(3 * c..usize::MAX), (5 * c, 0))?;
     let mut matrix: DeviceBuffer<f32> = device.buffer(4 * c * c)?;
-    block.row_product(
-        (vectors, 5 * c, 2 * c),
-        (mapped.view(), 2 * c, 2 * c),
-        &matrix.view_mut(),
-        false,
-    )?;
-    block
-        .plan
-        .add_gradients(device, matrix.view(), &gradients.product)?;
+    block.row_product((vectors, 5 * c, 2 * c), (mapped.view(), 2 * c, 2 * c), &matrix.view_mut(), false)?;
+    block.plan.add_gradients(device, matrix.view(), &gradients.product)?;
     let mut spectrum = block.batch.spectrum()?;
-    block.batch.project(
-        &diffusion.output_terms(),
-        (dfeatures.view().from(2 * c), 5 * c),
-        spectrum.view_mut(),
-    )?;
+    block.batch.project(&diffusion.output_terms(), (dfeatures.view().from(2 * c), 5 * c), spectrum.view_mut())?;
     let filters = weights.filters();
-    let mut dfilters = Filters {
-        log_times: gradients.log_times,
-        bands: gradients.bands,
-    };
-    block.batch.filter_backward(
-        &diffusion,
-        filters,
-        &mut spectrum,
-        saved.spectrum.view(),
-        &mut dfilters,
-    )?;
+    let mut dfilters = Filters { log_times: gradients.log_times, bands: gradients.bands };
+    block.batch.filter_backward(&diffusion, filters, &mut spectrum, saved.spectrum.view(), &mut dfilters)?;
     let Some(mut dx) = dx else { return Ok(()) };
-    block.batch.expand(
-        &diffusion.input_terms(),
-        spectrum.view(),
-        (dx.reborrow(), c),
-    )?;
+    block.batch.expand(&diffusion.input_terms(), spectrum.view(), (dx.reborrow(), c))?;
     // SAFETY: as above.
     unsafe { block.pass("enter_backward", args![&dx, block.mass, dy, &dfeatures]) }
 }

@@ -1,5 +1,5 @@
-// Passes between the products of a block; see the page of `diffusion_net`. A row of features is [p | x | d | g1 | g2], each of
-// 4 * `quads` numbers. Threads take four numbers. `philox.cu` stands before this text.
+// Passes between the products of a block; see the page of `diffusion_net`. A row of features is [p | x | d | g1 | g2],
+// each of 4 * `quads` numbers. Threads take four numbers. `philox.cu` stands before this text.
 
 __device__ inline float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 __device__ inline float4 operator*(float4 a, float4 b) { return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
@@ -42,8 +42,8 @@ extern "C" __global__ void invariants(float4 *__restrict__ features, const float
     });
 }
 
-// From the gradient of p in `dfeatures`: that of g there, of which the part through A is missing, and that of `mapped` in its
-// place.
+// From the gradient of p in `dfeatures`: that of g there, of which the part through A is missing, and that of `mapped`
+// in its place.
 extern "C" __global__ void invariants_backward(const float4 *__restrict__ features, float4 *__restrict__ mapped,
                                                float4 *__restrict__ dfeatures, u32 quads, u64 count) {
     in_quads(quads, count, [&](u64, u64 place, u64 row, u32 quad) {
@@ -115,7 +115,8 @@ extern "C" __global__ void enter_backward(float4 *__restrict__ dx, const float *
     });
 }
 
-// Rows of W1 = [invariants | scalars], `c` and 2 `c` numbers; with `add`, the parts += those of W1. One thread for each number.
+// Rows of W1 = [invariants | scalars], `c` and 2 `c` numbers; with `add`, the parts += those of W1. One thread for each
+// number.
 extern "C" __global__ void first_weights(float *__restrict__ all, float *__restrict__ invariants,
                                          float *__restrict__ scalars, u32 c, u32 add) {
     u64 i = item();

@@ -1,12 +1,13 @@
-// What the block on Hopper needs beside its passes over tiles: right factors in the layout that wgmma reads, and kernels on spectra; see
-// `half.cu`. `filter.cu` and `scales.cu` stand before this text.
+// What the block on Hopper needs beside its passes over tiles: right factors in the layout that wgmma reads, and
+// kernels on spectra; see `half.cu`. `filter.cu` and `scales.cu` stand before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 constexpr u32 C = 128, FACTOR = C * C;
 // Factors of all rows, and of each mesh: S, S a^T, S b^T and S W1d^T.
 constexpr u32 SHARED_FACTORS = 8, MESH_FACTORS = 4;
-// Blocks of threads that pack the factors of all rows, and for products with the spectrum of a mesh: 32 rows and a map each, or 32 rows and 32 channels.
+// Blocks of threads that pack the factors of all rows, and for products with the spectrum of a mesh: 32 rows and a map
+// each, or 32 rows and 32 channels.
 constexpr u32 SHARED_BLOCKS = 4 * SHARED_FACTORS, MAP_BLOCKS = 12, SPECTRUM_BLOCKS = 16;
 
 __device__ inline float to_tf32(float x) {
@@ -30,8 +31,8 @@ __device__ inline u32 pair_of(float low, float high) {
     return pair;
 }
 
-// Where a column of a result lies in the order of wgmma, in which a thread holds pairs of neighbours: four neighbours are two of its pairs, so
-// that it loads and stores 16 bytes.
+// Where a column of a result lies in the order of wgmma, in which a thread holds pairs of neighbours: four neighbours
+// are two of its pairs, so that it loads and stores 16 bytes.
 __device__ inline u32 slot_of(u32 column) { return column / 16 * 16 + column % 4 / 2 * 8 + column % 16 / 4 * 2 + column % 2; }
 
 // Terms that lie in 128 bytes, and in 16.
@@ -48,8 +49,9 @@ __device__ inline u32 packed_place(u32 n, u32 k) { return k / 64 * (FACTOR / 2) 
 // The same for two halves of its columns.
 __device__ inline u32 packed_place_of_columns(u32 n, u32 k) { return swizzled_place(slot_of(n), k, C / PANEL); }
 
-// sums += a b, 16x8 times 8x8; lane 4 g + t holds a[g, g + 8][t, t + 4], b[t, t + 4][g], sums[g, g + 8][2 t, 2 t + 1]. Rows, columns and terms
-// can be numbered as one likes: below, a lane takes four neighbours from memory for several of them.
+// sums += a b, 16x8 times 8x8; lane 4 g + t holds a[g, g + 8][t, t + 4], b[t, t + 4][g], sums[g, g + 8][2 t, 2 t + 1].
+// Rows, columns and terms can be numbered as one likes: below, a lane takes four neighbours from memory for several of
+// them.
 __device__ inline void multiply_lanes(float (&sums)[4], float a0, float a1, float a2, float a3, float b0, float b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -73,7 +75,8 @@ struct Partials {
     u32 count, size;
 };
 
-// Sums `width` numbers from `first` on, a power of two from 4 to 1,024, over all parts, which 256 threads share. `take(place, sum)` takes four neighbours.
+// Sums `width` numbers from `first` on, a power of two from 4 to 1,024, over all parts, which 256 threads share.
+// `take(place, sum)` takes four neighbours.
 template <typename Take> __device__ inline void sum_parts(float4 (&parts)[256], const Partials &partials, u32 first, u32 width, Take take) {
     u32 lanes = width / 4, place = first + threadIdx.x % lanes * 4;
     float4 sum = {};
@@ -102,7 +105,8 @@ struct Layers {
 };
 
 #if FP16
-// Blocks of threads that measure the weights: 8 for the rows of each of seven matrices, 8 for their columns, and one for bands and biases.
+// Blocks of threads that measure the weights: 8 for the rows of each of seven matrices, 8 for their columns, and one
+// for bands and biases.
 constexpr u32 WEIGHT_BLOCKS = 7 * 16 + 1;
 
 // Measures a part of the weights. 256 threads.
@@ -144,7 +148,8 @@ extern "C" __global__ void forget(float *measured, u64 count) {
     if (item() < count) measured[item()] = 0.0f;
 }
 
-// Measures x, of `count` times four numbers; and, in WEIGHT_BLOCKS blocks of threads before, the weights, if there are any.
+// Measures x, of `count` times four numbers; and, in WEIGHT_BLOCKS blocks of threads before, the weights, if there are
+// any.
 extern "C" __global__ void __launch_bounds__(256, 4)
 largest(const float4 *__restrict__ x, u32 count, float *__restrict__ entry, float *__restrict__ measured, const float *__restrict__ bands,
         const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ invariants,
@@ -163,8 +168,9 @@ largest(const float4 *__restrict__ x, u32 count, float *__restrict__ entry, floa
 }
 #endif
 
-// Packs a part of the factors of all rows: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p, for those of the
-// backward pass. And the three biases, in the order of threads. A block of 256 threads for 32 columns of a factor.
+// Packs a part of the factors of all rows: W1x, W1p, W2, W3 transposed, for products with them; then W3, W2, W1x, W1p,
+// for those of the backward pass. And the three biases, in the order of threads. A block of 256 threads for 32 columns
+// of a factor.
 __device__ inline void pack_shared(u32 block, const Layers &layers, const Scales &scales, Number *packed, float *biases) {
     if (block < 3 && threadIdx.x < C) {
         const float *bias = block == 0 ? layers.first_bias : block == 1 ? layers.hidden_bias : layers.update_bias;
@@ -196,7 +202,8 @@ __device__ inline void pack_shared(u32 block, const Layers &layers, const Scales
         u32 pairs[4];
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
-            // A left factor from registers, which are the result of another product, has its columns in the order of `slot_of`.
+            // A left factor from registers, which are the result of another product, has its columns in the order of
+            // `slot_of`.
             float low = factor ? terms[4 * i + 2 * half] : terms[8 * half + 2 * i];
             float high = factor ? terms[4 * i + 2 * half + 1] : terms[8 * half + 2 * i + 1];
             pairs[i] = pair_of(scale * low, scale * high);
@@ -213,8 +220,8 @@ __device__ inline uint4 packed_eight(const float *from, u32 stride, float scale)
     return {pair_of(v[0], v[1]), pair_of(v[2], v[3]), pair_of(v[4], v[5]), pair_of(v[6], v[7])};
 }
 
-// Sums the raw spectra over slabs, saves and filters them: the spectra S. SHARED_BLOCKS blocks of threads pack the factors of all rows; the others
-// sum `width` numbers each.
+// Sums the raw spectra over slabs, saves and filters them: the spectra S. SHARED_BLOCKS blocks of threads pack the
+// factors of all rows; the others sum `width` numbers each.
 extern "C" __global__ void __launch_bounds__(256, 4)
 filter_spectra(const float *__restrict__ raw, u32 slabs, u32 width, const float *__restrict__ eigenvalues, const float *__restrict__ log_times,
                const float *__restrict__ bands, const float *__restrict__ scalars, const float *__restrict__ invariants,
@@ -247,7 +254,8 @@ spectra_forward(const float *__restrict__ spectra, const float *__restrict__ pro
     __shared__ __align__(16) float spectrum[32][C + 16];
     u32 mesh = blockIdx.x / MAP_BLOCKS, which = blockIdx.x % 3, first = blockIdx.x % MAP_BLOCKS / 3 * 32;
     Number *of_mesh = packed + (u64)(SHARED_FACTORS + mesh * MESH_FACTORS) * FACTOR;
-    // 16 rows of the map for each warp, and all rows of the spectrum, in flight together: latency takes the time of this kernel.
+    // 16 rows of the map for each warp, and all rows of the spectrum, in flight together: latency takes the time of
+    // this kernel.
     Maps maps = {product, scalars};
     u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     float4 top[8], bottom[8], own[4];
@@ -286,9 +294,10 @@ spectra_forward(const float *__restrict__ spectra, const float *__restrict__ pro
     }
 }
 
-// Adds up sums over slabs. To the gradients of the biases [b1 | b2 | b3], of W3, W2 and [W1p | W1x], over `all_slabs` of all meshes. For each mesh: to
-// dmaps, the gradients of the maps as rows [S a^T | S b^T | S W1d^T], and to dspectra, those of the spectra that do not come from them. There, a
-// block of threads sums `width` numbers, after GRADIENT_BLOCKS others.
+// Adds up sums over slabs. To the gradients of the biases [b1 | b2 | b3], of W3, W2 and [W1p | W1x], over `all_slabs`
+// of all meshes. For each mesh: to dmaps, the gradients of the maps as rows [S a^T | S b^T | S W1d^T], and to dspectra,
+// those of the spectra that do not come from them. There, a block of threads sums `width` numbers, after
+// GRADIENT_BLOCKS others.
 constexpr u32 BIAS_WIDTH = 8, BIAS_BLOCKS = 3 * C / BIAS_WIDTH, GRADIENT_WIDTH = 256, FACTOR_BLOCKS = FACTOR / GRADIENT_WIDTH,
               GRADIENT_BLOCKS = BIAS_BLOCKS + 4 * FACTOR_BLOCKS;
 extern "C" __global__ void __launch_bounds__(256, 4)
@@ -373,8 +382,9 @@ __device__ inline void map_gradients(Squares &squares, u32 block, const float *d
     store_four(sums_of_part + (row + threadIdx.x / 8) * C + column + threadIdx.x % 8 * 4, squares.sum());
 }
 
-// Gradients of the raw spectra from those of the maps, in dspectra, to which they add; and sums of the gradients by times, then by bands, for each 32
-// rows. SPECTRUM_BLOCKS blocks of threads for each mesh; then 48 for the gradients of the maps, for each `meshes_of_part` meshes.
+// Gradients of the raw spectra from those of the maps, in dspectra, to which they add; and sums of the gradients by
+// times, then by bands, for each 32 rows. SPECTRUM_BLOCKS blocks of threads for each mesh; then 48 for the gradients of
+// the maps, for each `meshes_of_part` meshes.
 extern "C" __global__ void __launch_bounds__(256, 2)
 spectra_backward(const float *__restrict__ dmaps, const float *__restrict__ spectra, u32 meshes, u32 meshes_of_part,
                  const float *__restrict__ product, const float *__restrict__ scalars, const float *__restrict__ saved,
@@ -440,8 +450,8 @@ spectra_backward(const float *__restrict__ dmaps, const float *__restrict__ spec
     filter_sums[(first / 32 * 2 + threadIdx.x / 32) * C + column + threadIdx.x % 32] = sum;
 }
 
-// Packs the gradients of the raw spectra, in 8 blocks of 256 threads for each mesh; and adds to the gradients of the filters and the maps, in FILTER_BLOCKS
-// and 3 FACTOR_BLOCKS.
+// Packs the gradients of the raw spectra, in 8 blocks of 256 threads for each mesh; and adds to the gradients of the
+// filters and the maps, in FILTER_BLOCKS and 3 FACTOR_BLOCKS.
 constexpr u32 FILTER_WIDTH = 32, FILTER_BLOCKS = 2 * C / FILTER_WIDTH;
 extern "C" __global__ void __launch_bounds__(256, 4)
 add_gradients(const float *__restrict__ dspectra, u32 meshes, Number *__restrict__ packed, const float *of_block, const float *__restrict__ filter_sums,

@@ -28,14 +28,11 @@ impl<T: Real> Matrices<T> {
         let rows = weights.invariants.chunks_exact(c).zip(scalars.clone());
         let first = rows.flat_map(|(p, scalars)| p.iter().chain(&scalars[..c]));
         let diffused = scalars.flat_map(|scalars| &scalars[c..]);
-        Self {
-            first: first.copied().collect(),
-            maps: weights.product.iter().chain(diffused).copied().collect(),
-        }
+        Self { first: first.copied().collect(), maps: weights.product.iter().chain(diffused).copied().collect() }
     }
 
-    /// Right factors of all meshes, each in rows `[S | S (a + b)^T | S (b - a)^T | S | S a^T | S W1d^T]`: three products instead of four
-    /// for both components of `A g`.
+    /// Right factors of all meshes, each in rows `[S | S (a + b)^T | S (b - a)^T | S | S a^T | S W1d^T]`: three
+    /// products instead of four for both components of `A g`.
     fn factors(&self, c: usize, spectra: &[T]) -> Vec<T> {
         let square = c * c;
         let (a, b) = (&self.maps[..square], &self.maps[square..2 * square]);
@@ -69,12 +66,7 @@ fn part<T>(values: &[T], column: usize, rows: usize, width: usize, stride: usize
 fn map<T: Real>(x: Matrix<'_, T>, weight: &[T], y: &mut [T], c: usize) {
     let (rows, inputs) = (y.len() / c, weight.len() / c);
     let weight = Matrix::new(weight, c, inputs, inputs).transposed();
-    product(
-        &mut MatrixMut::new(y, rows, c, c),
-        Destination::Set,
-        x,
-        weight,
-    );
+    product(&mut MatrixMut::new(y, rows, c, c), Destination::Set, x, weight);
 }
 
 /// `y = drop(relu(y + bias))`, for rows from `first` on.
@@ -84,9 +76,7 @@ fn activate<T: Real>(y: &mut [T], bias: &[T], first: usize, dropout: Option<(Str
     let c = bias.len();
     let Some((stream, probability)) = dropout else {
         for row in y.chunks_exact_mut(c) {
-            row.iter_mut()
-                .zip(bias)
-                .for_each(|(y, &b)| *y = relu(*y, b));
+            row.iter_mut().zip(bias).for_each(|(y, &b)| *y = relu(*y, b));
         }
         return;
     };
@@ -95,11 +85,7 @@ fn activate<T: Real>(y: &mut [T], bias: &[T], first: usize, dropout: Option<(Str
     stream.fill((first * c) as u64, &mut words);
     for (row, words) in y.chunks_exact_mut(c).zip(words.chunks_exact(c)) {
         for ((y, &b), &word) in row.iter_mut().zip(bias).zip(words) {
-            let kept = if u64::from(word) >= limit {
-                factor
-            } else {
-                T::zero()
-            };
+            let kept = if u64::from(word) >= limit { factor } else { T::zero() };
             *y = relu(*y, b) * kept;
         }
     }
@@ -112,11 +98,7 @@ fn activate_backward<T: Real>(activated: &[T], factor: T, d: &mut [T], sums: &mu
     sums.fill(T::zero());
     for (d, activated) in d.chunks_exact_mut(c).zip(activated.chunks_exact(c)) {
         for ((d, &activated), sum) in d.iter_mut().zip(activated).zip(sums.iter_mut()) {
-            *d = if activated > T::zero() {
-                factor * *d
-            } else {
-                T::zero()
-            };
+            *d = if activated > T::zero() { factor * *d } else { T::zero() };
             *sum += *d;
         }
     }
@@ -176,15 +158,7 @@ pub(super) fn forward<T: Real>(
     }
     let dropout = |at: usize| streams.map(|streams| (streams[at], op.dropout));
     tiles.into_par_iter().for_each(|tile| {
-        let Tile {
-            mesh,
-            first,
-            x,
-            features,
-            mapped,
-            hidden: [one, two],
-            y,
-        } = tile;
+        let Tile { mesh, first, x, features, mapped, hidden: [one, two], y } = tile;
         let rows = x.len() / c;
         let of_mesh = &factors[mesh * factor_size..][..factor_size];
         let factor = |place: usize, width| part(&of_mesh[place * c..], 0, columns, width, 6 * c);
@@ -197,9 +171,7 @@ pub(super) fn forward<T: Real>(
         let both = batch.basis_rows(&gradients[0], first);
         let mut memory = vec![T::zero(); rows * (columns + c)];
         let (sums, shared) = memory.split_at_mut(rows * columns);
-        let pairs = sums
-            .chunks_exact_mut(columns)
-            .zip(both.chunks_exact(2 * columns));
+        let pairs = sums.chunks_exact_mut(columns).zip(both.chunks_exact(2 * columns));
         for (sums, both) in pairs {
             let (one, two) = both.split_at(columns);
             for ((sum, &one), &two) in sums.iter_mut().zip(one).zip(two) {
@@ -207,12 +179,7 @@ pub(super) fn forward<T: Real>(
             }
         }
         let mut to = MatrixMut::new(shared, rows, c, c);
-        product(
-            &mut to,
-            Destination::Set,
-            part(sums, 0, rows, columns, columns),
-            factor(4, c),
-        );
+        product(&mut to, Destination::Set, part(sums, 0, rows, columns, columns), factor(4, c));
         vectorised(
             #[inline(always)]
             || invariants(c, x, shared, mapped, features),
@@ -220,12 +187,7 @@ pub(super) fn forward<T: Real>(
         let mut to = MatrixMut::new(one, rows, c, c);
         product(&mut to, Destination::Set, basis(scalars), factor(5, c));
         let weight = Matrix::new(&matrices.first, c, 2 * c, 2 * c).transposed();
-        product(
-            &mut to,
-            Destination::Add,
-            part(features, 0, rows, 2 * c, 2 * c),
-            weight,
-        );
+        product(&mut to, Destination::Add, part(features, 0, rows, 2 * c, 2 * c), weight);
         let bias = weights.scalars_bias;
         vectorised(
             #[inline(always)]
@@ -270,11 +232,7 @@ pub(super) fn backward<T: Real>(
     if rows == 0 {
         return;
     }
-    let factor = if dropped {
-        T::of(scale(op.dropout))
-    } else {
-        T::one()
-    };
+    let factor = if dropped { T::of(scale(op.dropout)) } else { T::one() };
     let matrices = Matrices::new(c, &weights);
     let part_rows = rows.div_ceil(MOST_PARTS).max(PART_ROWS);
     // Partial sums of the gradients: update, hidden, W1 for [p | x], and biases.
@@ -301,55 +259,33 @@ pub(super) fn backward<T: Real>(
             first..(first + rows * width).min(values.len())
         };
         let dy = &dy[of_width(dy, c)];
-        let (one, two) = (
-            &saved.first[of_width(saved.first, c)],
-            &saved.second[of_width(saved.second, c)],
-        );
+        let (one, two) = (&saved.first[of_width(saved.first, c)], &saved.second[of_width(saved.second, c)]);
         let features = &saved.features[of_width(saved.features, 2 * c)];
         let mut rest = sums;
-        let [update, hidden, first, biases] =
-            sizes.map(|size| rest.split_off_mut(..size).unwrap_or_default());
+        let [update, hidden, first, biases] = sizes.map(|size| rest.split_off_mut(..size).unwrap_or_default());
         let (bias_sums, update_bias) = biases.split_at_mut(2 * c);
         let (first_bias, hidden_bias) = bias_sums.split_at_mut(c);
         // `sums = a^T b`.
         let over_rows = |sums: &mut [T], a: Matrix<'_, T>, b: Matrix<'_, T>, n: usize| {
-            product(
-                &mut MatrixMut::new(sums, c, n, n),
-                Destination::Set,
-                a.transposed(),
-                b,
-            );
+            product(&mut MatrixMut::new(sums, c, n, n), Destination::Set, a.transposed(), b);
         };
         let square = |weight| Matrix::new(weight, c, c, c);
         let narrow = |values| Matrix::new(values, rows, c, c);
         let mut dtwo = vec![T::zero(); rows * c];
         update_bias.fill(T::zero());
         for row in dy.chunks_exact(c) {
-            update_bias
-                .iter_mut()
-                .zip(row)
-                .for_each(|(sum, &dy)| *sum += dy);
+            update_bias.iter_mut().zip(row).for_each(|(sum, &dy)| *sum += dy);
         }
         over_rows(update, narrow(dy), narrow(two), c);
         let mut to = MatrixMut::new(&mut dtwo, rows, c, c);
-        product(
-            &mut to,
-            Destination::Set,
-            narrow(dy),
-            square(weights.update),
-        );
+        product(&mut to, Destination::Set, narrow(dy), square(weights.update));
         vectorised(
             #[inline(always)]
             || activate_backward(two, factor, &mut dtwo, hidden_bias),
         );
         over_rows(hidden, narrow(&dtwo), narrow(one), c);
         let mut to = MatrixMut::new(done, rows, c, c);
-        product(
-            &mut to,
-            Destination::Set,
-            narrow(&dtwo),
-            square(weights.hidden),
-        );
+        product(&mut to, Destination::Set, narrow(&dtwo), square(weights.hidden));
         vectorised(
             #[inline(always)]
             || activate_backward(one, factor, done, first_bias),
@@ -382,8 +318,7 @@ pub(super) fn backward<T: Real>(
     let filtered = Matrix::new(filtered, spectral, c, c);
     product(&mut to, Destination::Set, dmaps.transposed(), filtered);
     let mut rest = total;
-    let [update, hidden, first, biases] =
-        sizes.map(|size| rest.split_off(..size).unwrap_or_default());
+    let [update, hidden, first, biases] = sizes.map(|size| rest.split_off(..size).unwrap_or_default());
     add(gradients.update, update);
     add(gradients.hidden, hidden);
     add(gradients.product, &dweights[..2 * c * c]);
@@ -396,36 +331,20 @@ pub(super) fn backward<T: Real>(
         add(scalars, x);
         add(&mut scalars[c..], diffused);
     }
-    let dbiases = [
-        gradients.scalars_bias,
-        gradients.hidden_bias,
-        gradients.update_bias,
-    ];
+    let dbiases = [gradients.scalars_bias, gradients.hidden_bias, gradients.update_bias];
     for (gradient, sums) in dbiases.into_iter().zip(biases.chunks_exact(c)) {
         add(gradient, sums);
     }
-    let dfilters = Filters {
-        log_times: gradients.log_times,
-        bands: gradients.bands,
-    };
-    batch.filter_backward(
-        &diffusion,
-        weights.filters(),
-        dscalars,
-        saved.spectrum,
-        dfilters,
-    );
+    let dfilters = Filters { log_times: gradients.log_times, bands: gradients.bands };
+    batch.filter_backward(&diffusion, weights.filters(), dscalars, saved.spectrum, dfilters);
     let Some(dx) = dx else { return };
     batch.expand(&diffusion.input_terms(), dscalars, true, (dx, c));
     let others = dy.par_chunks(c).zip(dfeatures.par_chunks(2 * c));
-    dx.par_chunks_mut(c)
-        .with_min_len(64)
-        .zip(others)
-        .for_each(|(dx, (dy, dfeatures))| {
-            for ((dx, &dy), &d) in dx.iter_mut().zip(dy).zip(&dfeatures[c..]) {
-                *dx += dy + d;
-            }
-        });
+    dx.par_chunks_mut(c).with_min_len(64).zip(others).for_each(|(dx, (dy, dfeatures))| {
+        for ((dx, &dy), &d) in dx.iter_mut().zip(dy).zip(&dfeatures[c..]) {
+            *dx += dy + d;
+        }
+    });
 }
 
 #[inline(always)]
@@ -433,8 +352,8 @@ fn add<T: Real>(to: &mut [T], sums: &[T]) {
     to.iter_mut().zip(sums).for_each(|(to, &sum)| *to += sum);
 }
 
-/// `[p | x]` of rows, and `A g` from three products: `mapped` has rows `[g1 | g1 (a + b) | g2 (b - a) | g2]`, which become
-/// `[g1 | (A g)2 | (A g)1 | g2]`, and `shared` rows `(g1 + g2) a`.
+/// `[p | x]` of rows, and `A g` from three products: `mapped` has rows `[g1 | g1 (a + b) | g2 (b - a) | g2]`, which
+/// become `[g1 | (A g)2 | (A g)1 | g2]`, and `shared` rows `(g1 + g2) a`.
 #[inline(always)]
 fn invariants<T: Real>(c: usize, x: &[T], shared: &[T], mapped: &mut [T], features: &mut [T]) {
     let rows = mapped.chunks_exact_mut(4 * c).zip(shared.chunks_exact(c));
@@ -457,13 +376,11 @@ fn invariants<T: Real>(c: usize, x: &[T], shared: &[T], mapped: &mut [T], featur
     }
 }
 
-/// From the gradient of `p`, the first half of a row of `dfeatures`: in the place of `[g1 | (A g)2 | (A g)1 | g2]`, those of
-/// `[g1 | (A g)1 | (A g)2 | g2]`, of which the part of `g` through `A` is missing.
+/// From the gradient of `p`, the first half of a row of `dfeatures`: in the place of `[g1 | (A g)2 | (A g)1 | g2]`,
+/// those of `[g1 | (A g)1 | (A g)2 | g2]`, of which the part of `g` through `A` is missing.
 #[inline(always)]
 fn invariants_backward<T: Real>(c: usize, features: &[T], dfeatures: &[T], mapped: &mut [T]) {
-    let rows = features
-        .chunks_exact(2 * c)
-        .zip(dfeatures.chunks_exact(2 * c));
+    let rows = features.chunks_exact(2 * c).zip(dfeatures.chunks_exact(2 * c));
     let mut d = vec![T::zero(); c];
     for (mapped, (p, dp)) in mapped.chunks_exact_mut(4 * c).zip(rows) {
         for (d, (&p, &dp)) in d.iter_mut().zip(p.iter().zip(dp)) {
@@ -481,20 +398,16 @@ fn invariants_backward<T: Real>(c: usize, features: &[T], dfeatures: &[T], mappe
     }
 }
 
-/// From `G1^T [dg1 | dm1 | dm2]` and `G2^T [dm1 | dm2 | dg2]` of all meshes, and the gradient of `S W1d^T` in `dspectra`: that of `S` but for
-/// what applies to it, in its place, and rows `[S a^T | S b^T | S W1d^T]` of gradients.
+/// From `G1^T [dg1 | dm1 | dm2]` and `G2^T [dm1 | dm2 | dg2]` of all meshes, and the gradient of `S W1d^T` in
+/// `dspectra`: that of `S` but for what applies to it, in its place, and rows `[S a^T | S b^T | S W1d^T]` of gradients.
 fn combine<T: Real>(c: usize, columns: usize, vectors: &[T], dspectra: &mut [T], dmaps: &mut [T]) {
     let size = 3 * columns * c;
-    let meshes = vectors
-        .chunks_exact(2 * size)
-        .zip(dspectra.chunks_exact_mut(columns * c))
-        .zip(dmaps.chunks_exact_mut(size));
+    let meshes =
+        vectors.chunks_exact(2 * size).zip(dspectra.chunks_exact_mut(columns * c)).zip(dmaps.chunks_exact_mut(size));
     for ((vectors, dspectra), dmaps) in meshes {
         let (one, two) = vectors.split_at(size);
         let rows = one.chunks_exact(3 * c).zip(two.chunks_exact(3 * c));
-        let to = dspectra
-            .chunks_exact_mut(c)
-            .zip(dmaps.chunks_exact_mut(3 * c));
+        let to = dspectra.chunks_exact_mut(c).zip(dmaps.chunks_exact_mut(3 * c));
         for ((one, two), (dspectra, dmaps)) in rows.zip(to) {
             for at in 0..c {
                 dmaps[at] = one[at + c] + two[at + c];

@@ -1,8 +1,9 @@
-// The block on Hopper (compute capability 9.0), for 128 channels and 128 eigenvectors; see the page of `diffusion_net`. Factors of products are in
-// bf16, or in fp16 with scales, and so is all that the backward pass reads again. Sums, x, y and their gradients are in f32.
+// The block on Hopper (compute capability 9.0), for 128 channels and 128 eigenvectors; see the page of `diffusion_net`.
+// Factors of products are in bf16, or in fp16 with scales, and so is all that the backward pass reads again. Sums, x, y
+// and their gradients are in f32.
 //
-// In the passes over tiles, two warpgroups multiply 64 rows each; two threads of a third one load: half tiles for each of the others, and a stream
-// of right factors, in halves. `half_tiles.cu` stands before this text.
+// In the passes over tiles, two warpgroups multiply 64 rows each; two threads of a third one load: half tiles for each
+// of the others, and a stream of right factors, in halves. `half_tiles.cu` stands before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -70,7 +71,8 @@ struct Streams {
             });
     }
 
-    // d1 = a1 B and d2 = a2 B with the next half of the columns of a right factor, or d1 += and d2 +=; with SIGN -1, d2 -= a2 B.
+    // d1 = a1 B and d2 = a2 B with the next half of the columns of a right factor, or d1 += and d2 +=; with SIGN -1, d2
+    // -= a2 B.
     template <int SIGN> __device__ __forceinline__ void products(float (&d1)[32], u64 a1, float (&d2)[32], u64 a2, bool add) {
         half([&](u32 address) {
             u64 b = matrix(address, 2048);
@@ -107,8 +109,8 @@ struct Rows {
     u32 bytes;
 };
 
-// Runs a pass over all tiles. Pass: HALVES halves of right factors and LOADS copies of rows of a tile, what threads do before all tiles, and what
-// is done with a tile.
+// Runs a pass over all tiles. Pass: HALVES halves of right factors and LOADS copies of rows of a tile, what threads do
+// before all tiles, and what is done with a tile.
 template <typename Pass> __device__ inline void run(const Meshes &meshes, const Pass &pass) {
     __shared__ __align__(8) u64 barriers[2 * STAGES + 4 * SLOTS];
     u32 base = (u32)__cvta_generic_to_shared(memory);
@@ -235,8 +237,8 @@ struct Forward {
         return {i, from + (u64)half * HALF_NUMBERS, HALF_TILE};
     }
 
-    // In shared memory, as loads from device memory would wait for the stores before them: the biases, with the scales of the sums to which they
-    // are added, and factors that take sums to what is packed, or to what they stand for.
+    // In shared memory, as loads from device memory would wait for the stores before them: the biases, with the scales
+    // of the sums to which they are added, and factors that take sums to what is packed, or to what they stand for.
     struct Constants {
         float biases[3 * C], of_g, of_mapped, to_first, to_second, of_last;
     };
@@ -311,8 +313,8 @@ struct Forward {
     }
 };
 
-// From x to the result. bases: as packed. own: packed x. masks: bits for each thread of a tile, of what both dropouts keep, if there is a random
-// stream; then those of numbers of both activations above zero.
+// From x to the result. bases: as packed. own: packed x. masks: bits for each thread of a tile, of what both dropouts
+// keep, if there is a random stream; then those of numbers of both activations above zero.
 extern "C" __global__ void __launch_bounds__(384, 1)
 block_forward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const Number *bases, u64 stride,
               const Number *packed, const float *biases, const u64 *random, float drop, const float *x, const Number *own, Number *invariants,
@@ -345,7 +347,8 @@ struct Backward {
         return {1 + i, bases + (1 + i) * stride + (u64)half * HALF_NUMBERS, HALF_TILE};
     }
 
-    // In shared memory: the scale of dy, factors that take sums to what is packed, and those that take what is packed to what it stands for.
+    // In shared memory: the scale of dy, factors that take sums to what is packed, and those that take what is packed
+    // to what it stands for.
     struct Constants {
         float to_last, to_second, to_first, of_last, of_second, of_first, of_own, of_product, by_vectors;
     };
@@ -443,8 +446,8 @@ struct Backward {
     }
 };
 
-// From the gradient of the result, which is packed: those before both activations, that of x but for its diffusion, those of the vectors, and
-// sums for the biases.
+// From the gradient of the result, which is packed: those before both activations, that of x but for its diffusion,
+// those of the vectors, and sums for the biases.
 extern "C" __global__ void __launch_bounds__(384, 1)
 block_backward(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const Number *bases, u64 stride,
                const float *dy, const Number *packed, const uint4 *masks, float drop, Number *dlast, Number *dsecond, Number *dfirst,

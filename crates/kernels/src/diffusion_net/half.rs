@@ -1,20 +1,20 @@
-//! The passes of the block on GPUs of compute capability 9.0, in 16 bits: bf16, or in the place of tf32 fp16 with scales.
+//! The passes of the block on GPUs of compute capability 9.0, in 16 bits: bf16, or in the place of tf32 fp16 with
+//! scales.
 //!
-//! Matrices over all vertices are packed, in tiles of 128 rows of one mesh. Among them are the eigenvectors and their gradients, which all
-//! blocks and both passes share. Saved are `p`, `x`, `h1` and `h2` in 16 bits, and the factors of all products with rows.
+//! Matrices over all vertices are packed, in tiles of 128 rows of one mesh. Among them are the eigenvectors and their
+//! gradients, which all blocks and both passes share. Saved are `p`, `x`, `h1` and `h2` in 16 bits, and the factors of
+//! all products with rows.
 //!
-//! fp16 has the mantissa of tf32, and a smaller range. Each packed matrix therefore has a scale, a power of two. It follows from bounds on its numbers
-//! (`scales.cu`), and these from what kernels measure beforehand: the largest numbers of `x` and of the gradients of `y` and of the spectra, norms of
-//! eigenvectors and weights and, in the forward pass, the largest numbers of `g` and `A g`.
+//! fp16 has the mantissa of tf32, and a smaller range. Each packed matrix therefore has a scale, a power of two. It
+//! follows from bounds on its numbers (`scales.cu`), and these from what kernels measure beforehand: the largest
+//! numbers of `x` and of the gradients of `y` and of the spectra, norms of eigenvectors and weights and, in the forward
+//! pass, the largest numbers of `g` and `A g`.
 
 use super::cuda::Streams;
-use super::hopper::{
-    Block, C, FACTOR, Measured, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments,
-};
+use super::hopper::{Block, C, FACTOR, Measured, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments};
 use super::{DiffusionNet, OPERATOR, Saved, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    ProductMode, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args, to_u32,
 };
 use crate::diffusion::Spectra;
 use crate::dropout::{scale, threshold};
@@ -78,12 +78,7 @@ fn tiles(vertices: usize, meshes: usize) -> usize {
 }
 
 /// Lengths of what is saved.
-pub(super) fn saved(
-    device: &CudaDevice,
-    op: &DiffusionNet,
-    vertices: usize,
-    meshes: usize,
-) -> Saved<usize> {
+pub(super) fn saved(device: &CudaDevice, op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
     let tiles = tiles(vertices, meshes);
     Saved {
         features: 2 * tiles * TILE_WORDS,
@@ -108,19 +103,11 @@ impl Block<'_> {
         self.forget(measured)?;
         if !measured.is_empty() {
             let arguments = args![basis, self.gradients(), mass, measured];
-            let blocks =
-                |size: usize, meshes: usize| (size * meshes).div_ceil(8).min(MEASURING_BLOCKS);
+            let blocks = |size: usize, meshes: usize| (size * meshes).div_ceil(8).min(MEASURING_BLOCKS);
             // SAFETY: all have a row for each vertex, and there is room for what is measured.
             unsafe { self.launch("measure_bases", (256, 0), blocks, arguments, |_| [])? };
         }
-        let arguments = args![
-            basis,
-            self.gradients(),
-            mass,
-            &packed,
-            self.stride(),
-            measured
-        ];
+        let arguments = args![basis, self.gradients(), mass, &packed, self.stride(), measured];
         let blocks = |size: usize, meshes| meshes * size.div_ceil(TILE) * (TILE * C / 8 / 256);
         // SAFETY: there is room for the tiles of all matrices.
         unsafe { self.launch("pack_bases", (256, 0), blocks, arguments, |_| [])? };
@@ -145,10 +132,7 @@ impl Block<'_> {
         factors: DeviceSlice<'b, f32>,
         places: &Places,
     ) -> Measured<'b> {
-        Measured {
-            bases: bases.from(BASES * self.words()),
-            block: factors.slice(places.measured..places.masks),
-        }
+        Measured { bases: bases.from(BASES * self.words()), block: factors.slice(places.measured..places.masks) }
     }
 
     /// Clears what was measured, in a kernel: the next one is launched while it ends.
@@ -176,24 +160,10 @@ impl Block<'_> {
         let blocks = quads.div_ceil(256).min(MEASURING_BLOCKS);
         let blocks = blocks + weights.map_or(0, |_| WEIGHT_BLOCKS);
         let given = match weights {
-            Some(w) => [
-                w.bands,
-                w.product,
-                w.scalars,
-                w.invariants,
-                w.hidden,
-                w.update,
-                w.scalars_bias,
-                w.hidden_bias,
-            ],
+            Some(w) => [w.bands, w.product, w.scalars, w.invariants, w.hidden, w.update, w.scalars_bias, w.hidden_bias],
             None => [DeviceSlice::empty(); 8],
         };
-        let first: &[Arg] = args![
-            rows,
-            to_u32(OPERATOR, quads)?,
-            measured.entry(entry),
-            measured.block
-        ];
+        let first: &[Arg] = args![rows, to_u32(OPERATOR, quads)?, measured.entry(entry), measured.block];
         let function = self.device.function(self.source, &[], "largest")?;
         let arguments = [first, &given.map(Arg::from)].concat();
         // SAFETY: the weights were checked, and there is room for what is measured.
@@ -211,8 +181,8 @@ impl Block<'_> {
         wanted.clamp(1, self.most_slabs())
     }
 
-    /// Slabs of each mesh for the products over rows, so that the largest reads as little as possible: two kinds read four matrices, the
-    /// vectors six.
+    /// Slabs of each mesh for the products over rows, so that the largest reads as little as possible: two kinds read
+    /// four matrices, the vectors six.
     fn product_slabs(&self) -> (usize, usize) {
         let (all, most) = (self.device.multiprocessors(), self.most_slabs());
         let of_mesh = (all / self.batch.meshes()).max(3);
@@ -264,9 +234,7 @@ pub(super) fn forward<'a>(
 ) -> Result<(), CudaError> {
     let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
-    let bases = own_bases
-        .as_ref()
-        .map_or(spectra.packed, DeviceBuffer::view);
+    let bases = own_bases.as_ref().map_or(spectra.packed, DeviceBuffer::view);
     let (features, words) = (saved.features.view(), block.words());
     let own = features.from(words);
     let slabs = block.slabs();
@@ -337,9 +305,7 @@ pub(super) fn backward<'a>(
 ) -> Result<(), CudaError> {
     let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
-    let bases = own_bases
-        .as_ref()
-        .map_or(spectra.packed, DeviceBuffer::view);
+    let bases = own_bases.as_ref().map_or(spectra.packed, DeviceBuffer::view);
     let (meshes, words, stride) = (block.batch.meshes(), block.words(), block.stride());
     let (features, factors) = (saved.features.view(), saved.mapped.view());
     let places = Places::new(meshes, measured_count(device));
@@ -366,8 +332,8 @@ pub(super) fn backward<'a>(
         measured.bases,
         measured.block
     ];
-    // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not write to a null
-    // pointer for dx.
+    // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not
+    // write to a null pointer for dx.
     unsafe {
         block.pass("block_backward", SHARED_BYTES, arguments, |before| {
             let from = before * WARPS * 3 * C;
@@ -418,22 +384,9 @@ pub(super) fn backward<'a>(
         vectors: (vector_sums.view(), vector_slabs),
     };
     let filtered = factors.from(places.spectra);
-    let packed = block.spectra_backward(
-        sums,
-        &weights,
-        &saved.spectrum,
-        filtered,
-        &gradients,
-        measured,
-    )?;
+    let packed = block.spectra_backward(sums, &weights, &saved.spectrum, filtered, &gradients, measured)?;
     let Some(dx) = dx else { return Ok(()) };
-    let arguments = args![
-        bases.from(words),
-        &packed,
-        &dx,
-        measured.bases,
-        measured.block
-    ];
+    let arguments = args![bases.from(words), &packed, &dx, measured.bases, measured.block];
     // SAFETY: as above.
     unsafe { block.pass("enter_backward", SHARED_BYTES, arguments, |_| []) }
 }

@@ -1,9 +1,10 @@
-// Matrices over all vertices in fp16 or bf16, for the block on Hopper: their layout, and kernels that sum over rows; see `half.cu`, which stands behind
-// this text, and the page of `diffusion_net`.
+// Matrices over all vertices in fp16 or bf16, for the block on Hopper: their layout, and kernels that sum over rows;
+// see `half.cu`, which stands behind this text, and the page of `diffusion_net`.
 //
-// A matrix is packed in half tiles: 64 rows of one mesh, in the layout that wgmma reads from shared memory with swizzles of 128 bytes. Rows behind
-// the last one of a mesh, up to a whole tile, are there and multiply to zero. So 64 rows are one copy of 16 KB, and serve as they are in products
-// with them and, transposed, over them. `rows.cu` stands before this text.
+// A matrix is packed in half tiles: 64 rows of one mesh, in the layout that wgmma reads from shared memory with
+// swizzles of 128 bytes. Rows behind the last one of a mesh, up to a whole tile, are there and multiply to zero. So 64
+// rows are one copy of 16 KB, and serve as they are in products with them and, transposed, over them. `rows.cu` stands
+// before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -12,7 +13,8 @@ constexpr u32 HALF_TILE = 64 * C * 2, HALF_NUMBERS = 64 * C;
 
 extern __shared__ unsigned char memory[];
 
-// d = a B, or d += a B, for 16 terms; with SIGN -1, a is negated. TRANSPOSED: rows of both are terms, not rows of a and columns of B.
+// d = a B, or d += a B, for 16 terms; with SIGN -1, a is negated. TRANSPOSED: rows of both are terms, not rows of a and
+// columns of B.
 template <int SIGN, int TRANSPOSED> __device__ inline void multiply(float (&d)[64], u64 a, u64 b, u32 add) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." NUMBER "." NUMBER " {" P32_0 "," P32_1
                  "}, %64, %65, p, %67, 1, %68, %68;\n}"
@@ -70,8 +72,8 @@ measure_bases(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32, u32, c
 }
 #endif
 
-// Packs the eigenvectors, those times masses, and both components of their gradients, `stride` numbers from one to the next. A thread for each
-// eight numbers.
+// Packs the eigenvectors, those times masses, and both components of their gradients, `stride` numbers from one to the
+// next. A thread for each eight numbers.
 extern "C" __global__ void pack_bases(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32, const float *__restrict__ basis,
                                       const float *__restrict__ gradients, const float *__restrict__ mass, Number *__restrict__ packed, u64 stride,
                                       const float *of_bases) {
@@ -107,8 +109,8 @@ struct Slab {
     __device__ inline Slab(u32 halves, u32 slab, u32 slabs) : first(slab * halves / slabs), end((slab + 1) * halves / slabs) {}
 };
 
-// Stores 64 rows of sums of a warpgroup times `factor`. A thread has pairs of neighbours; it gives half of them to the thread beside it for others,
-// so that both store 16 bytes.
+// Stores 64 rows of sums of a warpgroup times `factor`. A thread has pairs of neighbours; it gives half of them to the
+// thread beside it for others, so that both store 16 bytes.
 template <u32 COUNT> __device__ inline void store_sums(const float (&d)[COUNT], float factor, float *to, u32 stride) {
     bool odd = threadIdx.x % 2;
     to += (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * stride + threadIdx.x % 4 / 2 * 4 + (odd ? 8 : 0);
@@ -126,8 +128,9 @@ template <u32 COUNT> __device__ inline void store_sums(const float (&d)[COUNT], 
 // Half tiles of eigenvectors, and of x as it is, that are copied to shared memory ahead.
 constexpr u32 ENTER_STAGES = 4, ENTER_STAGE = HALF_TILE + 64 * C * 4;
 
-// Packs x, and sums the spectra B^T x over slabs, with B the packed eigenvectors times masses. Loads take the time of this kernel, so it draws the
-// masks of both dropouts as well. A block of threads for each slab; each warpgroup has a quarter of the spectrum.
+// Packs x, and sums the spectra B^T x over slabs, with B the packed eigenvectors times masses. Loads take the time of
+// this kernel, so it draws the masks of both dropouts as well. A block of threads for each slab; each warpgroup has a
+// quarter of the spectrum.
 extern "C" __global__ void __launch_bounds__(512, 1)
 enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *__restrict__ x,
       const Number *__restrict__ basis, u32 slabs, Number *__restrict__ packed, float *__restrict__ sums, const u64 *one, u64 one_salt,
@@ -205,9 +208,10 @@ struct Result {
     float scale;
 };
 
-// Products over the rows of a slab. LOADS matrices, half tiles of which are copied to shared memory together, as often as there is room.
-// multiply(d, left, right, add): products of 16 rows, with RESULTS results of 64 x 128 for each warpgroup. Columns of a left factor are rows of the
-// result; NEXT lies from one matrix to the next. put(i): where the i-th result is stored.
+// Products over the rows of a slab. LOADS matrices, half tiles of which are copied to shared memory together, as often
+// as there is room. multiply(d, left, right, add): products of 16 rows, with RESULTS results of 64 x 128 for each
+// warpgroup. Columns of a left factor are rows of the result; NEXT lies from one matrix to the next. put(i): where the
+// i-th result is stored.
 template <u32 LOADS, u32 RESULTS, typename From, typename Multiply, typename Put>
 __device__ inline void sum_rows(Slab slab, From from, Multiply multiply, Put put) {
     constexpr u32 SETS = 12 / LOADS, SET_BYTES = LOADS * HALF_TILE;
@@ -256,8 +260,9 @@ __device__ inline void sum_rows(Slab slab, From from, Multiply multiply, Put put
     }
 }
 
-// Sums over slabs for the gradients of W3, W2, [W1p | W1x], and of the spectra: Phi^T dh, and those of the vectors for a, b and the spectrum
-// itself. A block of threads for each slab of a mesh and kind: two kinds with `slabs` of them, then the vectors.
+// Sums over slabs for the gradients of W3, W2, [W1p | W1x], and of the spectra: Phi^T dh, and those of the vectors for
+// a, b and the spectrum itself. A block of threads for each slab of a mesh and kind: two kinds with `slabs` of them,
+// then the vectors.
 extern "C" __global__ void __launch_bounds__(384, 1)
 row_products(u32, u32, u32 tiles_of_mesh, u32, u32 first_tile, u32 first_mesh, const Number *bases, u64 stride, u32 slabs, u32 vector_slabs,
              const Number *dlast, const Number *second, const Number *dsecond, const Number *first, const Number *dfirst, const Number *invariants,

@@ -1,15 +1,15 @@
-//! The block on GPUs of compute capability 9.0: what its kernels share, and what is done with spectra. [`half`](super::half) has the passes.
+//! The block on GPUs of compute capability 9.0: what its kernels share, and what is done with spectra.
+//! [`half`](super::half) has the passes.
 //!
-//! A tile of rows stays in registers from the gradients of diffused scalars to the result, and back. What is linear in the spectrum `S`
-//! of a mesh is applied there: `A g` comes from the gradients of eigenvectors and `S a^T`, `S b^T`, the part of `W1` that
-//! reads diffused scalars from eigenvectors and `S W1d^T`. So diffused scalars are never computed, and the gradients of these
-//! maps are products of spectra. The backward pass computes `g` and `A g` again.
+//! A tile of rows stays in registers from the gradients of diffused scalars to the result, and back. What is linear in
+//! the spectrum `S` of a mesh is applied there: `A g` comes from the gradients of eigenvectors and `S a^T`, `S b^T`,
+//! the part of `W1` that reads diffused scalars from eigenvectors and `S W1d^T`. So diffused scalars are never
+//! computed, and the gradients of these maps are products of spectra. The backward pass computes `g` and `A g` again.
 
 use super::cuda::{Streams, aligned_copy};
 use super::{DiffusionNet, OPERATOR, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    ProductMode, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args, to_u32,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Diffusion, Spectra};
@@ -23,8 +23,8 @@ pub(super) const TILE: usize = 128;
 /// Factors of all rows, and of each mesh, as there.
 const SHARED_FACTORS: usize = 8;
 const MESH_FACTORS: usize = 4;
-/// Blocks of threads, as there: for the factors of all rows, for products with a spectrum and for its gradient, for the gradients of the biases and
-/// layers, and for those of filters and maps.
+/// Blocks of threads, as there: for the factors of all rows, for products with a spectrum and for its gradient, for the
+/// gradients of the biases and layers, and for those of filters and maps.
 const SHARED_BLOCKS: usize = 4 * SHARED_FACTORS;
 const MAP_BLOCKS: usize = 12;
 const SPECTRUM_BLOCKS: usize = 16;
@@ -47,7 +47,8 @@ pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
 /// Numbers of the masks of a tile.
 pub(super) const TILE_MASKS: usize = 2 * TILE * C / 32;
 
-/// Where the parts of what is saved in the place of `A g` begin: packed factors, spectra, biases, what was measured, and masks of both activations.
+/// Where the parts of what is saved in the place of `A g` begin: packed factors, spectra, biases, what was measured,
+/// and masks of both activations.
 pub(super) struct Places {
     pub spectra: usize,
     pub biases: usize,
@@ -61,16 +62,12 @@ impl Places {
         let spectra = (SHARED_FACTORS + MESH_FACTORS * meshes) * FACTOR / 2;
         let biases = spectra + meshes * FACTOR;
         let place = biases + 3 * C;
-        Self {
-            spectra,
-            biases,
-            measured: place,
-            masks: place + measured,
-        }
+        Self { spectra, biases, measured: place, masks: place + measured }
     }
 }
 
-/// What scales of packed numbers follow from: what was measured of the eigenvectors and of a block. Empty where there are no scales.
+/// What scales of packed numbers follow from: what was measured of the eigenvectors and of a block. Empty where there
+/// are no scales.
 #[derive(Clone, Copy)]
 pub(super) struct Measured<'a> {
     pub bases: DeviceSlice<'a, f32>,
@@ -134,8 +131,8 @@ impl<'a> Block<'a> {
         runs.map(|(range, _, n)| self.blocks(range.len(), n)).sum()
     }
 
-    /// Launches a pass over tiles, once for each run of meshes of one size. `last(blocks of threads before this launch)`: arguments
-    /// behind the others.
+    /// Launches a pass over tiles, once for each run of meshes of one size. `last(blocks of threads before this
+    /// launch)`: arguments behind the others.
     ///
     /// # Safety
     /// The arguments are those of the kernel after `first_mesh`, with a row for each vertex.
@@ -177,9 +174,7 @@ impl<'a> Block<'a> {
                 size(mesh)?
             ];
             let all = [first, arguments, &last(before)].concat();
-            let function =
-                self.device
-                    .function_with_shared(self.source, &[], name, shared_bytes)?;
+            let function = self.device.function_with_shared(self.source, &[], name, shared_bytes)?;
             // SAFETY: the caller vouches for it.
             unsafe { function.run((blocks, 1), (threads, 1), &all)? };
             before += blocks;
@@ -204,8 +199,8 @@ impl<'a> Block<'a> {
         let size = |n: usize| to_u32(OPERATOR, n);
         let filtered = factors.from(places.spectra);
         let width = width(slabs);
-        // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for the spectra and the
-        // biases behind them. The weights were checked.
+        // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for
+        // the spectra and the biases behind them. The weights were checked.
         unsafe {
             let arguments = args![
                 raw,
@@ -231,21 +226,14 @@ impl<'a> Block<'a> {
             let blocks = SHARED_BLOCKS + meshes * (FACTOR / width);
             let function = device.function(self.source, &[], "filter_spectra")?;
             function.run((blocks, 1), (256, 1), arguments)?;
-            let arguments = args![
-                filtered,
-                product,
-                scalars,
-                factors,
-                measured.bases,
-                measured.block
-            ];
+            let arguments = args![filtered, product, scalars, factors, measured.bases, measured.block];
             let function = device.function(self.source, &[], "spectra_forward")?;
             function.run((meshes * MAP_BLOCKS, 1), (256, 1), arguments)
         }
     }
 
-    /// Adds to the gradients of all parameters. The result is the gradient of the raw spectra, as packed factors. `spectra`: the filtered
-    /// ones; `saved`: the raw ones.
+    /// Adds to the gradients of all parameters. The result is the gradient of the raw spectra, as packed factors.
+    /// `spectra`: the filtered ones; `saved`: the raw ones.
     pub fn spectra_backward(
         &self,
         sums: Sums<'_>,
@@ -269,8 +257,8 @@ impl<'a> Block<'a> {
         let (product, scalars) = maps.of(weights);
         let size = |n: usize| to_u32(OPERATOR, n);
         let width = width(sums.vectors.1);
-        // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has its sums. There are
-        // as many partial sums of each kind, and the lengths of the gradients were checked.
+        // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has
+        // its sums. There are as many partial sums of each kind, and the lengths of the gradients were checked.
         unsafe {
             let arguments = args![
                 sums.biases.0,
@@ -337,13 +325,14 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Numbers of a matrix that a block of threads sums over slabs, so that a thread sums eight or fewer, if they are not many.
+/// Numbers of a matrix that a block of threads sums over slabs, so that a thread sums eight or fewer, if they are not
+/// many.
 fn width(slabs: usize) -> usize {
     1024 / slabs.div_ceil(8).next_power_of_two().min(16)
 }
 
-/// Partial sums over rows, with their numbers: for `W3`, `W2` and `[W1p | W1x]`, of which there are equally many, for the biases, and
-/// for the spectra, with their numbers of each mesh.
+/// Partial sums over rows, with their numbers: for `W3`, `W2` and `[W1p | W1x]`, of which there are equally many, for
+/// the biases, and for the spectra, with their numbers of each mesh.
 pub(super) struct Sums<'a> {
     pub update: DeviceSlice<'a, f32>,
     pub hidden: DeviceSlice<'a, f32>,
@@ -360,29 +349,17 @@ struct Maps {
 }
 
 impl Maps {
-    fn new(
-        device: &CudaDevice,
-        weights: &Weights<DeviceSlice<'_, f32>>,
-    ) -> Result<Self, CudaError> {
-        Ok(Self {
-            product: aligned_copy(device, weights.product)?,
-            scalars: aligned_copy(device, weights.scalars)?,
-        })
+    fn new(device: &CudaDevice, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<Self, CudaError> {
+        Ok(Self { product: aligned_copy(device, weights.product)?, scalars: aligned_copy(device, weights.scalars)? })
     }
 
     /// `A`, and the columns of `W1` for `[x | d]`.
-    fn of<'a>(
-        &'a self,
-        weights: &Weights<DeviceSlice<'a, f32>>,
-    ) -> (DeviceSlice<'a, f32>, DeviceSlice<'a, f32>) {
+    fn of<'a>(&'a self, weights: &Weights<DeviceSlice<'a, f32>>) -> (DeviceSlice<'a, f32>, DeviceSlice<'a, f32>) {
         let or = |copy: &'a Option<DeviceBuffer<f32>>, own| match copy {
             Some(copy) => copy.view(),
             None => own,
         };
-        (
-            or(&self.product, weights.product),
-            or(&self.scalars, weights.scalars),
-        )
+        (or(&self.product, weights.product), or(&self.scalars, weights.scalars))
     }
 }
 

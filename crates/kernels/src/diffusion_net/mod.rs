@@ -9,17 +9,18 @@
 //! y  = x + W3 h2 + b3
 //! ```
 //!
-//! What is linear in the spectrum `S` of a mesh is applied there. The part of `W1` that reads `d` applies to eigenvectors and `S W1d^T`, so `d` is
-//! never computed, and `A g` comes from gradients of eigenvectors and `S a^T`, `S b^T` for `A = (a, b)`. The gradients of these maps are products of
-//! spectra: 28 products of the size of `W2` for each vertex in both passes, instead of 35. The CPU has 27: it takes three real products for a
-//! complex one in the forward pass.
+//! What is linear in the spectrum `S` of a mesh is applied there. The part of `W1` that reads `d` applies to
+//! eigenvectors and `S W1d^T`, so `d` is never computed, and `A g` comes from gradients of eigenvectors and `S a^T`, `S
+//! b^T` for `A = (a, b)`. The gradients of these maps are products of spectra: 28 products of the size of `W2` for each
+//! vertex in both passes, instead of 35. The CPU has 27: it takes three real products for a complex one in the forward
+//! pass.
 //!
-//! On the CPU a tile of rows stays in the cache for the whole forward pass. On GPUs of compute capability 9.0, with 128 channels and eigenvectors
-//! and products in tf32 or bf16, it stays in registers; the backward pass computes `g` and `A g` again. Other GPUs take the products
-//! as they are written above, over rows `[p | x | d | g]`.
+//! On the CPU a tile of rows stays in the cache for the whole forward pass. On GPUs of compute capability 9.0, with 128
+//! channels and eigenvectors and products in tf32 or bf16, it stays in registers; the backward pass computes `g` and `A
+//! g` again. Other GPUs take the products as they are written above, over rows `[p | x | d | g]`.
 //!
-//! Saved for the backward pass are `[p | x]`, `h1`, `h2`, the spectrum, and what [`Saved`] says. A number of `h1` or `h2` above zero says that
-//! it was neither clipped nor dropped, so no mask is stored or drawn again.
+//! Saved for the backward pass are `[p | x]`, `h1`, `h2`, the spectrum, and what [`Saved`] says. A number of `h1` or
+//! `h2` above zero says that it was neither clipped nor dropped, so no mask is stored or drawn again.
 //!
 //! The result is that of the composition of the operators, with the same dropout.
 
@@ -93,8 +94,9 @@ resolve_fields!(Weights {
 pub struct Saved<S> {
     /// `[p | x]`. With products as they are written: `[p | x | d | g]`.
     pub features: S,
-    /// `g` and `A g`, which the backward pass overwrites. With products as they are written: `A g`. On GPUs of compute capability
-    /// 9.0: factors of products, and bits of `h1` and `h2` above zero; this and the other matrices are packed there.
+    /// `g` and `A g`, which the backward pass overwrites. With products as they are written: `A g`. On GPUs of compute
+    /// capability 9.0: factors of products, and bits of `h1` and `h2` above zero; this and the other matrices are
+    /// packed there.
     pub mapped: S,
     /// `h1`.
     pub first: S,
@@ -104,13 +106,7 @@ pub struct Saved<S> {
     pub spectrum: S,
 }
 
-resolve_fields!(Saved {
-    features,
-    mapped,
-    first,
-    second,
-    spectrum
-});
+resolve_fields!(Saved { features, mapped, first, second, spectrum });
 
 impl<S> Saved<S> {
     /// The length of each field.
@@ -152,7 +148,8 @@ impl DiffusionNet {
         }
     }
 
-    /// Checks the settings and all lengths; the number of vertices. `expected(vertices, meshes)`: lengths of what is saved.
+    /// Checks the settings and all lengths; the number of vertices. `expected(vertices, meshes)`: lengths of what is
+    /// saved.
     fn check(
         &self,
         mesh_offsets: &[u32],
@@ -196,11 +193,7 @@ impl DiffusionNet {
     }
 
     fn diffusion(&self) -> Diffusion {
-        Diffusion {
-            features: FeatureType::scalars(self.channels),
-            columns: self.columns.clone(),
-            gradients: true,
-        }
+        Diffusion { features: FeatureType::scalars(self.channels), columns: self.columns.clone(), gradients: true }
     }
 
     /// Lengths of the parameters, with names.
@@ -240,30 +233,9 @@ impl<S> Weights<S> {
 
     /// The inverse of [`into_array`](Self::into_array).
     pub fn from_array(fields: [S; 10]) -> Self {
-        let [
-            log_times,
-            bands,
-            product,
-            scalars,
-            scalars_bias,
-            invariants,
-            hidden,
-            hidden_bias,
-            update,
-            update_bias,
-        ] = fields;
-        Self {
-            log_times,
-            bands,
-            product,
-            scalars,
-            scalars_bias,
-            invariants,
-            hidden,
-            hidden_bias,
-            update,
-            update_bias,
-        }
+        let [log_times, bands, product, scalars, scalars_bias, invariants, hidden, hidden_bias, update, update_bias] =
+            fields;
+        Self { log_times, bands, product, scalars, scalars_bias, invariants, hidden, hidden_bias, update, update_bias }
     }
 
     /// A view of all fields.
@@ -290,10 +262,7 @@ impl<S> Weights<S> {
 
 impl<S: Copy> Weights<S> {
     fn filters(&self) -> Filters<S> {
-        Filters {
-            log_times: self.log_times,
-            bands: self.bands,
-        }
+        Filters { log_times: self.log_times, bands: self.bands }
     }
 }
 
@@ -333,22 +302,12 @@ pub fn forward<T: Real>(
                 Saved<&mut [T]>,
                 &mut Scratch<T>,
             )
-    )(
-        op,
-        mesh_offsets,
-        spectra,
-        weights,
-        streams,
-        x,
-        y,
-        saved,
-        scratch,
-    );
+    )(op, mesh_offsets, spectra, weights, streams, x, y, saved, scratch);
     Ok(())
 }
 
-/// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward pass had
-/// random streams.
+/// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward
+/// pass had random streams.
 ///
 /// # Errors
 /// Settings or lengths that do not fit.
@@ -365,10 +324,7 @@ pub fn backward<T: Real>(
     gradients: Weights<&mut [T]>,
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    let others = [
-        ("dy", dy.len()),
-        ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len())),
-    ];
+    let others = [("dy", dy.len()), ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()))];
     op.check(
         mesh_offsets,
         spectra.lengths(),
@@ -391,17 +347,6 @@ pub fn backward<T: Real>(
                 Weights<&mut [T]>,
                 &mut Scratch<T>,
             )
-    )(
-        op,
-        mesh_offsets,
-        dropped,
-        spectra,
-        weights,
-        saved,
-        dy,
-        dx,
-        gradients,
-        scratch,
-    );
+    )(op, mesh_offsets, dropped, spectra, weights, saved, dy, dx, gradients, scratch);
     Ok(())
 }

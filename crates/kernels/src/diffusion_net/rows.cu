@@ -7,13 +7,14 @@ constexpr u32 TILE_ROWS = 128;
 // Nanoseconds between the starts of blocks of threads that begin later.
 constexpr u32 SKEW = 2000;
 
-// Meshes of equal size: the first row, rows of a mesh, tiles of a mesh, tiles of all, and tiles of other meshes before them.
+// Meshes of equal size: the first row, rows of a mesh, tiles of a mesh, tiles of all, and tiles of other meshes before
+// them.
 struct Meshes {
     u32 first_row, size, tiles_of_mesh, tiles, first_tile;
 };
 
-// Rows first..end of a mesh, at most TILE_ROWS of which are the tile. If the last tiles are for less than half of the blocks of threads, each is
-// divided: the first warpgroups of two blocks do its parts.
+// Rows first..end of a mesh, at most TILE_ROWS of which are the tile. If the last tiles are for less than half of the
+// blocks of threads, each is divided: the first warpgroups of two blocks do its parts.
 struct Tile {
     u32 mesh, first, end, number, part;
     bool divided;
@@ -34,8 +35,8 @@ struct Tile {
     __device__ static inline u32 count(const Meshes &meshes) { return meshes.tiles + (divides(meshes) ? meshes.tiles % gridDim.x : 0); }
 };
 
-// A thread holds numbers of two rows, `row` and `row` + 8. Calls `run(i, row, column)` for every four neighbours in rows before `end`, of 16 PARTS
-// columns: they are d[i], d[i + 1], d[i + 4] and d[i + 5].
+// A thread holds numbers of two rows, `row` and `row` + 8. Calls `run(i, row, column)` for every four neighbours in
+// rows before `end`, of 16 PARTS columns: they are d[i], d[i + 1], d[i + 4] and d[i + 5].
 template <u32 PARTS = 8, typename Run> __device__ __forceinline__ void in_quads(u32 row, u32 end, Run run) {
 #pragma unroll
     for (u32 h = 0; h < 2; ++h) {
@@ -59,7 +60,8 @@ __device__ __forceinline__ void fetch(float (&d)[64], const float *from, u32 str
     });
 }
 
-// Blocks of threads that have a tile less than others begin later, at different times: all would store and load at once.
+// Blocks of threads that have a tile less than others begin later, at different times: all would store and load at
+// once.
 __device__ inline void wait_for_turn(u32 tiles) {
     u32 longest = (tiles - 1) % gridDim.x + 1;
     if (tiles > gridDim.x && blockIdx.x >= longest) __nanosleep((blockIdx.x - longest) % 8 * SKEW);
@@ -71,8 +73,8 @@ struct Drop {
     u64 salt, threshold;
 };
 
-// Bits of the numbers of a thread that are kept, for half of its columns: of those that a thread with this `lane` of four has in `row` and
-// `row` + 8. Four neighbours take a block of random words.
+// Bits of the numbers of a thread that are kept, for half of its columns: of those that a thread with this `lane` of
+// four has in `row` and `row` + 8. Four neighbours take a block of random words.
 __device__ inline u32 draw(const Drop &drop, u32 row, u32 lane, u32 half) {
     if (!drop.stream) return 0xffffffffu;
     u64 seed = drop.stream[0] ^ drop.salt, step = drop.stream[1], least = drop.threshold;

@@ -1,13 +1,15 @@
-// Scales of numbers in fp16, whose range is smaller than that of tf32; see the page of `diffusion_net`. With bf16 all are 1, and nothing is measured.
+// Scales of numbers in fp16, whose range is smaller than that of tf32; see the page of `diffusion_net`. With bf16 all
+// are 1, and nothing is measured.
 //
-// A scale is a power of two that takes a bound on all numbers of a matrix to between 2^14 and 2^15, so nothing overflows. Bounds follow from what is
-// measured: the largest numbers of x, g, A g, and the gradients of y and of the spectra, and norms of eigenvectors and weights. A bound may be
-// far above the largest number: fp16 keeps all bits of numbers down to 2^-29 of it.
+// A scale is a power of two that takes a bound on all numbers of a matrix to between 2^14 and 2^15, so nothing
+// overflows. Bounds follow from what is measured: the largest numbers of x, g, A g, and the gradients of y and of the
+// spectra, and norms of eigenvectors and weights. A bound may be far above the largest number: fp16 keeps all bits of
+// numbers down to 2^-29 of it.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// What is measured of eigenvectors: the largest norm of a row, of both components of a row of gradients, of a row times its mass, and the last one times
-// the number of vertices.
+// What is measured of eigenvectors: the largest norm of a row, of both components of a row of gradients, of a row times
+// its mass, and the last one times the number of vertices.
 constexpr u32 PHI = 0, GRADIENT = 1, WEIGHTED = 2, PROJECTED = 3;
 // What is measured of a block. Norms are those of a, b, W1x, W1d, W1p, W2 and W3: the largest sum of a row or column.
 constexpr u32 LARGEST_X = 0, NORMS = 1, BANDS = 8, FIRST_BIAS = 9, HIDDEN_BIAS = 10, LARGEST_G = 11, LARGEST_MAPPED = 12, LARGEST_DY = 13,

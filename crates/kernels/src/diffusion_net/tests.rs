@@ -50,12 +50,7 @@ impl<T: Real> Case<T> {
     }
 
     fn spectra(&self) -> Spectra<&[T]> {
-        Spectra {
-            mass: &self.mass,
-            bases: &self.bases,
-            eigenvalues: &self.eigenvalues,
-            packed: &[],
-        }
+        Spectra { mass: &self.mass, bases: &self.bases, eigenvalues: &self.eigenvalues, packed: &[] }
     }
 
     fn weights(&self) -> Weights<&[T]> {
@@ -87,10 +82,7 @@ impl<T: Real> Case<T> {
     fn backward(&self, op: &DiffusionNet) -> (Vec<T>, Weights<Vec<T>>) {
         let (_, mut saved) = self.forward(op);
         let mut dx = vec![T::nan(); self.x.len()];
-        let mut gradients = op
-            .lengths()
-            .map(|(_, length)| vec![T::one(); length])
-            .into_array();
+        let mut gradients = op.lengths().map(|(_, length)| vec![T::one(); length]).into_array();
         let each: [&mut [T]; 10] = gradients.each_mut().map(|values| &mut values[..]);
         backward(
             op,
@@ -127,31 +119,12 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
     let mut saved = vec![0.0; settings.saved_count(4)];
     let filters = w.filters();
     let (spectra, y) = (case.spectra(), &mut diffused);
-    diffusion::forward(
-        &settings,
-        &MESHES,
-        spectra,
-        filters,
-        &case.x,
-        y,
-        &mut saved,
-        &mut scratch,
-    )
-    .unwrap();
+    diffusion::forward(&settings, &MESHES, spectra, filters, &case.x, y, &mut saved, &mut scratch).unwrap();
     let take = |row: &[f64], from: usize, count: usize| row[from..from + count].to_vec();
-    let rows_of = |from, count| -> Vec<f64> {
-        diffused
-            .chunks(3 * c)
-            .flat_map(|row| take(row, from, count))
-            .collect()
-    };
+    let rows_of = |from, count| -> Vec<f64> { diffused.chunks(3 * c).flat_map(|row| take(row, from, count)).collect() };
     let (d, g) = (rows_of(0, c), rows_of(c, 2 * c));
     let vectors = FeatureType::new(&[0, c]);
-    let map = SelfMap {
-        input: vectors.clone(),
-        output: vectors.clone(),
-        bias: false,
-    };
+    let map = SelfMap { input: vectors.clone(), output: vectors.clone(), bias: false };
     let mut mapped = vec![0.0; g.len()];
     self_map::forward(&map, rows, &g, w.product, &[], &mut mapped, &mut scratch).unwrap();
     let mut products = vec![0.0; rows * c];
@@ -159,11 +132,7 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
     let mut p = vec![0.0; rows * c];
     activation::forward(&Activation::Tanh, &products, &mut p).unwrap();
     let layer = |x: &[f64], weight: &[f64], bias: &[f64]| {
-        let map = Linear {
-            inputs: weight.len() / c,
-            outputs: c,
-            bias: !bias.is_empty(),
-        };
+        let map = Linear { inputs: weight.len() / c, outputs: c, bias: !bias.is_empty() };
         let mut y = vec![0.0; rows * c];
         linear::forward(&map, rows, x, weight, bias, &mut y).unwrap();
         y
@@ -171,11 +140,7 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
     let dropped = |x: Vec<f64>, stream| {
         let kind = FeatureType::scalars(c);
         let unit = DropoutUnit::Irrep;
-        let config = Dropout {
-            kind,
-            unit,
-            probability: op.dropout,
-        };
+        let config = Dropout { kind, unit, probability: op.dropout };
         let mut relu = vec![0.0; x.len()];
         activation::forward(&Activation::Relu, &x, &mut relu).unwrap();
         if op.dropout == 0.0 {
@@ -185,36 +150,21 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
         dropout::forward(&config, stream, rows, &relu, &mut y).unwrap();
         y
     };
-    let both: Vec<f64> = (0..rows)
-        .flat_map(|row| [take(&case.x, row * c, c), take(&d, row * c, c)].concat())
-        .collect();
+    let both: Vec<f64> = (0..rows).flat_map(|row| [take(&case.x, row * c, c), take(&d, row * c, c)].concat()).collect();
     let scalars = layer(&both, w.scalars, w.scalars_bias);
     let invariants = layer(&p, w.invariants, &[]);
-    let sum = scalars
-        .iter()
-        .zip(&invariants)
-        .map(|(a, b)| a + b)
-        .collect();
+    let sum = scalars.iter().zip(&invariants).map(|(a, b)| a + b).collect();
     let h = dropped(sum, STREAMS[0]);
     let h = dropped(layer(&h, w.hidden, w.hidden_bias), STREAMS[1]);
     let update = layer(&h, w.update, w.update_bias);
-    case.x
-        .iter()
-        .zip(&update)
-        .map(|(x, update)| x + update)
-        .collect()
+    case.x.iter().zip(&update).map(|(x, update)| x + update).collect()
 }
 
 #[test]
 fn the_block_equals_the_composition_of_operators() {
     for op in operators() {
         let expected = composed(&op, &Case::new(&op));
-        check_close(
-            &Case::<f64>::new(&op).forward(&op).0,
-            &expected,
-            1e-12,
-            "f64",
-        );
+        check_close(&Case::<f64>::new(&op).forward(&op).0, &expected, 1e-12, "f64");
         let narrow: Vec<f32> = expected.iter().map(|&value| value as f32).collect();
         check_close(&Case::<f32>::new(&op).forward(&op).0, &narrow, 2e-5, "f32");
     }
@@ -228,10 +178,7 @@ fn gradients_equal_finite_differences() {
         let loss = |changed: &Case<f64>| dot(&changed.forward(&op).0, &case.dy);
         check_gradient(&case.x, &dx, |x| {
             let x = x.to_vec();
-            loss(&Case {
-                x,
-                ..Case::new(&op)
-            })
+            loss(&Case { x, ..Case::new(&op) })
         });
         for (place, gradient) in gradients.into_array().into_iter().enumerate() {
             let gradient: Vec<f64> = gradient.iter().map(|d| d - 1.0).collect();
@@ -253,9 +200,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     check_threads(|| {
         let case = Case::<f32>::new(op);
         let (dx, gradients) = case.backward(op);
-        [vec![case.forward(op).0, dx], gradients.into_array().into()]
-            .concat()
-            .concat()
+        [vec![case.forward(op).0, dx], gradients.into_array().into()].concat().concat()
     });
 }
 
@@ -265,9 +210,7 @@ fn lengths_that_do_not_fit_are_refused() {
     let mut case = Case::<f64>::new(op);
     case.weights.hidden.pop();
     let mut y = vec![0.0; case.x.len()];
-    let saved = op
-        .saved(300, 4)
-        .try_map(|length| Ok::<_, KernelError>(vec![0.0; length]));
+    let saved = op.saved(300, 4).try_map(|length| Ok::<_, KernelError>(vec![0.0; length]));
     let error = forward(
         op,
         &MESHES,
@@ -279,11 +222,5 @@ fn lengths_that_do_not_fit_are_refused() {
         views(&mut saved.unwrap()),
         &mut Scratch::new(),
     );
-    assert!(matches!(
-        error,
-        Err(KernelError::Length {
-            buffer: "hidden",
-            ..
-        })
-    ));
+    assert!(matches!(error, Err(KernelError::Length { buffer: "hidden", .. })));
 }

@@ -2,16 +2,14 @@
 
 use super::{Dropout, DropoutUnit, check_probability, scale, threshold};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, args, check_length, irrep_rows, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, irrep_rows, key, to_u32,
 };
 use crate::error::check_count;
 use crate::random::Stream;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "dropout",
-    concat!(include_str!("philox.cu"), include_str!("dropout.cu")),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("dropout", concat!(include_str!("philox.cu"), include_str!("dropout.cu")));
 
 /// A [`Stream`] in device memory, so that a captured step can be replayed with another stream.
 #[derive(Debug)]
@@ -25,9 +23,7 @@ impl DeviceStream {
     /// # Errors
     /// Out of memory.
     pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self, CudaError> {
-        Ok(Self {
-            seed_and_step: device.upload(&[stream.seed, stream.step])?,
-        })
+        Ok(Self { seed_and_step: device.upload(&[stream.seed, stream.step])? })
     }
 
     /// Address in device memory.
@@ -62,8 +58,8 @@ pub struct Drawn<'a> {
 }
 
 impl<'a> Drawn<'a> {
-    /// Arguments of kernels: stream, salt, threshold and scale, for rows with `units` units each. Without a dropout they are not
-    /// used.
+    /// Arguments of kernels: stream, salt, threshold and scale, for rows with `units` units each. Without a dropout
+    /// they are not used.
     pub(crate) fn numbers(
         drawn: Option<Self>,
         units: usize,
@@ -95,18 +91,13 @@ pub fn forward(
     let width = config.kind.dimension();
     check_length("dropout", "x", x, vertices * width)?;
     check_length("dropout", "y", y.view(), vertices * width)?;
-    let (limit, scale) = (
-        threshold(config.probability),
-        scale(config.probability) as f32,
-    );
+    let (limit, scale) = (threshold(config.probability), scale(config.probability) as f32);
     let size = |n: usize| to_u32("dropout", n);
     let irreps: usize = config.kind.orders().map(|(_, channels)| channels).sum();
-    let by_fours =
-        units == irreps && (config.kind.orders()).all(|(_, channels)| channels.is_multiple_of(4));
+    let by_fours = units == irreps && (config.kind.orders()).all(|(_, channels)| channels.is_multiple_of(4));
     if by_fours && x.is_aligned(4) && y.view().is_aligned(4) {
-        let runs = device.table("dropout runs", key(&[&config.kind]), || {
-            device.upload(&irrep_rows(&config.kind, 4))
-        })?;
+        let runs =
+            device.table("dropout runs", key(&[&config.kind]), || device.upload(&irrep_rows(&config.kind, 4)))?;
         let count = vertices * runs.len();
         let function = device.function(SOURCE, &[], "dropout_fours")?;
         // SAFETY: lengths and alignment were checked.

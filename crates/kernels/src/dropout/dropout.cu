@@ -1,4 +1,5 @@
-// Dropout of whole units, one thread for each irrep of each vertex. The words are those of `philox.cu`, which stands before.
+// Dropout of whole units, one thread for each irrep of each vertex. The words are those of `philox.cu`, which stands
+// before.
 
 __device__ inline u32 word_of(u64 index, u64 seed, u64 step) {
     uint4 c = block_of(index / 4, seed, step);
@@ -25,8 +26,8 @@ extern "C" __global__ void dropout(const float *__restrict__ x, float *__restric
     if (irrep.z > 0) y[row + irrep.y] = x[row + irrep.y] * factor;
 }
 
-// Dropout of irreps, one thread for each four channels of an order, whose words are one block. runs: (place of the first a,
-// place of the first b, order, unit), all multiples of 4.
+// Dropout of irreps, one thread for each four channels of an order, whose words are one block. runs: (place of the
+// first a, place of the first b, order, unit), all multiples of 4.
 extern "C" __global__ void dropout_fours(const float4 *__restrict__ x, float4 *__restrict__ y,
                                          const uint4 *__restrict__ runs, u32 run_count, u32 width,
                                          const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale,

@@ -31,18 +31,9 @@ impl<T: Real> NullaryFnOnce for DropRows<'_, T> {
         let mut words = vec![0u32; rows * self.units];
         self.stream.fill(self.first_unit, &mut words);
         let factors: Vec<T> = (words.iter())
-            .map(|&word| {
-                if u64::from(word) >= self.threshold {
-                    self.scale
-                } else {
-                    T::zero()
-                }
-            })
+            .map(|&word| if u64::from(word) >= self.threshold { self.scale } else { T::zero() })
             .collect();
-        let rows = self
-            .x
-            .chunks_exact(self.width)
-            .zip(self.y.chunks_exact_mut(self.width));
+        let rows = self.x.chunks_exact(self.width).zip(self.y.chunks_exact_mut(self.width));
         for ((x, y), factors) in rows.zip(factors.chunks_exact(self.units)) {
             for run in self.runs {
                 let place = run.start..run.start + run.channels;
@@ -56,30 +47,21 @@ impl<T: Real> NullaryFnOnce for DropRows<'_, T> {
     }
 }
 
-pub(super) fn forward<T: Real>(
-    config: &Dropout,
-    stream: Stream,
-    units: usize,
-    x: &[T],
-    y: &mut [T],
-) {
+pub(super) fn forward<T: Real>(config: &Dropout, stream: Stream, units: usize, x: &[T], y: &mut [T]) {
     let width = config.kind.dimension();
     let runs = &config.runs();
     let task = (TASK_ROWS * width).max(1);
-    y.par_chunks_mut(task)
-        .zip(x.par_chunks(task))
-        .enumerate()
-        .run(|(at, (y, x))| {
-            Arch::new().dispatch(DropRows {
-                runs,
-                units,
-                threshold: threshold(config.probability),
-                scale: T::of(scale(config.probability)),
-                stream,
-                first_unit: (at * TASK_ROWS * units) as u64,
-                width,
-                x,
-                y,
-            });
+    y.par_chunks_mut(task).zip(x.par_chunks(task)).enumerate().run(|(at, (y, x))| {
+        Arch::new().dispatch(DropRows {
+            runs,
+            units,
+            threshold: threshold(config.probability),
+            scale: T::of(scale(config.probability)),
+            stream,
+            first_unit: (at * TASK_ROWS * units) as u64,
+            width,
+            x,
+            y,
         });
+    });
 }

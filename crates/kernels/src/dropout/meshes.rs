@@ -25,9 +25,14 @@ pub fn drop_meshes<T: Real>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), KernelError> {
-    compiled!(
-        drop_blocks as fn(f64, usize, Stream, &[u32], &[T], &mut [T]) -> Result<(), KernelError>
-    )(probability, width, stream, mesh_offsets, x, y)
+    compiled!(drop_blocks as fn(f64, usize, Stream, &[u32], &[T], &mut [T]) -> Result<(), KernelError>)(
+        probability,
+        width,
+        stream,
+        mesh_offsets,
+        x,
+        y,
+    )
 }
 
 fn drop_blocks<T: Real>(

@@ -77,11 +77,7 @@ impl Dropout {
                 DropoutUnit::Channel => 0,
             };
             for start in self.kind.range(order).step_by(channels) {
-                runs.push(Run {
-                    unit,
-                    start,
-                    channels,
-                });
+                runs.push(Run { unit, start, channels });
             }
             first += channels;
         }
@@ -132,8 +128,6 @@ pub fn forward<T: Real>(
     let width = config.kind.dimension();
     check_rows("dropout", "x", x, vertices, width)?;
     check_rows("dropout", "y", y, vertices, width)?;
-    compiled!(fast::forward as fn(&Dropout, Stream, usize, &[T], &mut [T]))(
-        config, stream, units, x, y,
-    );
+    compiled!(fast::forward as fn(&Dropout, Stream, usize, &[T], &mut [T]))(config, stream, units, x, y);
     Ok(())
 }

@@ -8,12 +8,7 @@ use crate::{KernelError, Real};
 ///
 /// # Errors
 /// Invalid settings.
-pub fn forward<T: Real>(
-    config: &Dropout,
-    stream: Stream,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+pub fn forward<T: Real>(config: &Dropout, stream: Stream, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let units = config.units()?;
     let width = config.kind.dimension().max(1);
     let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));

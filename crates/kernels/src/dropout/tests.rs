@@ -5,11 +5,7 @@ use crate::testing::{check_close, check_threads, dot, random};
 const STREAM: Stream = Stream { seed: 7, step: 3 };
 
 fn dropout(kind: &str, unit: DropoutUnit, probability: f64) -> Dropout {
-    Dropout {
-        kind: kind.parse().unwrap(),
-        unit,
-        probability,
-    }
+    Dropout { kind: kind.parse().unwrap(), unit, probability }
 }
 
 fn examples() -> [Dropout; 5] {
@@ -55,10 +51,8 @@ fn whole_units_are_dropped_at_the_rate_asked_for_and_the_mean_is_kept() {
         for row in y.chunks_exact(width) {
             for run in config.runs() {
                 for channel in 0..run.channels {
-                    let same = |other: &Run| {
-                        other.unit != run.unit
-                            || row[other.start + channel] == row[run.start + channel]
-                    };
+                    let same =
+                        |other: &Run| other.unit != run.unit || row[other.start + channel] == row[run.start + channel];
                     assert!(config.runs().iter().all(same));
                 }
             }
@@ -115,11 +109,7 @@ fn threads_do_not_change_a_bit() {
 #[test]
 fn settings_are_checked() {
     for probability in [-0.1, 1.0, f64::NAN] {
-        assert!(
-            dropout("1x0", DropoutUnit::Irrep, probability)
-                .units()
-                .is_err()
-        );
+        assert!(dropout("1x0", DropoutUnit::Irrep, probability).units().is_err());
     }
     let uneven = dropout("1x0 + 2x1", DropoutUnit::Channel, 0.5).units();
     assert!(uneven.unwrap_err().to_string().contains("1x0 + 2x1"));

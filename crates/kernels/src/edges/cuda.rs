@@ -4,17 +4,12 @@ use super::{EdgeFrame, OPERATOR, Reduce, check};
 use crate::FeatureType;
 use crate::aggregate::cuda::number;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
-    check_length, over_irreps, to_u32,
+    CudaDevice, CudaError, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, check_length,
+    over_irreps, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "edges",
-    concat!(
-        include_str!("../cuda/rotated_sum.cu"),
-        include_str!("edges.cu")
-    ),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("edges", concat!(include_str!("../cuda/rotated_sum.cu"), include_str!("edges.cu")));
 
 /// As the frame is numbered in the kernels.
 fn frame_number(frame: EdgeFrame) -> u32 {
@@ -171,12 +166,7 @@ pub fn reduce_backward(
     dweights: Option<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     if let Some(dvalues) = dvalues {
-        op.check(
-            graph.counts(),
-            ("dvalues", dvalues.view()),
-            weights,
-            ("dy", dy),
-        )?;
+        op.check(graph.counts(), ("dvalues", dvalues.view()), weights, ("dy", dy))?;
         let weights = weights.unwrap_or(DeviceSlice::empty());
         weighted_spread(device, op, graph, weights, dy, &dvalues)?;
     }
@@ -223,16 +213,7 @@ pub fn softmax(
     let offsets = graph.edges().offsets;
     // SAFETY: as in `gather`.
     unsafe {
-        function.over(
-            vertices * heads,
-            args![
-                offsets,
-                x,
-                &y,
-                to_u32(OPERATOR, heads)?,
-                to_u32(OPERATOR, vertices)?
-            ],
-        )
+        function.over(vertices * heads, args![offsets, x, &y, to_u32(OPERATOR, heads)?, to_u32(OPERATOR, vertices)?])
     }
 }
 
@@ -256,16 +237,7 @@ pub fn softmax_backward(
     let offsets = graph.edges().offsets;
     // SAFETY: as in `gather`.
     unsafe {
-        function.over(
-            vertices * heads,
-            args![
-                offsets,
-                y,
-                dy,
-                &dx,
-                to_u32(OPERATOR, heads)?,
-                to_u32(OPERATOR, vertices)?
-            ],
-        )
+        function
+            .over(vertices * heads, args![offsets, y, dy, &dx, to_u32(OPERATOR, heads)?, to_u32(OPERATOR, vertices)?])
     }
 }

@@ -28,13 +28,7 @@ fn weights_of<T>(weights: Option<&[T]>, edge: usize, heads: usize) -> &[T] {
     weights.map_or(&[], |weights| &weights[edge * heads..][..heads])
 }
 
-pub(super) fn gather<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    y: &mut [T],
-) {
+pub(super) fn gather<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     rotated_sum(features, x, y, |edge| {
         let phase = frame.neighbour_rotation(&graph.phases()[edge]);
         once(Term::new(graph.neighbours()[edge] as usize, phase))
@@ -57,13 +51,7 @@ pub(super) fn gather_backward<T: Real>(
     });
 }
 
-pub(super) fn reduce<T: Real>(
-    op: &Reduce,
-    graph: GraphView<'_, T>,
-    values: &[T],
-    weights: Option<&[T]>,
-    y: &mut [T],
-) {
+pub(super) fn reduce<T: Real>(op: &Reduce, graph: GraphView<'_, T>, values: &[T], weights: Option<&[T]>, y: &mut [T]) {
     rotated_sum(&op.features, values, y, |vertex| {
         let row = graph.row(vertex);
         let scale = op.aggregation.scale(row.len());
@@ -77,13 +65,7 @@ pub(super) fn reduce<T: Real>(
 }
 
 /// `y_pq = s_p w_pq R_pq^T x_p`: the adjoint of `reduce`, and the spread of vertices over their edges.
-pub(super) fn spread<T: Real>(
-    op: &Reduce,
-    graph: GraphView<'_, T>,
-    weights: Option<&[T]>,
-    x: &[T],
-    y: &mut [T],
-) {
+pub(super) fn spread<T: Real>(op: &Reduce, graph: GraphView<'_, T>, weights: Option<&[T]>, x: &[T], y: &mut [T]) {
     rotated_sum(&op.features, x, y, |edge| {
         let vertex = centre(graph, edge);
         once(Term {
@@ -110,10 +92,7 @@ pub(super) fn reduce_backward_weights<T: Real>(
         #[inline(always)]
         |edge, dweights| {
             let vertex = centre(graph, edge);
-            let (v, dy) = (
-                &values[edge * width..][..width],
-                &dy[vertex * width..][..width],
-            );
+            let (v, dy) = (&values[edge * width..][..width], &dy[vertex * width..][..width]);
             let [cosine, sine] = op.frame.vertex_rotation(&graph.phases()[edge]);
             let (mut c, mut s) = (T::one(), T::zero());
             let mut start = 0;
@@ -166,16 +145,11 @@ fn for_pieces<T: Real>(
             (range, part.unwrap_or_default())
         })
         .collect();
-    pieces
-        .into_par_iter()
-        .run(|(range, part)| work(range, part));
+    pieces.into_par_iter().run(|(range, part)| work(range, part));
 }
 
 /// The edges of each of some vertices, counted from the first edge of the first vertex.
-fn rows_of<T: Real>(
-    graph: GraphView<'_, T>,
-    vertices: Range<usize>,
-) -> impl Iterator<Item = Range<usize>> {
+fn rows_of<T: Real>(graph: GraphView<'_, T>, vertices: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let first = graph.offsets()[vertices.start] as usize;
     vertices.map(move |vertex| {
         let row = graph.row(vertex);
@@ -193,11 +167,7 @@ pub(super) fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y
                 let scores = x.iter().skip(head).step_by(heads);
                 let largest = scores.clone().fold(T::neg_infinity(), |a, &b| a.max(b));
                 // All scores are minus infinity: exponentials and weights are 0.
-                let shift = if largest == T::neg_infinity() {
-                    T::zero()
-                } else {
-                    largest
-                };
+                let shift = if largest == T::neg_infinity() { T::zero() } else { largest };
                 for (y, &x) in y.iter_mut().skip(head).step_by(heads).zip(scores) {
                     *y = x - shift;
                 }
@@ -221,13 +191,7 @@ pub(super) fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y
     });
 }
 
-pub(super) fn softmax_backward<T: Real>(
-    heads: usize,
-    graph: GraphView<'_, T>,
-    y: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) {
+pub(super) fn softmax_backward<T: Real>(heads: usize, graph: GraphView<'_, T>, y: &[T], dy: &[T], dx: &mut [T]) {
     for_pieces(graph, heads, dx, |vertices, dx| {
         let first = graph.offsets()[vertices.start] as usize * heads;
         let (y, dy) = (&y[first..][..dx.len()], &dy[first..][..dx.len()]);

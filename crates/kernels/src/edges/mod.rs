@@ -76,12 +76,7 @@ pub struct Reduce {
 impl Reduce {
     /// The plain sum over the edges of each vertex, without weights.
     pub fn sum(features: FeatureType, frame: EdgeFrame) -> Self {
-        Self {
-            features,
-            frame,
-            aggregation: Aggregation::Sum,
-            heads: 1,
-        }
+        Self { features, frame, aggregation: Aggregation::Sum, heads: 1 }
     }
 }
 
@@ -92,10 +87,7 @@ fn check<S: Length>(
     (vertex_name, at_vertices): (&'static str, S),
     (edge_name, at_edges): (&'static str, S),
 ) -> Result<(), KernelError> {
-    for (name, values, rows) in [
-        (vertex_name, at_vertices, vertices),
-        (edge_name, at_edges, edges),
-    ] {
+    for (name, values, rows) in [(vertex_name, at_vertices, vertices), (edge_name, at_edges, edges)] {
         let expected = rows.saturating_mul(features.dimension());
         check_count(OPERATOR, name, values.length(), expected)?;
     }
@@ -132,9 +124,9 @@ pub fn gather_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, graph.counts(), ("dx", &*dx), ("dy", dy))?;
-    compiled!(
-        fast::gather_backward as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T])
-    )(features, frame, graph, dy, dx);
+    compiled!(fast::gather_backward as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T]))(
+        features, frame, graph, dy, dx,
+    );
     Ok(())
 }
 
@@ -230,9 +222,9 @@ pub fn reduce_backward<T: Real>(
         let values = values.unwrap_or_default();
         op.check(graph.counts(), ("values", values), weights, ("dy", dy))?;
         check_rows(OPERATOR, "dweights", dweights, graph.edge_count(), op.heads)?;
-        compiled!(
-            fast::reduce_backward_weights as fn(&Reduce, GraphView<'_, T>, &[T], &[T], &mut [T])
-        )(op, graph, values, dy, dweights);
+        compiled!(fast::reduce_backward_weights as fn(&Reduce, GraphView<'_, T>, &[T], &[T], &mut [T]))(
+            op, graph, values, dy, dweights,
+        );
     }
     Ok(())
 }
@@ -244,12 +236,7 @@ pub fn reduce_backward<T: Real>(
 ///
 /// # Errors
 /// Lengths that do not fit.
-pub fn softmax<T: Real>(
-    heads: usize,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_rows(OPERATOR, "x", x, graph.edge_count(), heads)?;
     check_rows(OPERATOR, "y", y, graph.edge_count(), heads)?;
     compiled!(fast::softmax as fn(usize, GraphView<'_, T>, &[T], &mut [T]))(heads, graph, x, y);
@@ -270,8 +257,6 @@ pub fn softmax_backward<T: Real>(
     for (name, values) in [("y", y), ("dy", dy), ("dx", &*dx)] {
         check_rows(OPERATOR, name, values, graph.edge_count(), heads)?;
     }
-    compiled!(fast::softmax_backward as fn(usize, GraphView<'_, T>, &[T], &[T], &mut [T]))(
-        heads, graph, y, dy, dx,
-    );
+    compiled!(fast::softmax_backward as fn(usize, GraphView<'_, T>, &[T], &[T], &mut [T]))(heads, graph, y, dy, dx);
     Ok(())
 }

@@ -27,13 +27,7 @@ fn add<T: Real>(to: &mut [T], index: usize, row: &[T]) {
 }
 
 /// The same as [`gather`](super::gather).
-pub fn gather<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    y: &mut [T],
-) {
+pub fn gather<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     y.fill(T::zero());
     for_edges(graph, |_, q, edge| {
         let phase = frame.neighbour_rotation(&graph.phases()[edge]);
@@ -57,13 +51,7 @@ pub fn gather_backward<T: Real>(
 }
 
 /// The same as [`spread`](super::spread).
-pub fn spread<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    y: &mut [T],
-) {
+pub fn spread<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     y.fill(T::zero());
     for_edges(graph, |p, _, edge| {
         let phase = reversed(frame.vertex_rotation(&graph.phases()[edge]));
@@ -72,13 +60,7 @@ pub fn spread<T: Real>(
 }
 
 /// The same as [`reduce`](super::reduce).
-pub fn reduce<T: Real>(
-    op: &Reduce,
-    graph: GraphView<'_, T>,
-    values: &[T],
-    weights: Option<&[T]>,
-    y: &mut [T],
-) {
+pub fn reduce<T: Real>(op: &Reduce, graph: GraphView<'_, T>, values: &[T], weights: Option<&[T]>, y: &mut [T]) {
     y.fill(T::zero());
     let heads = scalars(&op.features, Grouping::Heads(op.heads));
     for_edges(graph, |p, _, edge| {
@@ -131,13 +113,7 @@ pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut 
 }
 
 /// The same as [`softmax_backward`](super::softmax_backward).
-pub fn softmax_backward<T: Real>(
-    heads: usize,
-    graph: GraphView<'_, T>,
-    y: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) {
+pub fn softmax_backward<T: Real>(heads: usize, graph: GraphView<'_, T>, y: &[T], dy: &[T], dx: &mut [T]) {
     for_edges(graph, |p, _, edge| {
         for head in 0..heads {
             let at = edge * heads + head;

@@ -4,16 +4,11 @@ use crate::Scratch;
 use crate::aggregate::reference::rotated;
 use crate::gauge_conv::{self, GaugeConv};
 use crate::testing::{
-    assert_adjoint, check_close, check_gradient, check_threads, dot, gauge_graphs, graphs, parts,
-    random, turned,
+    assert_adjoint, check_close, check_gradient, check_threads, dot, gauge_graphs, graphs, parts, random, turned,
 };
 
 const FRAMES: [EdgeFrame; 2] = [EdgeFrame::Vertex, EdgeFrame::Edge];
-const AGGREGATIONS: [Aggregation; 3] = [
-    Aggregation::Sum,
-    Aggregation::Mean,
-    Aggregation::MeanWithSelf,
-];
+const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
 
 fn kinds() -> [FeatureType; 4] {
     ["0x0", "5x0", "3x0 + 7x1 + 1x3", "17x2"].map(|text| text.parse().unwrap())
@@ -65,20 +60,10 @@ fn check_fast<T: Real>(tolerance: f64) {
                 reduce(&op, graph.view(), &values, w, &mut fast).unwrap();
                 reference::reduce(&op, graph.view(), &values, w, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
-                let ((mut dv, mut slow_dv), (mut dw, mut slow_dw)) =
-                    (nan(values.len()), nan(given.len()));
+                let ((mut dv, mut slow_dv), (mut dw, mut slow_dw)) = (nan(values.len()), nan(given.len()));
                 let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-                reduce_backward(&op, graph.view(), Some(&values), w, &dy, wanted.0, wanted.1)
-                    .unwrap();
-                reference::reduce_backward(
-                    &op,
-                    graph.view(),
-                    &values,
-                    w,
-                    &dy,
-                    &mut slow_dv,
-                    &mut slow_dw,
-                );
+                reduce_backward(&op, graph.view(), Some(&values), w, &dy, wanted.0, wanted.1).unwrap();
+                reference::reduce_backward(&op, graph.view(), &values, w, &dy, &mut slow_dv, &mut slow_dw);
                 check_close(&dv, &slow_dv, tolerance, name);
                 check_close(&dw, &slow_dw, tolerance, name);
                 reduce_backward(&op, graph.view(), None, w, &dy, None, None).unwrap();
@@ -130,16 +115,7 @@ fn backward_passes_are_adjoint() {
             let mut dw = vec![f64::NAN; w.len()];
             reduce(&op, graph.view(), &v, Some(&w), &mut y).unwrap();
             let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-            reduce_backward(
-                &op,
-                graph.view(),
-                Some(&v),
-                Some(&w),
-                &dy,
-                wanted.0,
-                wanted.1,
-            )
-            .unwrap();
+            reduce_backward(&op, graph.view(), Some(&v), Some(&w), &dy, wanted.0, wanted.1).unwrap();
             assert_adjoint(name, dot(&y, &dy), &v, &dv);
             assert_adjoint(name, dot(&y, &dy), &w, &dw);
         }
@@ -157,11 +133,7 @@ fn softmax_rows_sum_to_one_and_have_the_gradient() {
         softmax(heads, graph.view(), &scores, &mut y).unwrap();
         for vertex in (0..graph.vertex_count()).filter(|&v| !graph.view().row(v).is_empty()) {
             for head in 0..heads {
-                let sum: f64 = graph
-                    .view()
-                    .row(vertex)
-                    .map(|edge| y[edge * heads + head])
-                    .sum();
+                let sum: f64 = graph.view().row(vertex).map(|edge| y[edge * heads + head]).sum();
                 assert!((sum - 1.0).abs() < 1e-14, "{name}: {sum}");
             }
         }
@@ -195,15 +167,13 @@ fn a_change_of_gauge_rotates_the_results() {
         let angles: Vec<f64> = random::<f64>(gauge_graph.vertex_count(), 5);
         let angles: Vec<f64> = angles.iter().map(|a| 7.0 * a).collect();
         let moved_graph = gauge_graph.clone().gauge_transform(&angles).unwrap();
-        let [graph, moved] = [&gauge_graph, &moved_graph]
-            .map(|graph| GraphArrays::<f64>::union(&[parts(graph)]).unwrap());
+        let [graph, moved] =
+            [&gauge_graph, &moved_graph].map(|graph| GraphArrays::<f64>::union(&[parts(graph)]).unwrap());
         let x: Vec<f64> = random(angles.len() * width, 1);
         let moved_x = turned(&features, &x, &angles);
         let edges = graph.edge_count();
         // The frame of p of every edge, or no change in the frame of the edge.
-        let of_edges: Vec<f64> = (0..angles.len())
-            .flat_map(|p| vec![angles[p]; graph.view().row(p).len()])
-            .collect();
+        let of_edges: Vec<f64> = (0..angles.len()).flat_map(|p| vec![angles[p]; graph.view().row(p).len()]).collect();
         for frame in FRAMES {
             let seen = |values: &[f64]| match frame {
                 EdgeFrame::Vertex => turned(&features, values, &of_edges),
@@ -221,14 +191,7 @@ fn a_change_of_gauge_rotates_the_results() {
             let weights: Vec<f64> = random(edges, 3);
             let (mut y, mut moved_y) = (vec![0.0; x.len()], vec![0.0; x.len()]);
             reduce(&op, graph.view(), &values, Some(&weights), &mut y).unwrap();
-            reduce(
-                &op,
-                moved.view(),
-                &seen(&values),
-                Some(&weights),
-                &mut moved_y,
-            )
-            .unwrap();
+            reduce(&op, moved.view(), &seen(&values), Some(&weights), &mut moved_y).unwrap();
             check_close(&moved_y, &turned(&features, &y, &angles), 1e-12, name);
         }
     }
@@ -249,22 +212,10 @@ fn gather_product_and_reduce_are_a_gauge_convolution() {
                 bias: false,
                 ..GaugeConv::new(input.clone(), output.clone())
             };
-            let weights = gauge_conv::Weights {
-                neighbour: &weight[..],
-                self_term: &[],
-                bias: &[],
-            };
+            let weights = gauge_conv::Weights { neighbour: &weight[..], self_term: &[], bias: &[] };
             let mut expected = vec![0.0; graph.vertex_count() * outputs];
             let mut scratch = Scratch::new();
-            gauge_conv::forward(
-                &conv,
-                graph.view(),
-                &x,
-                weights,
-                &mut expected,
-                &mut scratch,
-            )
-            .unwrap();
+            gauge_conv::forward(&conv, graph.view(), &x, weights, &mut expected, &mut scratch).unwrap();
 
             let mut gathered = vec![0.0; graph.edge_count() * inputs];
             gather(&input, EdgeFrame::Edge, graph.view(), &x, &mut gathered).unwrap();
@@ -272,10 +223,7 @@ fn gather_product_and_reduce_are_a_gauge_convolution() {
                 .chunks_exact(inputs)
                 .flat_map(|u| weight.chunks_exact(inputs).map(move |row| dot(row, u)))
                 .collect();
-            let op = Reduce {
-                aggregation,
-                ..Reduce::sum(output.clone(), EdgeFrame::Edge)
-            };
+            let op = Reduce { aggregation, ..Reduce::sum(output.clone(), EdgeFrame::Edge) };
             let mut y = vec![f64::NAN; expected.len()];
             reduce(&op, graph.view(), &messages, None, &mut y).unwrap();
             check_close(&y, &expected, 1e-12, name);
@@ -294,9 +242,7 @@ fn frames_of_an_edge_differ_by_its_angle() {
         y
     });
     let back = at_edge.chunks_exact(5).zip(graph.view().phases());
-    let back: Vec<f64> = back
-        .flat_map(|(y, phases)| rotated(&features, phases.angle, y))
-        .collect();
+    let back: Vec<f64> = back.flat_map(|(y, phases)| rotated(&features, phases.angle, y)).collect();
     check_close(&back, &at_vertex, 1e-14, "frames");
 }
 
@@ -307,25 +253,13 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     let x: Vec<f32> = random(vertices * 8, 1);
     let scores: Vec<f32> = random(edges * 2, 2);
-    let op = Reduce {
-        heads: 2,
-        ..Reduce::sum(features.clone(), EdgeFrame::Edge)
-    };
+    let op = Reduce { heads: 2, ..Reduce::sum(features.clone(), EdgeFrame::Edge) };
     check_threads(|| {
         let (mut v, mut w, mut y) = (vec![0.0; edges * 8], scores.clone(), x.clone());
         gather(&features, EdgeFrame::Edge, graph.view(), &x, &mut v).unwrap();
         softmax(2, graph.view(), &scores, &mut w).unwrap();
         reduce(&op, graph.view(), &v, Some(&w), &mut y).unwrap();
-        reduce_backward(
-            &op,
-            graph.view(),
-            Some(&v.clone()),
-            None,
-            &x,
-            Some(&mut v),
-            Some(&mut w),
-        )
-        .unwrap();
+        reduce_backward(&op, graph.view(), Some(&v.clone()), None, &x, Some(&mut v), Some(&mut w)).unwrap();
         (y, v, w)
     });
     let mut y = x.clone();
@@ -333,10 +267,7 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
     let v = vec![0.0; edges * 8];
     assert!(reduce(&op, graph.view(), &v, Some(&scores[1..]), &mut y).is_err());
     for heads in [0, 3] {
-        let uneven = Reduce {
-            heads,
-            ..op.clone()
-        };
+        let uneven = Reduce { heads, ..op.clone() };
         let problem = reduce(&uneven, graph.view(), &v, None, &mut y).unwrap_err();
         assert!(matches!(problem, KernelError::Setting { .. }), "{problem}");
     }

@@ -4,13 +4,11 @@ use super::{Run, Slice, check_blocks, concatenation};
 use crate::FeatureType;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, key, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key, to_u32,
 };
 use std::sync::Arc;
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("elementwise", include_str!("elementwise.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("elementwise", include_str!("elementwise.cu"));
 
 /// `y = a + b`.
 ///
@@ -33,11 +31,7 @@ pub fn add(
 ///
 /// # Errors
 /// Slices of different length, or a failed call.
-pub fn accumulate(
-    device: &CudaDevice,
-    a: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+pub fn accumulate(device: &CudaDevice, a: DeviceSlice<'_, f32>, y: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
     check_length("accumulate", "y", y.view(), a.len())?;
     let function = device.function(SOURCE, &[], "add")?;
     // SAFETY: both have the same length; the kernel may read what it overwrites.
@@ -111,10 +105,7 @@ pub fn block_maximum(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let count = check_blocks(blocks, width, ("x", x), ("y", y.view()))?;
-    let [blocks, width] = [
-        to_u32("block maximum", blocks)?,
-        to_u32("block maximum", width)?,
-    ];
+    let [blocks, width] = [to_u32("block maximum", blocks)?, to_u32("block maximum", width)?];
     let function = device.function(SOURCE, &[], "block_maximum")?;
     // SAFETY: lengths were checked.
     unsafe { function.over(count, args![x, &y, blocks, width, count as u64]) }
@@ -135,10 +126,7 @@ pub fn block_maximum_backward(
 ) -> Result<(), CudaError> {
     check_blocks(blocks, width, ("x", x), ("y", y))?;
     let count = check_blocks(blocks, width, ("dx", dx.view()), ("dy", dy))?;
-    let [blocks, width] = [
-        to_u32("block maximum", blocks)?,
-        to_u32("block maximum", width)?,
-    ];
+    let [blocks, width] = [to_u32("block maximum", blocks)?, to_u32("block maximum", width)?];
     let function = device.function(SOURCE, &[], "block_maximum_backward")?;
     // SAFETY: lengths were checked.
     unsafe { function.over(count, args![x, y, dy, &dx, blocks, width, count as u64]) }
@@ -167,8 +155,7 @@ fn columns(
 
 /// `(narrow, wide)` index of every value of some runs.
 fn numbers(runs: &[Run]) -> impl Iterator<Item = (usize, usize)> + '_ {
-    runs.iter()
-        .flat_map(|run| (0..run.length).map(|i| (run.narrow + i, run.wide + i)))
+    runs.iter().flat_map(|run| (0..run.length).map(|i| (run.narrow + i, run.wide + i)))
 }
 
 fn select(
@@ -184,20 +171,7 @@ fn select(
     let blocks = (rows.div_ceil(4 * threads.1), width.div_ceil(threads.0));
     // SAFETY: the operators checked the lengths, and the table names columns of the sources only.
     unsafe {
-        function.run(
-            blocks,
-            threads,
-            args![
-                a.0,
-                size(a.1)?,
-                b.0,
-                size(b.1)?,
-                table,
-                y,
-                size(width)?,
-                size(rows)?,
-            ],
-        )
+        function.run(blocks, threads, args![a.0, size(a.1)?, b.0, size(b.1)?, table, y, size(width)?, size(rows)?,])
     }
 }
 
@@ -222,9 +196,7 @@ pub fn concatenate(
     let table = columns(device, "concatenate", key(&[first, second]), both, || {
         let (first_runs, second_runs) = concatenation(first, second);
         let of = |runs: &[Run], source: u32| -> Vec<(usize, usize, u32)> {
-            numbers(runs)
-                .map(|(narrow, wide)| (wide, narrow, source))
-                .collect()
+            numbers(runs).map(|(narrow, wide)| (wide, narrow, source)).collect()
         };
         [of(&first_runs, 0), of(&second_runs, SECOND)].concat()
     })?;
@@ -249,16 +221,11 @@ pub fn split(
     check_length("split", "y", y, vertices * both)?;
     check_length("split", "a", a.view(), vertices * widths.0)?;
     check_length("split", "b", b.view(), vertices * widths.1)?;
-    for (name, part, to, width) in [
-        ("split, first part", 0, &a, widths.0),
-        ("split, second part", 1, &b, widths.1),
-    ] {
+    for (name, part, to, width) in [("split, first part", 0, &a, widths.0), ("split, second part", 1, &b, widths.1)] {
         let table = columns(device, name, key(&[first, second]), width, || {
             let (first_runs, second_runs) = concatenation(first, second);
             let runs = if part == 0 { first_runs } else { second_runs };
-            numbers(&runs)
-                .map(|(narrow, wide)| (narrow, wide, 0))
-                .collect()
+            numbers(&runs).map(|(narrow, wide)| (narrow, wide, 0)).collect()
         })?;
         select(device, [(y, both), (DeviceSlice::empty(), 0)], &table, to)?;
     }
@@ -268,11 +235,7 @@ pub fn split(
 impl Slice {
     fn key(&self) -> Vec<usize> {
         let mut settings = key(&[&self.kind]);
-        settings.extend(
-            self.channels
-                .iter()
-                .flat_map(|range| [range.start, range.end]),
-        );
+        settings.extend(self.channels.iter().flat_map(|range| [range.start, range.end]));
         settings
     }
 }
@@ -294,9 +257,7 @@ pub fn slice(
     check_length("slice", "y", y.view(), vertices * narrow)?;
     let table = columns(device, "slice", config.key(), narrow, || {
         let runs = config.runs(&output);
-        numbers(&runs)
-            .map(|(narrow, wide)| (narrow, wide, 0))
-            .collect()
+        numbers(&runs).map(|(narrow, wide)| (narrow, wide, 0)).collect()
     })?;
     select(device, [(x, wide), (DeviceSlice::empty(), 0)], &table, &y)
 }
@@ -318,14 +279,7 @@ pub fn unslice(
     check_length("unslice", "dx", dx.view(), vertices * wide)?;
     let table = columns(device, "unslice", config.key(), wide, || {
         let runs = config.runs(&output);
-        numbers(&runs)
-            .map(|(narrow, wide)| (wide, narrow, 0))
-            .collect()
+        numbers(&runs).map(|(narrow, wide)| (wide, narrow, 0)).collect()
     })?;
-    select(
-        device,
-        [(dy, narrow), (DeviceSlice::empty(), 0)],
-        &table,
-        &dx,
-    )
+    select(device, [(dy, narrow), (DeviceSlice::empty(), 0)], &table, &dx)
 }

@@ -60,8 +60,8 @@ extern "C" __global__ void block_maximum_backward(const float *__restrict__ x, c
     }
 }
 
-// y[row][column] = the number of a (or of b, where the top bit is set) that the table names, 0 for none. Block (columns, rows);
-// each thread takes 4 rows.
+// y[row][column] = the number of a (or of b, where the top bit is set) that the table names, 0 for none. Block
+// (columns, rows); each thread takes 4 rows.
 extern "C" __global__ void select_columns(const float *__restrict__ a, u32 a_width, const float *__restrict__ b,
                                           u32 b_width, const u32 *__restrict__ table, float *__restrict__ y,
                                           u32 width, u32 rows) {

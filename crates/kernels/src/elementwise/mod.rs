@@ -1,12 +1,11 @@
 //! Element-wise operators, and maps between types that only move or rotate features.
 //!
-//! [`add`], [`accumulate`] and [`scale`] work on any buffers of equal length. [`concatenate`] concatenates
-//! the channels of two feature maps: the block of order `n` holds, for each component, the channels of the
-//! first map, then those of the second. [`split`] is its inverse and its adjoint, hence its backward pass.
-//! [`Slice`] selects a range of channels of each order; [`unslice`] is its adjoint, with zeros in the other
-//! channels. [`rotate`] changes the gauge: `y_p = rho(angle_p) x_p`; its adjoint is the rotation by the
-//! negative angles. [`softmax`] normalises the exponentials of each row. Nothing is saved but its result. [`block_maximum`] takes
-//! the largest of several blocks of each row.
+//! [`add`], [`accumulate`] and [`scale`] work on any buffers of equal length. [`concatenate`] concatenates the channels
+//! of two feature maps: the block of order `n` holds, for each component, the channels of the first map, then those of
+//! the second. [`split`] is its inverse and its adjoint, hence its backward pass. [`Slice`] selects a range of channels
+//! of each order; [`unslice`] is its adjoint, with zeros in the other channels. [`rotate`] changes the gauge: `y_p =
+//! rho(angle_p) x_p`; its adjoint is the rotation by the negative angles. [`softmax`] normalises the exponentials of
+//! each row. Nothing is saved but its result. [`block_maximum`] takes the largest of several blocks of each row.
 
 pub mod cuda;
 pub mod reference;
@@ -38,13 +37,11 @@ pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
 }
 
 fn add_blocks<T: Real>(a: &[T], b: &[T], y: &mut [T]) {
-    y.par_chunks_mut(BLOCK)
-        .zip(a.par_chunks(BLOCK).zip(b.par_chunks(BLOCK)))
-        .run(|(y, (a, b))| {
-            for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
-                *y = a + b;
-            }
-        });
+    y.par_chunks_mut(BLOCK).zip(a.par_chunks(BLOCK).zip(b.par_chunks(BLOCK))).run(|(y, (a, b))| {
+        for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
+            *y = a + b;
+        }
+    });
 }
 
 /// `y += a`.
@@ -58,13 +55,11 @@ pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
 }
 
 fn accumulate_blocks<T: Real>(a: &[T], y: &mut [T]) {
-    y.par_chunks_mut(BLOCK)
-        .zip(a.par_chunks(BLOCK))
-        .run(|(y, a)| {
-            for (y, &a) in y.iter_mut().zip(a) {
-                *y += a;
-            }
-        });
+    y.par_chunks_mut(BLOCK).zip(a.par_chunks(BLOCK)).run(|(y, a)| {
+        for (y, &a) in y.iter_mut().zip(a) {
+            *y += a;
+        }
+    });
 }
 
 /// `y = factor x`. The backward pass is the same map of `dy`.
@@ -78,13 +73,11 @@ pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelErr
 }
 
 fn scale_blocks<T: Real>(factor: T, x: &[T], y: &mut [T]) {
-    y.par_chunks_mut(BLOCK)
-        .zip(x.par_chunks(BLOCK))
-        .run(|(y, x)| {
-            for (y, &x) in y.iter_mut().zip(x) {
-                *y = factor * x;
-            }
-        });
+    y.par_chunks_mut(BLOCK).zip(x.par_chunks(BLOCK)).run(|(y, x)| {
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = factor * x;
+        }
+    });
 }
 
 /// `y` = the softmax of each row of `width` values.
@@ -115,23 +108,11 @@ fn softmax_rows<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), Kerne
 ///
 /// # Errors
 /// As [`softmax`].
-pub fn softmax_backward<T: Real>(
-    width: usize,
-    y: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    compiled!(softmax_backward_rows as fn(usize, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
-        width, y, dy, dx,
-    )
+pub fn softmax_backward<T: Real>(width: usize, y: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
+    compiled!(softmax_backward_rows as fn(usize, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(width, y, dy, dx)
 }
 
-fn softmax_backward_rows<T: Real>(
-    width: usize,
-    y: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
+fn softmax_backward_rows<T: Real>(width: usize, y: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     check_rows("softmax", "y", y, y.len() / width.max(1), width)?;
     check_length("softmax", "dy", dy, y.len())?;
     check_length("softmax", "dx", dx, y.len())?;
@@ -154,10 +135,7 @@ fn check_blocks<S: Length>(
 ) -> Result<usize, KernelError> {
     let operator = "block maximum";
     if blocks == 0 {
-        return Err(KernelError::Setting {
-            operator,
-            problem: "there are no blocks, but a maximum needs one".into(),
-        });
+        return Err(KernelError::Setting { operator, problem: "there are no blocks, but a maximum needs one".into() });
     }
     let count = y.length() / width.max(1) * width;
     check_count(operator, y_name, y.length(), count)?;
@@ -169,23 +147,11 @@ fn check_blocks<S: Length>(
 ///
 /// # Errors
 /// No blocks, or buffers of the wrong length.
-pub fn block_maximum<T: Real>(
-    blocks: usize,
-    width: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    compiled!(block_maximum_rows as fn(usize, usize, &[T], &mut [T]) -> Result<(), KernelError>)(
-        blocks, width, x, y,
-    )
+pub fn block_maximum<T: Real>(blocks: usize, width: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+    compiled!(block_maximum_rows as fn(usize, usize, &[T], &mut [T]) -> Result<(), KernelError>)(blocks, width, x, y)
 }
 
-fn block_maximum_rows<T: Real>(
-    blocks: usize,
-    width: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+fn block_maximum_rows<T: Real>(blocks: usize, width: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_blocks(blocks, width, ("x", x), ("y", y))?;
     for_rows(y, width, |row, y| {
         let (first, others) = x[row * blocks * width..][..blocks * width].split_at(width);
@@ -198,8 +164,8 @@ fn block_maximum_rows<T: Real>(
     Ok(())
 }
 
-/// Overwrites `dx` with the gradient of [`block_maximum`], from its input and output: that of the first block with the largest
-/// value, 0 in the others.
+/// Overwrites `dx` with the gradient of [`block_maximum`], from its input and output: that of the first block with the
+/// largest value, 0 in the others.
 ///
 /// # Errors
 /// As [`block_maximum`].
@@ -211,10 +177,9 @@ pub fn block_maximum_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    compiled!(
-        block_maximum_backward_rows
-            as fn(usize, usize, &[T], &[T], &[T], &mut [T]) -> Result<(), KernelError>
-    )(blocks, width, x, y, dy, dx)
+    compiled!(block_maximum_backward_rows as fn(usize, usize, &[T], &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
+        blocks, width, x, y, dy, dx,
+    )
 }
 
 fn block_maximum_backward_rows<T: Real>(
@@ -267,10 +232,7 @@ fn runs(narrow: &FeatureType, wide: &FeatureType, first: impl Fn(usize) -> usize
 /// The runs of two types in the type of both.
 fn concatenation(first: &FeatureType, second: &FeatureType) -> (Vec<Run>, Vec<Run>) {
     let both = first.concatenated(second);
-    (
-        runs(first, &both, |_| 0),
-        runs(second, &both, |order| first.multiplicity(order)),
-    )
+    (runs(first, &both, |_| 0), runs(second, &both, |order| first.multiplicity(order)))
 }
 
 /// Rows of a feature map of this width; none if the width is zero.
@@ -300,15 +262,7 @@ pub fn concatenate<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     compiled!(
-        concatenate_rows
-            as fn(
-                &FeatureType,
-                &FeatureType,
-                usize,
-                &[T],
-                &[T],
-                &mut [T],
-            ) -> Result<(), KernelError>
+        concatenate_rows as fn(&FeatureType, &FeatureType, usize, &[T], &[T], &mut [T]) -> Result<(), KernelError>
     )(first, second, vertices, a, b, y)
 }
 
@@ -326,21 +280,17 @@ fn concatenate_rows<T: Real>(
     check_rows("concatenate", "b", b, vertices, widths.1)?;
     check_rows("concatenate", "y", y, vertices, both)?;
     let (first_runs, second_runs) = concatenation(first, second);
-    y.par_chunks_mut((TASK_ROWS * both).max(1))
-        .enumerate()
-        .run(|(task, y)| {
-            for (row, y) in y.chunks_exact_mut(both).enumerate() {
-                let vertex = task * TASK_ROWS + row;
-                for (runs, from, width) in [(&first_runs, a, widths.0), (&second_runs, b, widths.1)]
-                {
-                    let from = &from[vertex * width..(vertex + 1) * width];
-                    for run in runs {
-                        y[run.wide..run.wide + run.length]
-                            .copy_from_slice(&from[run.narrow..run.narrow + run.length]);
-                    }
+    y.par_chunks_mut((TASK_ROWS * both).max(1)).enumerate().run(|(task, y)| {
+        for (row, y) in y.chunks_exact_mut(both).enumerate() {
+            let vertex = task * TASK_ROWS + row;
+            for (runs, from, width) in [(&first_runs, a, widths.0), (&second_runs, b, widths.1)] {
+                let from = &from[vertex * width..(vertex + 1) * width];
+                for run in runs {
+                    y[run.wide..run.wide + run.length].copy_from_slice(&from[run.narrow..run.narrow + run.length]);
                 }
             }
-        });
+        }
+    });
     Ok(())
 }
 
@@ -373,16 +323,13 @@ fn take<T: Real>(runs: &[Run], wide: usize, narrow: usize, x: &[T], y: &mut [T])
 }
 
 fn take_rows<T: Real>(runs: &[Run], wide: usize, narrow: usize, x: &[T], y: &mut [T]) {
-    y.par_chunks_mut((TASK_ROWS * narrow).max(1))
-        .zip(row_blocks(x, wide))
-        .run(|(y, x)| {
-            for (y, x) in y.chunks_exact_mut(narrow).zip(x.chunks_exact(wide)) {
-                for run in runs {
-                    y[run.narrow..run.narrow + run.length]
-                        .copy_from_slice(&x[run.wide..run.wide + run.length]);
-                }
+    y.par_chunks_mut((TASK_ROWS * narrow).max(1)).zip(row_blocks(x, wide)).run(|(y, x)| {
+        for (y, x) in y.chunks_exact_mut(narrow).zip(x.chunks_exact(wide)) {
+            for run in runs {
+                y[run.narrow..run.narrow + run.length].copy_from_slice(&x[run.wide..run.wide + run.length]);
             }
-        });
+        }
+    });
 }
 
 /// A range of channels of each order.
@@ -434,12 +381,7 @@ impl Slice {
 ///
 /// # Errors
 /// Channel ranges out of bounds, or buffers of the wrong length.
-pub fn slice<T: Real>(
-    config: &Slice,
-    vertices: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+pub fn slice<T: Real>(config: &Slice, vertices: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let output = config.output()?;
     let (wide, narrow) = (config.kind.dimension(), output.dimension());
     check_rows("slice", "x", x, vertices, wide)?;
@@ -452,23 +394,11 @@ pub fn slice<T: Real>(
 ///
 /// # Errors
 /// Channel ranges out of bounds, or buffers of the wrong length.
-pub fn unslice<T: Real>(
-    config: &Slice,
-    vertices: usize,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    compiled!(unslice_rows as fn(&Slice, usize, &[T], &mut [T]) -> Result<(), KernelError>)(
-        config, vertices, dy, dx,
-    )
+pub fn unslice<T: Real>(config: &Slice, vertices: usize, dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
+    compiled!(unslice_rows as fn(&Slice, usize, &[T], &mut [T]) -> Result<(), KernelError>)(config, vertices, dy, dx)
 }
 
-fn unslice_rows<T: Real>(
-    config: &Slice,
-    vertices: usize,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
+fn unslice_rows<T: Real>(config: &Slice, vertices: usize, dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     let output = config.output()?;
     let (wide, narrow) = (config.kind.dimension(), output.dimension());
     check_rows("unslice", "dy", dy, vertices, narrow)?;
@@ -478,17 +408,14 @@ fn unslice_rows<T: Real>(
         dx.fill(T::zero());
         return Ok(());
     }
-    dx.par_chunks_mut((TASK_ROWS * wide).max(1))
-        .zip(row_blocks(dy, narrow))
-        .run(|(dx, dy)| {
-            dx.fill(T::zero());
-            for (dx, dy) in dx.chunks_exact_mut(wide).zip(dy.chunks_exact(narrow)) {
-                for run in &runs {
-                    dx[run.wide..run.wide + run.length]
-                        .copy_from_slice(&dy[run.narrow..run.narrow + run.length]);
-                }
+    dx.par_chunks_mut((TASK_ROWS * wide).max(1)).zip(row_blocks(dy, narrow)).run(|(dx, dy)| {
+        dx.fill(T::zero());
+        for (dx, dy) in dx.chunks_exact_mut(wide).zip(dy.chunks_exact(narrow)) {
+            for run in &runs {
+                dx[run.wide..run.wide + run.length].copy_from_slice(&dy[run.narrow..run.narrow + run.length]);
             }
-        });
+        }
+    });
     Ok(())
 }
 
@@ -496,35 +423,22 @@ fn unslice_rows<T: Real>(
 ///
 /// # Errors
 /// Buffers of the wrong length.
-pub fn rotate<T: Real>(
-    kind: &FeatureType,
-    angles: &[T],
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    compiled!(rotate_rows as fn(&FeatureType, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
-        kind, angles, x, y,
-    )
+pub fn rotate<T: Real>(kind: &FeatureType, angles: &[T], x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+    compiled!(rotate_rows as fn(&FeatureType, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(kind, angles, x, y)
 }
 
-fn rotate_rows<T: Real>(
-    kind: &FeatureType,
-    angles: &[T],
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+fn rotate_rows<T: Real>(kind: &FeatureType, angles: &[T], x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let width = kind.dimension();
     check_rows("rotate", "x", x, angles.len(), width)?;
     check_rows("rotate", "y", y, angles.len(), width)?;
     if width == 0 {
         return Ok(());
     }
-    y.par_chunks_mut(TASK_ROWS * width)
-        .zip(row_blocks(x, width))
-        .zip(angles.par_chunks(TASK_ROWS))
-        .run(|((y, x), angles)| {
+    y.par_chunks_mut(TASK_ROWS * width).zip(row_blocks(x, width)).zip(angles.par_chunks(TASK_ROWS)).run(
+        |((y, x), angles)| {
             Arch::new().dispatch(RotateRows { kind, angles, x, y });
-        });
+        },
+    );
     Ok(())
 }
 
@@ -541,10 +455,7 @@ impl<T: Real> NullaryFnOnce for RotateRows<'_, T> {
     #[inline(always)]
     fn call(self) {
         let width = self.kind.dimension();
-        let rows = self
-            .x
-            .chunks_exact(width)
-            .zip(self.y.chunks_exact_mut(width));
+        let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
         for ((x, y), angle) in rows.zip(self.angles) {
             let (sin, cos) = angle.as_f64().sin_cos();
             let (mut sin_n, mut cos_n) = (0.0, 1.0);

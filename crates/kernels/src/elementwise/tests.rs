@@ -47,16 +47,8 @@ fn concatenation_interleaves_the_orders_and_split_undoes_it() {
 #[test]
 fn slices_take_the_named_channels_and_have_the_adjoint() {
     let kind: FeatureType = "5x0 + 2x1 + 3x2".parse().unwrap();
-    for channels in [
-        vec![0..5, 0..2, 0..3],
-        vec![1..3, 1..1, 2..3],
-        vec![0..0, 1..2],
-        vec![],
-    ] {
-        let config = Slice {
-            kind: kind.clone(),
-            channels,
-        };
+    for channels in [vec![0..5, 0..2, 0..3], vec![1..3, 1..1, 2..3], vec![0..0, 1..2], vec![]] {
+        let config = Slice { kind: kind.clone(), channels };
         let output = config.output().unwrap();
         for vertices in [0, 1, 130] {
             let x: Vec<f64> = random(vertices * kind.dimension(), 1);
@@ -71,10 +63,7 @@ fn slices_take_the_named_channels_and_have_the_adjoint() {
             assert!((dot(&y, &dy) - dot(&x, &dx)).abs() < 1e-12);
         }
     }
-    let outside = Slice {
-        kind,
-        channels: vec![0..6, 0..2],
-    };
+    let outside = Slice { kind, channels: vec![0..6, 0..2] };
     assert!(matches!(outside.output(), Err(KernelError::Setting { .. })));
 }
 
@@ -93,8 +82,7 @@ fn rotation_follows_the_irreps_and_its_adjoint_turns_back() {
             let mut y32 = narrow(&y);
             rotate(&kind, &narrow(&angles), &narrow(&x), &mut y32).unwrap();
             check_close(&y32, &narrow(&expected), 3e-6, "rotation in f32");
-            let (dy, back): (Vec<f64>, Vec<f64>) =
-                (random(x.len(), 3), angles.iter().map(|a| -a).collect());
+            let (dy, back): (Vec<f64>, Vec<f64>) = (random(x.len(), 3), angles.iter().map(|a| -a).collect());
             let mut dx = vec![f64::NAN; x.len()];
             rotate(&kind, &back, &dy, &mut dx).unwrap();
             assert!((dot(&y, &dy) - dot(&x, &dx)).abs() < 1e-12);

@@ -11,8 +11,8 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand,
-    Product, ProductMode, check_length, key,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand, Product, ProductMode,
+    check_length, key,
 };
 use std::sync::Arc;
 
@@ -77,9 +77,8 @@ impl Fused {
         }
         for order in &stack.orders {
             let (terms, results) = ((order.start, order.terms), (order.result, order.width));
-            let end = fragments.add(terms, results, |term, column| {
-                entries[order.weights + term * order.width + column]
-            })?;
+            let end =
+                fragments.add(terms, results, |term, column| entries[order.weights + term * order.width + column])?;
             reach = reach.max(end);
         }
         let stride = row_stride(reach);
@@ -97,12 +96,7 @@ impl Fused {
 
 impl Fused {
     fn product<'a>(&'a self, stacked: DeviceSlice<'a, f32>, add: bool) -> TensorProduct<'a> {
-        TensorProduct {
-            stacked,
-            columns: &self.columns,
-            stride: self.stride,
-            add,
-        }
+        TensorProduct { stacked, columns: &self.columns, stride: self.stride, add }
     }
 }
 
@@ -129,11 +123,8 @@ impl Plan {
                 Direction::Forward => &op.input,
                 Direction::Backward => &op.output,
             };
-            let own: Vec<[u32; 4]> = stack
-                .own
-                .iter()
-                .map(|own| [own.from, own.to, own.width, 0].map(|n| n as u32))
-                .collect();
+            let own: Vec<[u32; 4]> =
+                stack.own.iter().map(|own| [own.from, own.to, own.width, 0].map(|n| n as u32)).collect();
             let neighbours = op.neighbour_count();
             let mut parts = Vec::with_capacity(stack.weights);
             let mut own_parts = Vec::new();
@@ -142,9 +133,7 @@ impl Plan {
                 |place, part| own_parts.push((place, neighbours + part.weight, part.negative)),
             );
             parts.append(&mut own_parts);
-            let folded = parts
-                .iter()
-                .map(|&(place, weight, negative)| (weight, place, negative));
+            let folded = parts.iter().map(|&(place, weight, negative)| (weight, place, negative));
             let parameters = neighbours + op.self_count();
             // Numbers of places of a weight: as part of a real matrix, or of a complex number times another.
             let places = if columns > 1 { 4 } else { 2 };
@@ -175,10 +164,7 @@ impl Plan {
     fn chunk(&self, device: &CudaDevice, vertices: usize) -> usize {
         let fitting = device.tile_bytes() / (4 * self.row.max(1));
         let tiles = vertices.div_ceil((fitting / 256 * 256).max(1024));
-        vertices
-            .div_ceil(tiles.max(1))
-            .next_multiple_of(256)
-            .min(vertices.max(1))
+        vertices.div_ceil(tiles.max(1)).next_multiple_of(256).min(vertices.max(1))
     }
 
     /// The product on tensor cores, if it is possible and the device uses tf32.
@@ -187,12 +173,7 @@ impl Plan {
     }
 
     /// The convolution with sums in registers, if it is possible for a run and the device uses tf32.
-    fn warps(
-        &self,
-        device: &CudaDevice,
-        run: &GatherRun<'_>,
-        x: DeviceSlice<'_, f32>,
-    ) -> Option<&Warps> {
+    fn warps(&self, device: &CudaDevice, run: &GatherRun<'_>, x: DeviceSlice<'_, f32>) -> Option<&Warps> {
         let warps = self.warps.as_ref().filter(|_| uses_tf32(device))?;
         warps.reads(run, x).then_some(warps)
     }
@@ -238,11 +219,7 @@ impl Plan {
                 },
                 batches: 1,
             }
-            .run(
-                device,
-                &result.reborrow().slice(start..usize::MAX),
-                (self.result, 0),
-            )?;
+            .run(device, &result.reborrow().slice(start..usize::MAX), (self.result, 0))?;
         }
         Ok(())
     }
@@ -313,11 +290,7 @@ pub fn forward(
         )?;
         let range = (first, count);
         let (gathered, stacked) = (rows.view(), stacked.view());
-        let add = if op.bias {
-            Add::ToScalars
-        } else {
-            Add::Nothing
-        };
+        let add = if op.bias { Add::ToScalars } else { Add::Nothing };
         plan.multiply(device, range, gathered, stacked, &mut y, add)?;
     }
     Ok(())
@@ -344,13 +317,11 @@ pub fn backward(
     check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
     let columns = ColumnPartials::of_rows(device, dy, (vertices, outputs, biases))?;
     let dy = [dy, dy];
-    transposed(
-        device, op, graph, x, weights, dy, dx, false, gradients, columns,
-    )
+    transposed(device, op, graph, x, weights, dy, dx, false, gradients, columns)
 }
 
-/// [`backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself, and with `add` to add to `dx`.
-/// The gradient of the bias is the sum of `columns`.
+/// [`backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself, and with `add` to
+/// add to `dx`. The gradient of the bias is the sum of `columns`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn transposed(
     device: &CudaDevice,
@@ -368,16 +339,8 @@ pub(crate) fn transposed(
     check_length(OPERATOR, "own dy", own, dy.len())?;
     for (name, values, expected) in [
         ("dx", dx.as_ref().map_or(x, |dx| dx.view()), x.len()),
-        (
-            "neighbour gradients",
-            gradients.neighbour.view(),
-            op.neighbour_count(),
-        ),
-        (
-            "self gradients",
-            gradients.self_term.view(),
-            op.self_count(),
-        ),
+        ("neighbour gradients", gradients.neighbour.view(), op.neighbour_count()),
+        ("self gradients", gradients.self_term.view(), op.self_count()),
     ] {
         check_length(OPERATOR, name, values, expected)?;
     }
@@ -404,16 +367,11 @@ pub(crate) fn transposed(
         own,
         vertices: (0, vertices),
         out: &nothing,
-        bias: (
-            DeviceSlice::empty(),
-            dx.as_ref().unwrap_or(&nothing),
-            plan.result,
-        ),
+        bias: (DeviceSlice::empty(), dx.as_ref().unwrap_or(&nothing), plan.result),
     };
     if let Some(warps) = plan.warps(device, &whole, x) {
         let factors = [weights.neighbour, weights.self_term];
-        let (partials, count, columns) =
-            warps.differentiate(device, &whole, factors, x, add, columns)?;
+        let (partials, count, columns) = warps.differentiate(device, &whole, factors, x, add, columns)?;
         let (sizes, columns) = ((count, plan.weights), (&columns, &gradients.bias));
         return (plan.fold).fold_partials(device, partials.view(), sizes, to, columns);
     }
@@ -436,11 +394,7 @@ pub(crate) fn transposed(
             own,
             vertices: (first, count),
             out: &rows.view_mut(),
-            bias: (
-                DeviceSlice::empty(),
-                dx.as_ref().unwrap_or(&nothing),
-                plan.result,
-            ),
+            bias: (DeviceSlice::empty(), dx.as_ref().unwrap_or(&nothing), plan.result),
         };
         match (plan.fused(device), &stacked) {
             (Some(fused), Some(stacked)) => {
@@ -472,6 +426,5 @@ pub(crate) fn transposed(
     let (partials, count) = sums.partials();
     let columns = columns.in_parts(device)?;
     let (sizes, columns) = ((count, plan.weights), (&columns, &gradients.bias));
-    plan.fold
-        .fold_partials(device, partials, sizes, to, columns)
+    plan.fold.fold_partials(device, partials, sizes, to, columns)
 }

@@ -36,27 +36,23 @@ pub(super) fn forward<T: Real>(
     let (stacked, tiles) = memory.split_at_mut(lines(stack.weights));
     stack.fill(weights, stacked);
     let stacked = &*stacked;
-    spread(
-        tiles.chunks_exact_mut(each),
-        y.chunks_mut(TILE * stack.result).enumerate(),
-        |memory, (index, y)| {
-            let first = index * TILE;
-            let tile = pulp::Arch::new().dispatch(GatherTile {
-                op,
-                stack: &stack,
-                graph,
-                features: x,
-                vertices: first..first + y.len() / stack.result,
-                memory,
-            });
-            tile.multiply(stacked, y);
-            for y in y.chunks_exact_mut(stack.result) {
-                for (y, &bias) in y.iter_mut().zip(weights.bias) {
-                    *y += bias;
-                }
+    spread(tiles.chunks_exact_mut(each), y.chunks_mut(TILE * stack.result).enumerate(), |memory, (index, y)| {
+        let first = index * TILE;
+        let tile = pulp::Arch::new().dispatch(GatherTile {
+            op,
+            stack: &stack,
+            graph,
+            features: x,
+            vertices: first..first + y.len() / stack.result,
+            memory,
+        });
+        tile.multiply(stacked, y);
+        for y in y.chunks_exact_mut(stack.result) {
+            for (y, &bias) in y.iter_mut().zip(weights.bias) {
+                *y += bias;
             }
-        },
-    );
+        }
+    });
 }
 
 /// A tile, and the memory for gathering it.
@@ -79,16 +75,12 @@ impl<'a, T: Real> WithSimd for GatherTile<'a, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Tile<'a, T> {
-        let Self {
-            op, stack, graph, ..
-        } = self;
+        let Self { op, stack, graph, .. } = self;
         let rows = self.vertices.len();
         let (tile, memory) = self.memory.split_at_mut(TILE * stack.row);
         let dimension = stack.gather.dimension();
         let features = self.features;
-        let table = stack
-            .gather
-            .tabulate(graph, features, self.vertices.clone(), memory);
+        let table = stack.gather.tabulate(graph, features, self.vertices.clone(), memory);
         for (p, out) in self.vertices.zip(tile.chunks_exact_mut(stack.row.max(1))) {
             table.vertex(simd, p, out);
             let scale = graph.self_scale(op.aggregation, p);
@@ -135,11 +127,7 @@ impl<T: Real> Tile<'_, T> {
                 (first, destination) = (2 * order.pairs, Destination::Add);
             }
             if first == 0 || first < order.terms {
-                let sizes = Sizes {
-                    rows: self.rows,
-                    inner: order.terms - first,
-                    columns: order.width,
-                };
+                let sizes = Sizes { rows: self.rows, inner: order.terms - first, columns: order.width };
                 let right = &stacked[order.weights + first * order.width..];
                 let (result, right) = ((result, self.stack.result), (right, order.width));
                 narrow_product(destination, result, left(first), right, sizes);
@@ -159,11 +147,7 @@ impl<T: Real> Tile<'_, T> {
             let features = &features[order.result..];
             let mut first = 0;
             if let Some(Sizes { inner, columns, .. }) = order.complex::<T>(0) {
-                let sizes = Sizes {
-                    rows: inner,
-                    inner: self.rows,
-                    columns,
-                };
+                let sizes = Sizes { rows: inner, inner: self.rows, columns };
                 let parts = order.value_parts();
                 complex_product(
                     destination,
@@ -178,11 +162,7 @@ impl<T: Real> Tile<'_, T> {
                 sums[order.pairs * order.width..first * order.width].fill(T::zero());
             }
             if first == 0 || first < order.terms {
-                let sizes = Sizes {
-                    rows: order.terms - first,
-                    inner: self.rows,
-                    columns: order.width,
-                };
+                let sizes = Sizes { rows: order.terms - first, inner: self.rows, columns: order.width };
                 let result = (&mut sums[first * order.width..], order.width);
                 let right = (features, self.stack.result);
                 narrow_product(destination, result, left(first), right, sizes);
@@ -229,22 +209,12 @@ pub(super) fn backward<T: Real>(
         let mut dx = part.dx;
         for first in (part.first..part.end).step_by(TILE) {
             let vertices = first..part.end.min(first + TILE);
-            let tile = pulp::Arch::new().dispatch(GatherTile {
-                op,
-                stack: &stack,
-                graph,
-                features: dy,
-                vertices,
-                memory,
-            });
+            let tile =
+                pulp::Arch::new().dispatch(GatherTile { op, stack: &stack, graph, features: dy, vertices, memory });
             if let Some(dx) = &mut dx {
                 tile.multiply(stacked, &mut dx[(first - part.first) * stack.result..]);
             }
-            let destination = if first == part.first {
-                Destination::Set
-            } else {
-                Destination::Add
-            };
+            let destination = if first == part.first { Destination::Set } else { Destination::Add };
             tile.correlate(&x[first * stack.result..], destination, sums);
         }
         let outputs = op.output.dimension();

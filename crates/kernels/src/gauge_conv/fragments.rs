@@ -19,9 +19,9 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    /// Adds the product of the `terms` numbers from `start` on of a row with a `[terms, width]` matrix to the numbers from
-    /// `result` on of its result. `entry` is the weight in a place of the matrix, and whether it is negated; `None` is zero.
-    /// Returns the end of the numbers of a row that are read.
+    /// Adds the product of the `terms` numbers from `start` on of a row with a `[terms, width]` matrix to the numbers
+    /// from `result` on of its result. `entry` is the weight in a place of the matrix, and whether it is negated;
+    /// `None` is zero. Returns the end of the numbers of a row that are read.
     pub fn add(
         &mut self,
         (start, terms): (usize, usize),
@@ -51,7 +51,8 @@ impl Fragments {
     }
 }
 
-/// The stride of rows of which `reach` numbers are read: rows start 4 banks apart, so that 8 rows by 4 terms are read at once.
+/// The stride of rows of which `reach` numbers are read: rows start 4 banks apart, so that 8 rows by 4 terms are read
+/// at once.
 pub(crate) fn row_stride(reach: usize) -> usize {
     (reach + 3) / 8 * 8 + 4
 }

@@ -26,18 +26,18 @@
 //!
 //! where `W'_n` are the columns of `W` for input order `n`.
 //!
-//! A graph may have coefficients of its edges ([`GraphSlices::coefficients`](crate::GraphSlices::coefficients)). One factor
-//! for each edge takes the place of `s_p`. Coefficients `c_k` of harmonics take the place of
-//! `s_p exp(i k theta_pq)`, and are zero for higher `k`. In complex numbers, with `z = exp(i n g_pq) f_q` of order `n`,
+//! A graph may have coefficients of its edges ([`GraphSlices::coefficients`](crate::GraphSlices::coefficients)). One
+//! factor for each edge takes the place of `s_p`. Coefficients `c_k` of harmonics take the place of `s_p exp(i k
+//! theta_pq)`, and are zero for higher `k`. In complex numbers, with `z = exp(i n g_pq) f_q` of order `n`,
 //!
 //! ```text
 //! y_p[m] = sum_q a c_(m-n) z + b c_(m+n) conj(z),   c_(-k) = conj(c_k)
 //! ```
 //!
-//! where `a` and `b` are the weights of a pair of channels: with components `[[W00, W01], [W10, W11]]`, `a = W00 + i W10`
-//! and `b = W01 + i W11`. For `n = 0` there is no `b`; for `m = 0`, `a = W00 + i W01`, there is no `b`, and `y` is the real
-//! part. All orders of the result then share one row of terms. The transposed operator has the same form
-//! on the reversed edges, with the coefficients `c_k exp(-i k g_pq)` and `conj(a)`.
+//! where `a` and `b` are the weights of a pair of channels: with components `[[W00, W01], [W10, W11]]`, `a = W00 + i
+//! W10` and `b = W01 + i W11`. For `n = 0` there is no `b`; for `m = 0`, `a = W00 + i W01`, there is no `b`, and `y` is
+//! the real part. All orders of the result then share one row of terms. The transposed operator has the same form on
+//! the reversed edges, with the coefficients `c_k exp(-i k g_pq)` and `conj(a)`.
 //!
 //! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, neighbour weights are `[rings, D_out, D_in]`, self
 //! weights as in [`self_map`], the bias has one value for each scalar output.
@@ -99,24 +99,12 @@ pub struct Weights<S> {
     /// One number for each scalar output.
     pub bias: S,
 }
-crate::view::resolve_fields!(Weights {
-    neighbour,
-    self_term,
-    bias
-});
+crate::view::resolve_fields!(Weights { neighbour, self_term, bias });
 
 impl GaugeConv {
     /// The convolution of the paper: sum over neighbours, one ring, self term and bias.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
-        Self {
-            input,
-            output,
-            rings: 1,
-            max_radius: 1.0,
-            aggregation: Aggregation::Sum,
-            self_term: true,
-            bias: true,
-        }
+        Self { input, output, rings: 1, max_radius: 1.0, aggregation: Aggregation::Sum, self_term: true, bias: true }
     }
 
     /// Number of neighbour weights.
@@ -126,27 +114,16 @@ impl GaugeConv {
 
     /// Number of self weights.
     pub fn self_count(&self) -> usize {
-        if self.self_term {
-            self_map::parameter_count(&self.input, &self.output)
-        } else {
-            0
-        }
+        if self.self_term { self_map::parameter_count(&self.input, &self.output) } else { 0 }
     }
 
     /// Number of biases.
     pub fn bias_count(&self) -> usize {
-        if self.bias {
-            self.output.multiplicity(0)
-        } else {
-            0
-        }
+        if self.bias { self.output.multiplicity(0) } else { 0 }
     }
 
     pub(crate) fn radial(&self) -> Radial {
-        Radial {
-            rings: self.rings,
-            max_radius: self.max_radius,
-        }
+        Radial { rings: self.rings, max_radius: self.max_radius }
     }
 
     fn check<S: Length>(
@@ -160,11 +137,7 @@ impl GaugeConv {
         for (name, values, expected) in [
             ("x", x, vertices * self.input.dimension()),
             (y_name, y, vertices * self.output.dimension()),
-            (
-                "neighbour weights",
-                weights.neighbour,
-                self.neighbour_count(),
-            ),
+            ("neighbour weights", weights.neighbour, self.neighbour_count()),
             ("self weights", weights.self_term, self.self_count()),
             ("bias", weights.bias, self.bias_count()),
         ] {
@@ -185,11 +158,7 @@ impl GaugeConv {
         self.check(graph.vertex_count(), x, ("dy", dy), weights)?;
         for (name, values, expected) in [
             ("dx", dx.unwrap_or(x), x.len()),
-            (
-                "neighbour gradients",
-                gradients.neighbour,
-                self.neighbour_count(),
-            ),
+            ("neighbour gradients", gradients.neighbour, self.neighbour_count()),
             ("self gradients", gradients.self_term, self.self_count()),
             ("bias gradients", gradients.bias, self.bias_count()),
         ] {
@@ -212,10 +181,9 @@ pub fn forward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(graph.vertex_count(), x, ("y", y), weights)?;
-    compiled!(
-        fast::forward
-            as fn(&GaugeConv, GraphView<'_, T>, &[T], Weights<&[T]>, &mut [T], &mut Scratch<T>)
-    )(op, graph, x, weights, y, scratch);
+    compiled!(fast::forward as fn(&GaugeConv, GraphView<'_, T>, &[T], Weights<&[T]>, &mut [T], &mut Scratch<T>))(
+        op, graph, x, weights, y, scratch,
+    );
     Ok(())
 }
 

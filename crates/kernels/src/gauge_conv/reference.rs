@@ -58,10 +58,7 @@ fn pairs<T: Real>(op: &GaugeConv, graph: GraphView<'_, T>, edge: usize) -> Vec<P
                     let [second_o, second_i] = [o + outputs_of, i + inputs_of];
                     let weight = |o: usize, i: usize| Some(o * inputs + i);
                     let (imaginary, both) = match (m > 0, n > 0) {
-                        (true, true) => (
-                            weight(second_o, i),
-                            [weight(o, second_i), weight(second_o, second_i)],
-                        ),
+                        (true, true) => (weight(second_o, i), [weight(o, second_i), weight(second_o, second_i)]),
                         (true, false) => (weight(second_o, i), [None; 2]),
                         (false, true) => (weight(o, second_i), [None; 2]),
                         (false, false) => (None, [None; 2]),
@@ -106,14 +103,8 @@ impl<T: Real> Pair<T> {
 
     fn add_gradients(&self, kernel: &[T], z: &[T], dy: &[T], dz: &mut [T], dkernel: &mut [T]) {
         let (z, dy) = (Self::at(z, self.z), Self::at(dy, self.y));
-        let dlinear = times(
-            reversed(times(Self::weight(kernel, self.a.0), self.a.1)),
-            dy,
-        );
-        let dconjugate = times(
-            reversed(times(Self::weight(kernel, self.b.0), self.b.1)),
-            dy,
-        );
+        let dlinear = times(reversed(times(Self::weight(kernel, self.a.0), self.a.1)), dy);
+        let dconjugate = times(reversed(times(Self::weight(kernel, self.b.0), self.b.1)), dy);
         Self::add(dz, self.z, dlinear);
         Self::add(dz, self.z, reversed(dconjugate));
         for ((parts, c), z) in [(self.a, z), (self.b, reversed(z))] {
@@ -128,11 +119,7 @@ impl<T: Real> Pair<T> {
 }
 
 fn self_map(op: &GaugeConv) -> SelfMap {
-    SelfMap {
-        input: op.input.clone(),
-        output: op.output.clone(),
-        bias: false,
-    }
+    SelfMap { input: op.input.clone(), output: op.output.clone(), bias: false }
 }
 
 /// Reference version of [`forward`](super::forward).
@@ -169,14 +156,10 @@ pub fn forward<T: Real>(
                 continue;
             }
             let f = rotated(&op.input, phases.transport, &x[q * inputs..][..inputs]);
-            let product: Vec<T> = (0..outputs)
-                .map(|i| (0..inputs).map(|j| kernel[i * inputs + j] * f[j]).sum())
-                .collect();
+            let product: Vec<T> =
+                (0..outputs).map(|i| (0..inputs).map(|j| kernel[i * inputs + j] * f[j]).sum()).collect();
             let scale = graph.factor(op.aggregation, p, edge);
-            for (y, message) in y
-                .iter_mut()
-                .zip(rotated(&op.output, phases.angle, &product))
-            {
+            for (y, message) in y.iter_mut().zip(rotated(&op.output, phases.angle, &product)) {
                 *y += scale * message;
             }
         }
@@ -230,8 +213,7 @@ pub fn backward<T: Real>(
             if graph.columns() > 1 {
                 let g = transport(phases);
                 let z = rotated(&op.input, g, &x[q * inputs..][..inputs]);
-                let (mut dz, mut dkernel) =
-                    (vec![T::zero(); inputs], vec![T::zero(); kernel.len()]);
+                let (mut dz, mut dkernel) = (vec![T::zero(); inputs], vec![T::zero(); kernel.len()]);
                 for pair in pairs(op, graph, edge) {
                     pair.add_gradients(&kernel, &z, dy, &mut dz, &mut dkernel);
                 }
@@ -252,9 +234,8 @@ pub fn backward<T: Real>(
             let scale = graph.factor(op.aggregation, p, edge);
             let dy: Vec<T> = dy.iter().map(|&dy| scale * dy).collect();
             let dy = rotated(&op.output, reversed(phases.angle), &dy);
-            let product: Vec<T> = (0..inputs)
-                .map(|j| (0..outputs).map(|i| kernel[i * inputs + j] * dy[i]).sum())
-                .collect();
+            let product: Vec<T> =
+                (0..inputs).map(|j| (0..outputs).map(|i| kernel[i * inputs + j] * dy[i]).sum()).collect();
             let back = rotated(&op.input, reversed(phases.transport), &product);
             for (j, value) in back.into_iter().enumerate() {
                 dx[q * inputs + j] += value;

@@ -59,17 +59,13 @@ impl Order {
     /// Sizes of a complex product of the terms with the weights; `None` where plain products have more use for vectors.
     pub fn complex<T: Real>(&self, rows: usize) -> Option<Sizes> {
         let columns = self.width / 2;
-        (self.pairs > 0 && is_whole::<T>(columns)).then_some(Sizes {
-            rows,
-            inner: self.pairs,
-            columns,
-        })
+        (self.pairs > 0 && is_whole::<T>(columns)).then_some(Sizes { rows, inner: self.pairs, columns })
     }
 }
 
-/// Terms of `a c z` and of `b c conj(z)`, complex numbers by parts, with `c = (C, S)`:
-/// `(component of the result, sine, component of z, part of the weight, negative)`. The sign of terms with a sine is for
-/// `c_k` with positive `k`; `c_(-k)` is the conjugate.
+/// Terms of `a c z` and of `b c conj(z)`, complex numbers by parts, with `c = (C, S)`: `(component of the result, sine,
+/// component of z, part of the weight, negative)`. The sign of terms with a sine is for `c_k` with positive `k`;
+/// `c_(-k)` is the conjugate.
 type ComplexTerm = (usize, bool, usize, usize, bool);
 const LINEAR: [ComplexTerm; 8] = [
     (0, false, 0, 0, false),
@@ -130,27 +126,16 @@ impl<'a> Stack<'a> {
             let mut end = start;
             for component in 0..irrep_dimension(order) {
                 for ring in 0..op.rings {
-                    rows.push(Row {
-                        harmonic: (2 * order + component).saturating_sub(1),
-                        ring,
-                        destination: end,
-                    });
+                    rows.push(Row { harmonic: (2 * order + component).saturating_sub(1), ring, destination: end });
                     end += source.dimension();
                 }
             }
             let pairs = if order > 0 { (end - start) / 2 } else { 0 };
-            let own = if op.self_term {
-                blocks(&op.input, &op.output).find(|block| block.order == order)
-            } else {
-                None
-            };
+            let own =
+                if op.self_term { blocks(&op.input, &op.output).find(|block| block.order == order) } else { None };
             if own.is_some() {
                 let from = source.range(order);
-                own_features.push(OwnFeatures {
-                    from: from.start,
-                    to: end,
-                    width: from.len(),
-                });
+                own_features.push(OwnFeatures { from: from.start, to: end, width: from.len() });
                 end += from.len();
             }
             let width = irrep_dimension(order) * channels;
@@ -191,11 +176,7 @@ impl<'a> Stack<'a> {
             ring: place / columns,
             destination: place * dimension,
         });
-        let own = OwnFeatures {
-            from: 0,
-            to: sums * dimension,
-            width: dimension,
-        };
+        let own = OwnFeatures { from: 0, to: sums * dimension, width: dimension };
         let row = (sums + usize::from(op.self_term)) * dimension;
         let mut weights = 0;
         let orders = target.orders().map(|(order, channels)| {
@@ -209,8 +190,7 @@ impl<'a> Stack<'a> {
                 width,
                 weights: weights - row * width,
                 pairs: 0,
-                own: (blocks(&op.input, &op.output))
-                    .find(|block| op.self_term && block.order == order),
+                own: (blocks(&op.input, &op.output)).find(|block| op.self_term && block.order == order),
             }
         });
         let (orders, rows) = (orders.collect(), rows.collect());
@@ -236,10 +216,7 @@ impl<'a> Stack<'a> {
     ) {
         let op = self.op;
         let (source, _) = types(op, self.direction);
-        let (dimension, ring_size) = (
-            source.dimension(),
-            op.input.dimension() * op.output.dimension(),
-        );
+        let (dimension, ring_size) = (source.dimension(), op.input.dimension() * op.output.dimension());
         for to in &self.orders {
             let (m, to_channels) = (to.order, to.width / irrep_dimension(to.order));
             for (n, from_channels) in source.orders() {
@@ -247,20 +224,12 @@ impl<'a> Stack<'a> {
                 // Index of the component `i` of the output and `j` of the input of a pair of channels in the weights.
                 let weight = |i: usize, j: usize, o: usize, c: usize| {
                     let ((out, out_channels, o), (into, in_channels, c)) = match self.direction {
-                        Direction::Forward => {
-                            ((to.result, to_channels, o), (first, from_channels, c))
-                        }
-                        Direction::Backward => {
-                            ((first, from_channels, c), (to.result, to_channels, o))
-                        }
+                        Direction::Forward => ((to.result, to_channels, o), (first, from_channels, c)),
+                        Direction::Backward => ((first, from_channels, c), (to.result, to_channels, o)),
                     };
                     (out + i * out_channels + o) * op.input.dimension() + into + j * in_channels + c
                 };
-                let out_order = if self.direction == Direction::Forward {
-                    m
-                } else {
-                    n
-                };
+                let out_order = if self.direction == Direction::Forward { m } else { n };
                 // The second part of `a`; scalars to scalars have none.
                 let second = if out_order > 0 { (1, 0) } else { (0, 1) };
                 let linear = (m.abs_diff(n), LINEAR, [(0, 0), second], m < n);
@@ -284,13 +253,10 @@ impl<'a> Stack<'a> {
                         let column = (2 * k + usize::from(sine)).saturating_sub(1);
                         let (out_part, in_part) = parts[part];
                         for ring in 0..op.rings {
-                            let row = (ring * self.columns + column) * dimension
-                                + first
-                                + j * from_channels;
+                            let row = (ring * self.columns + column) * dimension + first + j * from_channels;
                             for c in 0..from_channels {
                                 for o in 0..to_channels {
-                                    let place =
-                                        to.weights + (row + c) * to.width + i * to_channels + o;
+                                    let place = to.weights + (row + c) * to.width + i * to_channels + o;
                                     let from = ring * ring_size + weight(out_part, in_part, o, c);
                                     visit(place, from, negative);
                                 }
@@ -317,11 +283,7 @@ impl<'a> Stack<'a> {
 
     /// Calls `visit(index in the stacked weights, index in the neighbour weights, negative)` for every
     /// stacked neighbour weight, and likewise `visit_own` for every stacked self weight.
-    pub fn visit(
-        &self,
-        mut visit: impl FnMut(usize, usize, bool),
-        mut visit_own: impl FnMut(usize, self_map::Part),
-    ) {
+    pub fn visit(&self, mut visit: impl FnMut(usize, usize, bool), mut visit_own: impl FnMut(usize, self_map::Part)) {
         if self.columns > 1 {
             return self.visit_shared(visit, visit_own);
         }

@@ -2,33 +2,24 @@ use super::*;
 use crate::GraphArrays;
 use crate::aggregate::reference::rotated;
 use crate::testing::{
-    arrays, assert_gradient, assert_same_on_any_threads, difference, dot, graphs, parts, random,
-    weighted_graphs, wrong_length,
+    arrays, assert_gradient, assert_same_on_any_threads, difference, dot, graphs, parts, random, weighted_graphs,
+    wrong_length,
 };
 use crate::{GraphParts, GraphSlices};
 use gemcnn_mesh::{GaugeGraph, NeighbourWeights};
 
 /// Graphs with all weights of neighbours.
 fn all_gauge_graphs() -> Vec<(&'static str, GaugeGraph)> {
-    let weights = [
-        NeighbourWeights::Count,
-        NeighbourWeights::Area,
-        NeighbourWeights::Jets,
-    ];
+    let weights = [NeighbourWeights::Count, NeighbourWeights::Area, NeighbourWeights::Jets];
     weights.into_iter().flat_map(weighted_graphs).collect()
 }
 
 fn operators() -> Vec<GaugeConv> {
-    let op =
-        |input: &str, output: &str| GaugeConv::new(input.parse().unwrap(), output.parse().unwrap());
+    let op = |input: &str, output: &str| GaugeConv::new(input.parse().unwrap(), output.parse().unwrap());
     vec![
         op("16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2"),
         op("3x0", "16x0 + 16x1 + 16x2"),
-        GaugeConv {
-            aggregation: Aggregation::Mean,
-            self_term: false,
-            ..op("16x0 + 16x1 + 16x2", "16x0")
-        },
+        GaugeConv { aggregation: Aggregation::Mean, self_term: false, ..op("16x0 + 16x1 + 16x2", "16x0") },
         GaugeConv {
             aggregation: Aggregation::MeanWithSelf,
             rings: 2,
@@ -64,19 +55,11 @@ impl<T: Real> Parameters<T> {
     }
 
     fn weights(&self) -> Weights<&[T]> {
-        Weights {
-            neighbour: &self.neighbour,
-            self_term: &self.own,
-            bias: &self.bias,
-        }
+        Weights { neighbour: &self.neighbour, self_term: &self.own, bias: &self.bias }
     }
 
     fn gradients(&mut self) -> Weights<&mut [T]> {
-        Weights {
-            neighbour: &mut self.neighbour,
-            self_term: &mut self.own,
-            bias: &mut self.bias,
-        }
+        Weights { neighbour: &mut self.neighbour, self_term: &mut self.own, bias: &mut self.bias }
     }
 }
 
@@ -90,32 +73,13 @@ fn run<T: Real>(op: &GaugeConv, graph: &GraphArrays<T>, slow: bool) -> [Vec<T>; 
     let (mut y, mut dx) = (vec![T::nan(); dy.len()], vec![T::nan(); x.len()]);
     if slow {
         reference::forward(op, graph.view(), &x, weights, &mut y).unwrap();
-        reference::backward(
-            op,
-            graph.view(),
-            &x,
-            weights,
-            &dy,
-            &mut dx,
-            sums.gradients(),
-        )
-        .unwrap();
+        reference::backward(op, graph.view(), &x, weights, &dy, &mut dx, sums.gradients()).unwrap();
     } else {
         let mut scratch = Scratch::new();
         forward(op, graph.view(), &x, weights, &mut y, &mut scratch).unwrap();
         let wanted = Some(&mut dx[..]);
         let gradients = sums.gradients();
-        backward(
-            op,
-            graph.view(),
-            &x,
-            weights,
-            &dy,
-            wanted,
-            gradients,
-            &mut scratch,
-        )
-        .unwrap();
+        backward(op, graph.view(), &x, weights, &dy, wanted, gradients, &mut scratch).unwrap();
     }
     [y, dx, sums.neighbour, sums.own, sums.bias]
 }
@@ -126,10 +90,7 @@ fn check<T: Real>(tolerance: f64) {
             let (fast, slow) = (run(&op, &graph, false), run(&op, &graph, true));
             for (index, (fast, slow)) in fast.iter().zip(&slow).enumerate() {
                 let error = difference(fast, slow);
-                assert!(
-                    error < tolerance,
-                    "{name}, result {index}: {error:e}, {op:?}"
-                );
+                assert!(error < tolerance, "{name}, result {index}: {error:e}, {op:?}");
             }
         }
     }
@@ -151,17 +112,7 @@ fn weight_gradients_do_not_need_dx() {
         let mut sums = Parameters::random(7, &op);
         let (weights, gradients) = (parameters.weights(), sums.gradients());
         let mut scratch = Scratch::new();
-        backward(
-            &op,
-            graph.view(),
-            &x,
-            weights,
-            &dy,
-            None,
-            gradients,
-            &mut scratch,
-        )
-        .unwrap();
+        backward(&op, graph.view(), &x, weights, &dy, None, gradients, &mut scratch).unwrap();
         let [_, _, neighbour, own, bias] = run(&op, &graph, false);
         assert!(sums.neighbour == neighbour && sums.own == own && sums.bias == bias);
     }
@@ -172,33 +123,21 @@ fn gradients_equal_finite_differences() {
     let open = arrays::<f64>(all_gauge_graphs()).into_iter();
     let open: Vec<_> = open.filter(|(name, _)| *name == "open").collect();
     assert_eq!(open.len(), 3);
-    for ((_, graph), op) in open
-        .iter()
-        .flat_map(|g| operators().into_iter().map(move |op| (g, op)))
-    {
+    for ((_, graph), op) in open.iter().flat_map(|g| operators().into_iter().map(move |op| (g, op))) {
         let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
         let dy: Vec<f64> = random(graph.vertex_count() * op.output.dimension(), 2);
-        let Parameters {
-            neighbour,
-            own,
-            bias,
-        } = Parameters::random(3, &op);
+        let Parameters { neighbour, own, bias } = Parameters::random(3, &op);
         let value = |x: &[f64], neighbour: &[f64], self_term: &[f64], bias: &[f64]| {
             let (mut y, mut scratch) = (vec![0.0; dy.len()], Scratch::new());
-            let weights = Weights {
-                neighbour,
-                self_term,
-                bias,
-            };
+            let weights = Weights { neighbour, self_term, bias };
             forward(&op, graph.view(), x, weights, &mut y, &mut scratch).unwrap();
             dot(&y, &dy)
         };
         let [_, dx, d_neighbour, d_own, d_bias] = run(&op, graph, false);
         // `run` added to random numbers.
         let start = Parameters::random(7, &op);
-        let less = |sum: Vec<f64>, start: Vec<f64>| -> Vec<f64> {
-            sum.iter().zip(&start).map(|(a, b)| a - b).collect()
-        };
+        let less =
+            |sum: Vec<f64>, start: Vec<f64>| -> Vec<f64> { sum.iter().zip(&start).map(|(a, b)| a - b).collect() };
         let d_neighbour = less(d_neighbour, start.neighbour);
         let (d_own, d_bias) = (less(d_own, start.own), less(d_bias, start.bias));
         assert_gradient("dx", |x| value(x, &neighbour, &own, &bias), &x, &dx);
@@ -254,15 +193,7 @@ fn equivariant_under_any_change_of_gauge() {
                 let graph = GraphArrays::union(&[parts(graph)]).unwrap();
                 let mut y = vec![0.0; vertices * op.output.dimension()];
                 let mut scratch = Scratch::new();
-                forward(
-                    &op,
-                    graph.view(),
-                    x,
-                    parameters.weights(),
-                    &mut y,
-                    &mut scratch,
-                )
-                .unwrap();
+                forward(&op, graph.view(), x, parameters.weights(), &mut y, &mut scratch).unwrap();
                 y
             };
             let before = apply(&turned_graph, &turn(&op.input, &x));
@@ -285,8 +216,7 @@ fn on_scalars_it_is_a_plain_graph_convolution() {
             let parameters = &parameters;
             let x = &x;
             (0..5).map(move |i| {
-                let term =
-                    |weights: &[f64], q: usize| dot(&weights[i * 6..][..6], &x[q * 6..][..6]);
+                let term = |weights: &[f64], q: usize| dot(&weights[i * 6..][..6], &x[q * 6..][..6]);
                 let around = neighbours.iter().map(|&q| q as usize);
                 let sum: f64 = around.map(|q| term(&parameters.neighbour, q)).sum();
                 parameters.bias[i] + term(&parameters.own, p) + sum
@@ -324,8 +254,7 @@ fn as_matrix(op: &GaugeConv, weights: &[f64]) -> Vec<f64> {
             for (n, inputs_of) in op.input.orders().filter(|&(n, _)| n > 0) {
                 for o in op.output.range(m).take(outputs_of) {
                     for i in op.input.range(n).take(inputs_of) {
-                        let at =
-                            |k: usize, l: usize| (o + k * outputs_of) * inputs + i + l * inputs_of;
+                        let at = |k: usize, l: usize| (o + k * outputs_of) * inputs + i + l * inputs_of;
                         let weight = |k, l| weights[ring * size + at(k, l)];
                         if m == 0 {
                             matrix[at(0, 1)] = -weight(0, 1);
@@ -349,10 +278,7 @@ fn harmonics_as_coefficients_give_the_same_convolution() {
     for (name, graph) in weighted_graphs(NeighbourWeights::Count) {
         let plain = GraphArrays::<f64>::union(&[parts(&graph)]).unwrap();
         for op in operators() {
-            let op = GaugeConv {
-                aggregation: Aggregation::Mean,
-                ..op
-            };
+            let op = GaugeConv { aggregation: Aggregation::Mean, ..op };
             let highest = op.input.highest_order() + op.output.highest_order();
             let columns = 2 * highest + 1;
             let mut coefficients = Vec::new();
@@ -367,19 +293,13 @@ fn harmonics_as_coefficients_give_the_same_convolution() {
                     }
                 }
             }
-            let given = GraphArrays::union(&[GraphParts {
-                coefficients: (columns, &coefficients),
-                ..parts(&graph)
-            }])
-            .unwrap();
+            let given =
+                GraphArrays::union(&[GraphParts { coefficients: (columns, &coefficients), ..parts(&graph) }]).unwrap();
             let x: Vec<f64> = random(graph.vertex_count() * op.input.dimension(), 1);
             let parameters = Parameters::random(3, &op);
             let [y, ..] = run(&op, &given, false);
             let mut expected = vec![0.0; y.len()];
-            let weights = Weights {
-                neighbour: &as_matrix(&op, &parameters.neighbour)[..],
-                ..parameters.weights()
-            };
+            let weights = Weights { neighbour: &as_matrix(&op, &parameters.neighbour)[..], ..parameters.weights() };
             let mut scratch = Scratch::new();
             forward(&op, plain.view(), &x, weights, &mut expected, &mut scratch).unwrap();
             let error = difference(&y, &expected);
@@ -405,22 +325,12 @@ fn coefficients_are_checked() {
     let numbers = vec![0.0; 4 * edges];
     for (columns, length) in [(2, 2 * edges), (4, 4 * edges), (1, 0), (3, edges), (0, 1)] {
         let coefficients = (columns, &numbers[..length]);
-        let found = GraphView::new(GraphSlices {
-            coefficients,
-            ..slices
-        });
+        let found = GraphView::new(GraphSlices { coefficients, ..slices });
         assert!(matches!(found, Err(KernelError::Graph { .. })), "{columns}");
     }
     let coefficients = (3, &numbers[..3 * edges]);
-    let given = GraphView::new(GraphSlices {
-        coefficients,
-        ..slices
-    })
-    .unwrap();
-    assert!(matches!(
-        GraphArrays::join(&[given, view]),
-        Err(KernelError::Graph { .. })
-    ));
+    let given = GraphView::new(GraphSlices { coefficients, ..slices }).unwrap();
+    assert!(matches!(GraphArrays::join(&[given, view]), Err(KernelError::Graph { .. })));
     let op = crate::aggregate::Aggregate {
         input: "1x0".parse().unwrap(),
         highest_order: 1,
@@ -428,10 +338,7 @@ fn coefficients_are_checked() {
         max_radius: 1.0,
         aggregation: Aggregation::Mean,
     };
-    let (x, mut a) = (
-        vec![0.0; view.vertex_count()],
-        vec![0.0; 3 * view.vertex_count()],
-    );
+    let (x, mut a) = (vec![0.0; view.vertex_count()], vec![0.0; 3 * view.vertex_count()]);
     let refused = crate::aggregate::forward(&op, given, &x, &mut a, &mut Scratch::new());
     assert!(matches!(refused, Err(KernelError::Setting { .. })));
 }

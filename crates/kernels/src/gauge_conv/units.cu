@@ -1,11 +1,11 @@
-// Sums over neighbours in the registers in which tensor cores take them as a factor: a warp for 8 vertices. This text stands after
-// `tensor.cu`. See the documentation of `gauge_conv::warps`.
+// Sums over neighbours in the registers in which tensor cores take them as a factor: a warp for 8 vertices. This text
+// stands after `tensor.cu`. See the documentation of `gauge_conv::warps`.
 //
-// Lane 4 g + t of a warp works on vertex g and on channels 4 t to 4 t + 3 of runs of 16 channels, the UNITS of the features
-// (DIMENSION numbers): UNIT_ORDERS, UNIT_COSINES and UNIT_SINES are their orders and places, MOST_ORDER is the highest of these
-// orders. PASS_UNITS of them are summed at a time. OUT_WIDTHS: numbers of each of the OUT_ORDERS orders of the result. COLUMNS: 1
-// if every edge has a factor, for each of HEADS heads. CHANGING: 1 if the kernel writes them itself. BACKWARD: 1 for the transposed
-// operator.
+// Lane 4 g + t of a warp works on vertex g and on channels 4 t to 4 t + 3 of runs of 16 channels, the UNITS of the
+// features (DIMENSION numbers): UNIT_ORDERS, UNIT_COSINES and UNIT_SINES are their orders and places, MOST_ORDER is the
+// highest of these orders. PASS_UNITS of them are summed at a time. OUT_WIDTHS: numbers of each of the OUT_ORDERS
+// orders of the result. COLUMNS: 1 if every edge has a factor, for each of HEADS heads. CHANGING: 1 if the kernel
+// writes them itself. BACKWARD: 1 for the transposed operator.
 
 __device__ constexpr u32 unit_order(u32 unit) {
     constexpr u32 of[] = {UNIT_ORDERS};
@@ -112,9 +112,9 @@ __device__ inline Features load_unit(const float *__restrict__ row, u32 unit) {
     return features;
 }
 
-// For every edge of a vertex, calls `use(unit, order, harmonics, cosine, sine)` with the channels of PASS_UNITS units from `first` on of
-// the neighbour, rotated into the frame of the edge and scaled, then `finish(edge, harmonics)`. x starts at the first channel of
-// the lane. FACTORS: edges have factors.
+// For every edge of a vertex, calls `use(unit, order, harmonics, cosine, sine)` with the channels of PASS_UNITS units
+// from `first` on of the neighbour, rotated into the frame of the edge and scaled, then `finish(edge, harmonics)`. x
+// starts at the first channel of the lane. FACTORS: edges have factors.
 template <bool FACTORS, typename Use, typename Finish>
 __device__ inline void each_edge(const Graph &graph, const Row &row, const float *__restrict__ x, u32 first, Use use,
                                  Finish finish) {
@@ -181,7 +181,8 @@ __device__ inline void gather(const Graph &graph, const Row &row, const float *_
     each_edge<COLUMNS>(graph, row, x, first, use, [](u32, const float(&)[HARMONICS]) {});
 }
 
-// The vertices of a block, in tiles of 8: a run of them, so that neighbours are found in the cache of its multiprocessor.
+// The vertices of a block, in tiles of 8: a run of them, so that neighbours are found in the cache of its
+// multiprocessor.
 struct Tiles {
     u32 first, last;
 };

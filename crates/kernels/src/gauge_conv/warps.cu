@@ -1,8 +1,9 @@
-// Gauge convolution without rows in memory: the sums of 8 vertices are multiplied as they lie in registers. This text stands after
-// `units.cu`. See the documentation of `gauge_conv::warps`.
+// Gauge convolution without rows in memory: the sums of 8 vertices are multiplied as they lie in registers. This text
+// stands after `units.cu`. See the documentation of `gauge_conv::warps`.
 //
-// OUT_STARTS: where the numbers of each order of the result (RESULT numbers) start. OUT_TILES, TILE_ORDERS, TILE_FIRSTS: runs of 16
-// numbers of an order. WEIGHTS: a quarter of the number of weights. OWN: 1 for orders with a self term. Heads are runs of channels.
+// OUT_STARTS: where the numbers of each order of the result (RESULT numbers) start. OUT_TILES, TILE_ORDERS,
+// TILE_FIRSTS: runs of 16 numbers of an order. WEIGHTS: a quarter of the number of weights. OWN: 1 for orders with a
+// self term. Heads are runs of channels.
 
 __device__ constexpr u32 out_start(u32 order) {
     constexpr u32 of[] = {OUT_STARTS};
@@ -76,8 +77,9 @@ __device__ inline void multiply_order(const float4 *&weights, u32 order, float b
     }
 }
 
-// Sums of a unit of 8 vertices for the warps that compute gradients, a row of SLOT numbers for each vertex, and features of the
-// vertices in rows of FEATURES numbers. `full` and `empty` are barriers: of the warp that writes, and of those that read.
+// Sums of a unit of 8 vertices for the warps that compute gradients, a row of SLOT numbers for each vertex, and
+// features of the vertices in rows of FEATURES numbers. `full` and `empty` are barriers: of the warp that writes, and
+// of those that read.
 constexpr u32 SLOT = 32 * HARMONICS + 8, FEATURES = RESULT + 8;
 
 struct Slot {
@@ -124,8 +126,8 @@ struct Slot {
     }
 };
 
-// Adds the terms of PASS_UNITS units of a vertex to the results; x and own start at the first channel of the lane. SHARED: the
-// sums are written to a slot too.
+// Adds the terms of PASS_UNITS units of a vertex to the results; x and own start at the first channel of the lane.
+// SHARED: the sums are written to a slot too.
 template <bool SHARED>
 __device__ inline void convolve_units(const Graph &graph, const Row &row, const float *__restrict__ x,
                                       const float *__restrict__ own, bool used, u32 first, const float4 *&weights,
@@ -165,8 +167,8 @@ __device__ inline void convolve_units(const Graph &graph, const Row &row, const 
     }
 }
 
-// The weights of the neighbours and of the vertices themselves. The table has an entry for each of the WEIGHTS fours that lanes
-// take: 1 + the place of a weight, negative for its negative, or 0 for none.
+// The weights of the neighbours and of the vertices themselves. The table has an entry for each of the WEIGHTS fours
+// that lanes take: 1 + the place of a weight, negative for its negative, or 0 for none.
 struct Parameters {
     const int4 *__restrict__ table;
     const float *__restrict__ neighbour;
@@ -186,8 +188,8 @@ __device__ inline void load_weights(const Parameters &parameters, float4 *weight
     constexpr u32 EACH = (WEIGHTS + THREADS - 1) / THREADS;
     int4 entries[EACH];
     float4 values[EACH];
-    // Never true, which the compiler does not know: no weight is loaded before all entries are there. Else it would load some entries, their
-    // weights, then others.
+    // Never true, which the compiler does not know: no weight is loaded before all entries are there. Else it would
+    // load some entries, their weights, then others.
     bool none = false;
 #pragma unroll
     for (u32 k = 0; k < EACH; ++k) {
@@ -263,8 +265,8 @@ convolve(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, co
 // Both types are 16 channels of each order from 0 on, so the places of the components of an order follow from it.
 __device__ inline u32 place_of(u32 order, u32 component) { return order == 0 ? 0 : 32 * order - 16 + 16 * component; }
 
-// Warps of a block: those that compute gradients, one for each harmonic from 1 on, and those that convolve. KINDS: components
-// of all units. SHARES: how many warps share the gradients of half of the numbers of order 0.
+// Warps of a block: those that compute gradients, one for each harmonic from 1 on, and those that convolve. KINDS:
+// components of all units. SHARES: how many warps share the gradients of half of the numbers of order 0.
 constexpr u32 CONSUMERS = HARMONICS - 1, PRODUCERS = THREADS / 32 - CONSUMERS;
 constexpr u32 KINDS = 2 * UNITS - 1, SHARES = CONSUMERS / 2;
 constexpr u32 SLOT_SIZE = 8 * (SLOT + FEATURES);
@@ -275,8 +277,8 @@ __device__ inline void pair(const float *from, u32 stride, float (&to)[4]) {
     to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
 }
 
-// Gradients of the weights of a harmonic and of its part of harmonic 0: the sum over vertices of gathered rows of `dy` times
-// features. Lane 4 g + t takes channels 2 g and 2 g + 1 of vertices t and t + 4.
+// Gradients of the weights of a harmonic and of its part of harmonic 0: the sum over vertices of gathered rows of `dy`
+// times features. Lane 4 g + t takes channels 2 g and 2 g + 1 of vertices t and t + 4.
 __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count, const float *__restrict__ own,
                                const float *slots, u32 barriers, u32 harmonic, float *__restrict__ gradients) {
     u32 lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, order = order_of(harmonic);
@@ -364,9 +366,10 @@ __device__ inline void consume(const Graph &graph, const Tiles &tiles, u32 count
     if (has_own(0) && share == 0) write(0, DIMENSION, 8 * half, own_zero_totals);
 }
 
-// Convolution of the gradients `dy` with the transposed weights, and gradients of the weights: each block writes the sum over
-// its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the others; then they write sums of
-// scalars of `own` over their vertices, the gradients of the bias, unless `bias_partials` is null.
+// Convolution of the gradients `dy` with the transposed weights, and gradients of the weights: each block writes the
+// sum over its vertices, in the layout of `stacked.rs`. The first PRODUCERS warps convolve and pass their sums to the
+// others; then they write sums of scalars of `own` over their vertices, the gradients of the bias, unless
+// `bias_partials` is null.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 differentiate(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const float4 *__restrict__ phases,
               const float *__restrict__ factors, u32 aggregation, u32 count, const float *__restrict__ dy,

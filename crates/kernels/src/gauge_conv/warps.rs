@@ -1,14 +1,14 @@
 //! The convolution with sums in registers, between types with 16 channels of each order.
 //!
-//! A warp gathers 8 vertices. Four lanes share a vertex, and each of them sums 4 channels of every order: these are the registers
-//! in which tensor cores expect a factor, so the sums are multiplied as they are, with weights in shared memory. No row is ever
-//! stored, and warps do not wait for each other. A block takes a run of vertices and finds most neighbours in the cache of its
-//! multiprocessor.
+//! A warp gathers 8 vertices. Four lanes share a vertex, and each of them sums 4 channels of every order: these are the
+//! registers in which tensor cores expect a factor, so the sums are multiplied as they are, with weights in shared
+//! memory. No row is ever stored, and warps do not wait for each other. A block takes a run of vertices and finds most
+//! neighbours in the cache of its multiprocessor.
 //!
-//! The gradients of the weights are sums over vertices of the gathered rows of `dy` times `x`. Vertices have to be the terms of
-//! these products, so rows have to change lanes. Some warps of a block convolve (`dx`) and pass their sums through shared memory
-//! to the others, one for each harmonic, which hold the gradients in registers until the end. The sums of the blocks are then
-//! added in order.
+//! The gradients of the weights are sums over vertices of the gathered rows of `dy` times `x`. Vertices have to be the
+//! terms of these products, so rows have to change lanes. Some warps of a block convolve (`dx`) and pass their sums
+//! through shared memory to the others, one for each harmonic, which hold the gradients in registers until the end. The
+//! sums of the blocks are then added in order.
 
 use super::stacked::{Stack, types};
 use super::{GaugeConv, OPERATOR};
@@ -16,18 +16,13 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherRun, number};
 use crate::cuda::reduce::{ColumnPartials, SignedTable};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows,
-    to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, to_u32,
 };
 use crate::{Aggregation, FeatureType, irrep_dimension};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "warps",
-    concat!(
-        include_str!("../cuda/tensor.cu"),
-        include_str!("units.cu"),
-        include_str!("warps.cu")
-    ),
+    concat!(include_str!("../cuda/tensor.cu"), include_str!("units.cu"), include_str!("warps.cu")),
 );
 
 /// Channels of a unit.
@@ -67,24 +62,13 @@ struct Layout {
 
 impl Layout {
     /// `None` for types that do not fit. Backward, the gradients of the weights have to fit too.
-    fn new(
-        op: &GaugeConv,
-        stack: &Stack<'_>,
-        direction: Direction,
-        (columns, heads): (usize, usize),
-    ) -> Option<Self> {
+    fn new(op: &GaugeConv, stack: &Stack<'_>, direction: Direction, (columns, heads): (usize, usize)) -> Option<Self> {
         let (source, target) = types(op, direction);
         let (dimension, highest) = (source.dimension(), target.highest_order());
         let uniform = |kind: &FeatureType| kind.uniform_multiplicity() == Some(RUN);
         // The channels of a lane are those of one head.
         let split = [1, 2, 4].contains(&heads);
-        if !uniform(source)
-            || !uniform(target)
-            || highest == 0
-            || columns > 1
-            || op.rings > 1
-            || !split
-        {
+        if !uniform(source) || !uniform(target) || highest == 0 || columns > 1 || op.rings > 1 || !split {
             return None;
         }
         let units = irrep_rows(source, RUN);
@@ -128,9 +112,7 @@ impl Layout {
                 if orders.get(order).is_some_and(|of| of[3] > 0) {
                     let gathered = irrep_dimension(order) * dimension;
                     let term = gathered + place - source.range(order).start;
-                    [0, 2]
-                        .into_iter()
-                        .for_each(|half| multiply(order, term, half));
+                    [0, 2].into_iter().for_each(|half| multiply(order, term, half));
                 }
             }
         }
@@ -161,14 +143,7 @@ impl Layout {
             ("HEADS", one(heads)),
             ("CHANGING", one(0)),
         ]);
-        Some(Self {
-            defines,
-            weights,
-            places,
-            shared,
-            producers: WARPS - consumers,
-            factors: columns > 0,
-        })
+        Some(Self { defines, weights, places, shared, producers: WARPS - consumers, factors: columns > 0 })
     }
 }
 
@@ -194,10 +169,7 @@ pub(crate) fn unit_defines(source: &FeatureType, target: &FeatureType) -> Vec<De
         ("MOST_ORDER", one(source.highest_order())),
         ("DIMENSION", one(source.dimension())),
         ("OUT_ORDERS", one(target.highest_order() + 1)),
-        (
-            "OUT_WIDTHS",
-            list(orders.map(|order| target.range(order).len())),
-        ),
+        ("OUT_WIDTHS", list(orders.map(|order| target.range(order).len()))),
     ]
 }
 
@@ -223,13 +195,11 @@ impl Warps {
         for &(place, weight, negative) in parts {
             entries[place] = Some((weight, negative));
         }
-        let placed = layout.places.iter().filter_map(|&(place, from)| {
-            entries[from].map(|(weight, negative)| (place, weight, negative))
-        });
-        Ok(Some(Self {
-            stack: SignedTable::new(device, layout.weights, 1, placed)?,
-            layout,
-        }))
+        let placed = layout
+            .places
+            .iter()
+            .filter_map(|&(place, from)| entries[from].map(|(weight, negative)| (place, weight, negative)));
+        Ok(Some(Self { stack: SignedTable::new(device, layout.weights, 1, placed)?, layout }))
     }
 
     /// The convolution of a run, whose rows are not stored.
@@ -242,18 +212,12 @@ impl Warps {
         let (bias, y, _) = run.bias;
         let count = to_u32(OPERATOR, bias.len())?;
         let blocks = self.blocks(device, run);
-        self.launch(
-            device,
-            "convolve",
-            run,
-            (weights, blocks),
-            args![bias, count, y],
-        )
+        self.launch(device, "convolve", run, (weights, blocks), args![bias, count, y])
     }
 
-    /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Returns partial
-    /// gradients of the stacked weights, sums over vertices of the gathered rows times `x`, and their number. If `columns` are the scalars
-    /// of the rows that reach the vertex itself, they are summed too.
+    /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Returns
+    /// partial gradients of the stacked weights, sums over vertices of the gathered rows times `x`, and their number.
+    /// If `columns` are the scalars of the rows that reach the vertex itself, they are summed too.
     pub fn differentiate<'a>(
         &self,
         device: &CudaDevice,
@@ -266,20 +230,10 @@ impl Warps {
         let blocks = self.blocks(device, run);
         let mut partials = device.buffer(blocks * self.layout.weights)?;
         let sums_columns = columns.are_columns_of(run.own, RUN);
-        let parts = if sums_columns {
-            blocks * self.layout.producers
-        } else {
-            0
-        };
+        let parts = if sums_columns { blocks * self.layout.producers } else { 0 };
         let mut column_partials: DeviceBuffer<f64> = device.buffer(parts * RUN)?;
         let (_, dx, _) = run.bias;
-        let last = args![
-            dx,
-            u32::from(add),
-            x,
-            &partials.view_mut(),
-            &column_partials.view_mut()
-        ];
+        let last = args![dx, u32::from(add), x, &partials.view_mut(), &column_partials.view_mut()];
         self.launch(device, "differentiate", run, (weights, blocks), last)?;
         let columns = match sums_columns {
             true => ColumnPartials::of_partials(column_partials, RUN),
@@ -318,16 +272,15 @@ impl Warps {
             weights[1],
         ];
         let function = device.function_with_shared(SOURCE, &layout.defines, name, layout.shared)?;
-        // SAFETY: the operators checked the lengths of features, weights and results against the graph, whose arrays were
-        // checked when it was made; features are aligned (`reads`), and every block has its part of the partial gradients.
+        // SAFETY: the operators checked the lengths of features, weights and results against the graph, whose arrays
+        // were checked when it was made; features are aligned (`reads`), and every block has its part of the partial
+        // gradients.
         unsafe { function.run((blocks, 1), (32 * WARPS, 1), &[first, last].concat()) }
     }
 
     /// True if the features of a run, and others, are aligned as the kernels need them.
     pub fn reads(&self, run: &GatherRun<'_>, x: DeviceSlice<'_, f32>) -> bool {
-        [run.x, run.own, x]
-            .iter()
-            .all(|features| features.is_aligned(4))
+        [run.x, run.own, x].iter().all(|features| features.is_aligned(4))
     }
 
     /// Blocks of a launch: one on each multiprocessor, as long as each has a warp with vertices.
@@ -364,12 +317,7 @@ mod tests {
     use super::*;
     use Direction::{Backward, Forward};
 
-    fn layout(
-        input: &str,
-        output: &str,
-        direction: Direction,
-        kind: (usize, usize),
-    ) -> Option<Layout> {
+    fn layout(input: &str, output: &str, direction: Direction, kind: (usize, usize)) -> Option<Layout> {
         let op = GaugeConv::new(input.parse().unwrap(), output.parse().unwrap());
         let stack = Stack::new(&op, kind.0, direction);
         Layout::new(&op, &stack, direction, kind)
@@ -403,9 +351,7 @@ mod tests {
         let wide = "16x0 + 16x1 + 16x2";
         for direction in [Forward, Backward] {
             let layout = layout(wide, wide, direction, (0, 1)).unwrap();
-            let digest: usize = (layout.places.iter())
-                .map(|(place, stacked)| (place + 1) * (stacked + 1))
-                .sum();
+            let digest: usize = (layout.places.iter()).map(|(place, stacked)| (place + 1) * (stacked + 1)).sum();
             assert_eq!(digest, 746_378_420_608);
         }
     }

@@ -4,10 +4,7 @@
 use super::{HeatMaps, Implicit, Length, MOST_ITERATIONS, Masses, OPERATOR};
 use crate::Aggregation;
 use crate::cuda::reduce::add_column_sums;
-use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    to_u32,
-};
+use crate::cuda::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32};
 use crate::incidence;
 use crate::incidence::cuda::DeviceIncidence;
 
@@ -31,11 +28,7 @@ impl HeatMaps<'_, DeviceIncidence> {
 
 impl Masses<DeviceSlice<'_, f32>> {
     fn lengths(&self) -> Masses<usize> {
-        Masses {
-            vertex: self.vertex.len(),
-            node: self.node.len(),
-            stiffness: self.stiffness.len(),
-        }
+        Masses { vertex: self.vertex.len(), node: self.node.len(), stiffness: self.stiffness.len() }
     }
 }
 
@@ -94,67 +87,29 @@ impl<'a> System<'a> {
             function.run((blocks, 1), (BLOCK, 1), arguments)?;
             let total = self.device.function(SOURCE, &[], "total")?;
             let blocks = to_u32(OPERATOR, blocks)?;
-            total.run(
-                (1, 1),
-                (BLOCK, 1),
-                args![&self.partials, blocks, &self.scalars, slot],
-            )
+            total.run((1, 1), (BLOCK, 1), args![&self.partials, blocks, &self.scalars, slot])
         }
     }
 
     /// `image = K x`, and `<x, image>`.
-    fn apply(
-        &self,
-        time: f32,
-        x: DeviceSlice<'_, f32>,
-        image: &mut DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    fn apply(&self, time: f32, x: DeviceSlice<'_, f32>, image: &mut DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
         let (features, sum) = (&self.op.features, Aggregation::Sum);
-        incidence::cuda::apply(
-            self.device,
-            features,
-            sum,
-            self.maps.coupling,
-            x,
-            image.reborrow(),
-        )?;
-        let Masses {
-            node, stiffness, ..
-        } = self.masses;
+        incidence::cuda::apply(self.device, features, sum, self.maps.coupling, x, image.reborrow())?;
+        let Masses { node, stiffness, .. } = self.masses;
         let (width, count) = (self.width, self.count as u64);
-        let arguments = args![
-            node,
-            stiffness,
-            time,
-            x,
-            &*image,
-            width,
-            count,
-            &self.partials
-        ];
+        let arguments = args![node, stiffness, time, x, &*image, width, count, &self.partials];
         self.sum("product", arguments, CURVATURE)
     }
 
     /// Improves `y` to the solution of `K y = b`.
-    fn solve(
-        &mut self,
-        time: f64,
-        b: DeviceSlice<'_, f32>,
-        y: &mut DeviceBuffer<f32>,
-    ) -> Result<(), CudaError> {
+    fn solve(&mut self, time: f64, b: DeviceSlice<'_, f32>, y: &mut DeviceBuffer<f32>) -> Result<(), CudaError> {
         let time = time as f32;
         let empty = || self.device.buffer::<f32>(0);
         let [r, p, mut q] = std::mem::replace(&mut self.work, [empty()?, empty()?, empty()?]);
-        let Masses {
-            node, stiffness, ..
-        } = self.masses;
+        let Masses { node, stiffness, .. } = self.masses;
         let (width, count) = (self.width, self.count as u64);
         let partials = &self.partials;
-        self.sum(
-            "size",
-            args![node, stiffness, time, b, width, count, partials],
-            SIZE,
-        )?;
+        self.sum("size", args![node, stiffness, time, b, width, count, partials], SIZE)?;
         self.apply(time, y.view(), &mut q.view_mut())?;
         let arguments = args![node, stiffness, time, b, &q, &r, &p, width, count, partials];
         self.sum("residual", arguments, 0)?;
@@ -170,14 +125,10 @@ impl<'a> System<'a> {
             }
             self.apply(time, p.view(), &mut q.view_mut())?;
             let scalars = &self.scalars;
-            let arguments = args![
-                node, stiffness, time, scalars, before, CURVATURE, &p, &q, &*y, &r, width, count,
-                partials,
-            ];
+            let arguments =
+                args![node, stiffness, time, scalars, before, CURVATURE, &p, &q, &*y, &r, width, count, partials,];
             self.sum("advance", arguments, after)?;
-            let arguments = args![
-                node, stiffness, time, scalars, before, after, &r, &p, width, count,
-            ];
+            let arguments = args![node, stiffness, time, scalars, before, after, &r, &p, width, count,];
             self.over("direction", arguments)?;
         }
         self.work = [r, p, q];
@@ -194,16 +145,7 @@ impl<'a> System<'a> {
         add: bool,
     ) -> Result<(), CudaError> {
         let (width, count) = (self.width, self.count as u64);
-        let arguments = args![
-            mass,
-            mix,
-            &self.irrep_of,
-            x,
-            to,
-            width,
-            count,
-            u32::from(add)
-        ];
+        let arguments = args![mass, mix, &self.irrep_of, x, to, width, count, u32::from(add)];
         self.over("weigh", arguments)
     }
 
@@ -215,19 +157,9 @@ impl<'a> System<'a> {
         y: &mut DeviceBuffer<f32>,
     ) -> Result<(), CudaError> {
         let (features, sum, copies) = (&self.op.features, Aggregation::Sum, self.maps.copies);
-        incidence::cuda::apply_transposed(
-            self.device,
-            features,
-            sum,
-            copies,
-            weighted,
-            b.view_mut(),
-        )?;
+        incidence::cuda::apply_transposed(self.device, features, sum, copies, weighted, b.view_mut())?;
         let (width, count) = (self.width, self.count as u64);
-        self.over(
-            "start",
-            args![self.masses.node, &*b, &y.view_mut(), width, count],
-        )
+        self.over("start", args![self.masses.node, &*b, &y.view_mut(), width, count])
     }
 
     /// `u = S z`.
@@ -324,13 +256,7 @@ pub fn backward(
         add_column_sums(device, weighted.view(), shape, &sums.view_mut())?;
         let to = dmix.reborrow().slice(index * irreps..(index + 1) * irreps);
         let fold = device.function(SOURCE, &[], "fold")?;
-        let arguments = args![
-            &sums,
-            &system.irrep_of,
-            system.width,
-            &to,
-            to_u32(OPERATOR, irreps)?
-        ];
+        let arguments = args![&sums, &system.irrep_of, system.width, &to, to_u32(OPERATOR, irreps)?];
         // SAFETY: there is a sum for each component of a row, and a gradient for each irrep.
         unsafe { fold.over(irreps, arguments)? };
     }

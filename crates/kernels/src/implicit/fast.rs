@@ -34,18 +34,14 @@ impl<T: Real> System<'_, T> {
         let mut pieces = Vec::new();
         for first in (0..rows).step_by(piece) {
             let count = piece.min(rows - first) * self.width;
-            let parts = slices
-                .each_mut()
-                .map(|slice| slice.split_off_mut(..count).unwrap_or_default());
+            let parts = slices.each_mut().map(|slice| slice.split_off_mut(..count).unwrap_or_default());
             pieces.push((first, parts));
         }
         let partials: Vec<f64> = pieces
             .into_par_iter()
             .map(|(first, mut parts)| {
                 let rows = parts[0].len() / self.width;
-                (0..rows)
-                    .map(|row| each(first + row, row * self.width, &mut parts))
-                    .sum()
+                (0..rows).map(|row| each(first + row, row * self.width, &mut parts)).sum()
             })
             .collect();
         partials.iter().sum()
@@ -55,9 +51,7 @@ impl<T: Real> System<'_, T> {
     fn apply(&self, time: T, p: &[T], q: &mut [T]) -> Result<f64, KernelError> {
         let features = &self.op.features;
         incidence::apply(features, Aggregation::Sum, self.maps.coupling, p, q)?;
-        let Masses {
-            node, stiffness, ..
-        } = self.masses;
+        let Masses { node, stiffness, .. } = self.masses;
         let width = self.width;
         Ok(self.sum([q], |vertex, at, [q]| {
             let diagonal = node[vertex] + time * stiffness[vertex];
@@ -74,12 +68,8 @@ impl<T: Real> System<'_, T> {
     fn solve(&self, time: T, b: &[T], y: &mut [T], work: &mut [T]) -> Result<(), KernelError> {
         let (r, work) = work.split_at_mut(b.len());
         let (p, q) = work.split_at_mut(b.len());
-        let Masses {
-            node, stiffness, ..
-        } = self.masses;
-        let (width, inverse) = (self.width, |vertex: usize| {
-            (node[vertex] + time * stiffness[vertex]).recip()
-        });
+        let Masses { node, stiffness, .. } = self.masses;
+        let (width, inverse) = (self.width, |vertex: usize| (node[vertex] + time * stiffness[vertex]).recip());
         self.apply(time, y, q)?;
         let mut size = 0.0;
         for (row, b) in b.chunks_exact(width.max(1)).enumerate() {
@@ -138,10 +128,8 @@ impl<T: Real> System<'_, T> {
         weighted: &mut [T],
         b: &mut [T],
     ) -> Result<(), KernelError> {
-        for (vertex, (to, x)) in weighted
-            .chunks_exact_mut(self.width.max(1))
-            .zip(x.chunks_exact(self.width.max(1)))
-            .enumerate()
+        for (vertex, (to, x)) in
+            weighted.chunks_exact_mut(self.width.max(1)).zip(x.chunks_exact(self.width.max(1))).enumerate()
         {
             let weight = weights.map_or(T::one(), |weights| weights[vertex]);
             for (j, (to, &x)) in to.iter_mut().zip(x).enumerate() {
@@ -156,10 +144,7 @@ impl<T: Real> System<'_, T> {
     /// `y = b / N`: what diffusion for no time gives.
     fn start(&self, b: &[T], y: &mut [T]) {
         let rows = y.chunks_exact_mut(self.width.max(1));
-        for ((y, b), &mass) in rows
-            .zip(b.chunks_exact(self.width.max(1)))
-            .zip(self.masses.node)
-        {
+        for ((y, b), &mass) in rows.zip(b.chunks_exact(self.width.max(1))).zip(self.masses.node) {
             y.iter_mut().zip(b).for_each(|(y, &b)| *y = b / mass);
         }
     }
@@ -181,12 +166,7 @@ pub(super) fn forward<T: Real>(
     saved: &mut [T],
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
-    let system = System {
-        op,
-        maps,
-        masses,
-        width: op.features.dimension(),
-    };
+    let system = System { op, maps, masses, width: op.features.dimension() };
     let (irrep_of, irreps) = (op.irrep_of(), op.irreps());
     y.fill(T::zero());
     if x.is_empty() {
@@ -196,16 +176,11 @@ pub(super) fn forward<T: Real>(
     let (z, work) = work.split_at_mut(x.len());
     system.gather(Some(masses.vertex), None, x, z, b)?;
     system.start(b, z);
-    for ((&time, u), mix) in (op.times.iter())
-        .zip(saved.chunks_exact_mut(x.len()))
-        .zip(mix.chunks_exact(irreps.max(1)))
+    for ((&time, u), mix) in (op.times.iter()).zip(saved.chunks_exact_mut(x.len())).zip(mix.chunks_exact(irreps.max(1)))
     {
         system.solve(T::of(time), b, z, work)?;
         system.spread(z, u)?;
-        for (y, u) in y
-            .chunks_exact_mut(system.width)
-            .zip(u.chunks_exact(system.width))
-        {
+        for (y, u) in y.chunks_exact_mut(system.width).zip(u.chunks_exact(system.width)) {
             for ((y, &u), &irrep) in y.iter_mut().zip(u).zip(&irrep_of) {
                 *y += mix[irrep as usize] * u;
             }
@@ -227,20 +202,12 @@ pub(super) fn backward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     let width = op.features.dimension();
-    let system = System {
-        op,
-        maps,
-        masses,
-        width,
-    };
+    let system = System { op, maps, masses, width };
     let (irrep_of, irreps) = (op.irrep_of(), op.irreps());
     if dy.is_empty() {
         return Ok(());
     }
-    for (dmix, u) in dmix
-        .chunks_exact_mut(irreps)
-        .zip(saved.chunks_exact(dy.len()))
-    {
+    for (dmix, u) in dmix.chunks_exact_mut(irreps).zip(saved.chunks_exact(dy.len())) {
         let mut sums = vec![0.0; irreps];
         for (dy, u) in dy.chunks_exact(width).zip(u.chunks_exact(width)) {
             for ((dy, u), &irrep) in dy.iter().zip(u).zip(&irrep_of) {

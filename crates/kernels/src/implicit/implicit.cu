@@ -1,5 +1,6 @@
-// Conjugate gradients for K y = b with K = node + t (stiffness - coupling) and the diagonal as preconditioner; see the page
-// of `implicit`. The product with the coupling is `incidence_sum`. Sums have a fixed number of blocks and one order.
+// Conjugate gradients for K y = b with K = node + t (stiffness - coupling) and the diagonal as preconditioner; see the
+// page of `implicit`. The product with the coupling is `incidence_sum`. Sums have a fixed number of blocks and one
+// order.
 
 // y (+)= mass m x: mass of the vertex and factor of the irrep, null for ones.
 extern "C" __global__ void weigh(const float *mass, const float *mix, const u32 *irrep_of, const float *x, float *y,

@@ -10,16 +10,17 @@
 //!
 //! `M` holds the masses of vertices. Vertices at the same place are one node: `S` copies the values of a node to its
 //! vertices by transport, and `N` holds the masses of nodes. All orders are solved together by conjugate gradients with
-//! the diagonal as preconditioner: the matrix is a sparse map with transport ([`incidence`](crate::incidence)), Hermitian
-//! and positive definite. Steps and norms are those of the whole batch, so the solution commutes with rotations of the
-//! frames after any number of iterations. They end at a relative residual of 1e-6 in f32 and 1e-14 in f64, or after
-//! [`MOST_ITERATIONS`]. The backward pass is the same solve:
+//! the diagonal as preconditioner: the matrix is a sparse map with transport ([`incidence`](crate::incidence)),
+//! Hermitian and positive definite. Steps and norms are those of the whole batch, so the solution commutes with
+//! rotations of the frames after any number of iterations. They end at a relative residual of 1e-6 in f32 and 1e-14 in
+//! f64, or after [`MOST_ITERATIONS`]. The backward pass is the same solve:
 //!
 //! ```text
 //! dx = sum_t M S K_t^-1 S^H (a_t dy),     da_t = <u_t, dy> for each channel
 //! ```
 //!
-//! Shapes: `x` and `y` are `[vertices, features]`, `mix` is `[times, irreps]`. Saved: `u_t`, `[times, vertices, features]`.
+//! Shapes: `x` and `y` are `[vertices, features]`, `mix` is `[times, irreps]`. Saved: `u_t`, `[times, vertices,
+//! features]`.
 
 pub mod cuda;
 mod fast;
@@ -58,11 +59,7 @@ pub struct Masses<S> {
     pub stiffness: S,
 }
 
-resolve_fields!(Masses {
-    vertex,
-    node,
-    stiffness
-});
+resolve_fields!(Masses { vertex, node, stiffness });
 
 /// The sparse maps of a batch.
 struct HeatMaps<'a, I> {
@@ -140,11 +137,7 @@ impl<T: Real> HeatMaps<'_, IncidenceArrays<T>> {
 
 impl<T> Masses<&[T]> {
     fn lengths(&self) -> Masses<usize> {
-        Masses {
-            vertex: self.vertex.len(),
-            node: self.node.len(),
-            stiffness: self.stiffness.len(),
-        }
+        Masses { vertex: self.vertex.len(), node: self.node.len(), stiffness: self.stiffness.len() }
     }
 }
 
@@ -211,11 +204,7 @@ pub fn backward<T: Real>(
         ("mix", mix.len(), Length::Mix),
         ("saved", saved.len(), Length::Saved),
         ("dy", dy.len(), Length::Features),
-        (
-            "dx",
-            dx.as_ref().map_or(dy.len(), |dx| dx.len()),
-            Length::Features,
-        ),
+        ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()), Length::Features),
         ("dmix", dmix.len(), Length::Mix),
     ];
     op.check(maps.sizes(), masses.lengths(), &lengths)?;

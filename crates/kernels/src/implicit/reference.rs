@@ -6,12 +6,7 @@ use crate::{Aggregation, FeatureType, Real, irrep_dimension};
 
 /// `K_t` of one order as a real matrix of `[components, components]` blocks: rows and columns are vertices, then
 /// components.
-fn matrix<T: Real>(
-    order: usize,
-    time: f64,
-    coupling: &IncidenceArrays<T>,
-    masses: Masses<&[T]>,
-) -> Vec<Vec<f64>> {
+fn matrix<T: Real>(order: usize, time: f64, coupling: &IncidenceArrays<T>, masses: Masses<&[T]>) -> Vec<Vec<f64>> {
     let mut multiplicities = vec![0; order + 1];
     multiplicities[order] = 1;
     let field = FeatureType::new(&multiplicities);
@@ -27,8 +22,7 @@ fn matrix<T: Real>(
             row[column] = -time * value.as_f64();
         }
         let vertex = column / parts;
-        rows[column][column] +=
-            masses.node[vertex].as_f64() + time * masses.stiffness[vertex].as_f64();
+        rows[column][column] += masses.node[vertex].as_f64() + time * masses.stiffness[vertex].as_f64();
     }
     rows
 }
@@ -50,9 +44,7 @@ fn eliminate(mut matrix: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         }
     }
     for row in (0..size).rev() {
-        let known: f64 = (row + 1..size)
-            .map(|column| matrix[row][column] * b[column])
-            .sum();
+        let known: f64 = (row + 1..size).map(|column| matrix[row][column] * b[column]).sum();
         b[row] = (b[row] - known) / matrix[row][row];
     }
     b
@@ -75,8 +67,7 @@ pub fn solve<T: Real>(
         let matrix = matrix(order, time, coupling, masses);
         let (parts, start) = (irrep_dimension(order), features.range(order).start);
         for channel in 0..channels {
-            let places = (0..vertices * parts)
-                .map(|i| i / parts * width + start + i % parts * channels + channel);
+            let places = (0..vertices * parts).map(|i| i / parts * width + start + i % parts * channels + channel);
             let right = places.clone().map(|place| b[place].as_f64()).collect();
             let solution = eliminate(matrix.clone(), right);
             for (place, value) in places.zip(solution) {
@@ -100,9 +91,7 @@ pub fn forward<T: Real>(
     y: &mut [T],
 ) {
     let width = op.features.dimension().max(1);
-    let massive: Vec<T> = (x.iter().enumerate())
-        .map(|(i, &x)| masses.vertex[i / width] * x)
-        .collect();
+    let massive: Vec<T> = (x.iter().enumerate()).map(|(i, &x)| masses.vertex[i / width] * x).collect();
     let irrep_of = op.irrep_of();
     y.fill(T::zero());
     for (index, &time) in op.times.iter().enumerate() {

@@ -41,23 +41,12 @@ fn batch<T: Real>(graph: &GaugeGraph) -> Batch<T> {
         angles: Some(&angles),
         weights: Some(&weights),
     };
-    let nodes: Vec<u32> = (0..vertices)
-        .map(|v| if is_copy(v) { 0 } else { v as u32 })
-        .collect();
+    let nodes: Vec<u32> = (0..vertices).map(|v| if is_copy(v) { 0 } else { v as u32 }).collect();
     let own: Vec<u32> = (0..=vertices as u32).collect();
-    let turns: Vec<f64> = (0..vertices)
-        .map(|v| if is_copy(v) { v as f64 } else { 0.0 })
-        .collect();
-    let copies = IncidenceParts {
-        columns: vertices,
-        offsets: &own,
-        indices: &nodes,
-        angles: Some(&turns),
-        weights: None,
-    };
-    let vertex: Vec<f64> = (0..vertices)
-        .map(|v| (0.5 + (v % 5) as f64) / vertices as f64)
-        .collect();
+    let turns: Vec<f64> = (0..vertices).map(|v| if is_copy(v) { v as f64 } else { 0.0 }).collect();
+    let copies =
+        IncidenceParts { columns: vertices, offsets: &own, indices: &nodes, angles: Some(&turns), weights: None };
+    let vertex: Vec<f64> = (0..vertices).map(|v| (0.5 + (v % 5) as f64) / vertices as f64).collect();
     let mut node = vertex.clone();
     for v in (0..vertices).filter(|&v| is_copy(v)) {
         node[0] += vertex[v];
@@ -75,11 +64,7 @@ fn batch<T: Real>(graph: &GaugeGraph) -> Batch<T> {
 
 impl<T: Real> Batch<T> {
     fn masses(&self) -> Masses<&[T]> {
-        Masses {
-            vertex: &self.vertex,
-            node: &self.node,
-            stiffness: &self.stiffness,
-        }
+        Masses { vertex: &self.vertex, node: &self.node, stiffness: &self.stiffness }
     }
 
     fn forward(&self, op: &Implicit, mix: &[T], x: &[T]) -> (Vec<T>, Vec<T>) {
@@ -87,18 +72,7 @@ impl<T: Real> Batch<T> {
         let mut saved = vec![T::nan(); op.times.len() * x.len()];
         let (coupling, copies, masses) = (&self.coupling, &self.copies, self.masses());
         let mut scratch = Scratch::new();
-        forward(
-            op,
-            coupling,
-            copies,
-            masses,
-            mix,
-            x,
-            &mut y,
-            &mut saved,
-            &mut scratch,
-        )
-        .unwrap();
+        forward(op, coupling, copies, masses, mix, x, &mut y, &mut saved, &mut scratch).unwrap();
         (y, saved)
     }
 
@@ -107,28 +81,13 @@ impl<T: Real> Batch<T> {
         let (coupling, copies, masses) = (&self.coupling, &self.copies, self.masses());
         let wanted = Some(&mut dx[..]);
         let mut scratch = Scratch::new();
-        backward(
-            op,
-            coupling,
-            copies,
-            masses,
-            mix,
-            saved,
-            dy,
-            wanted,
-            &mut dmix,
-            &mut scratch,
-        )
-        .unwrap();
+        backward(op, coupling, copies, masses, mix, saved, dy, wanted, &mut dmix, &mut scratch).unwrap();
         (dx, dmix)
     }
 }
 
 fn operators() -> Vec<Implicit> {
-    let op = |features: &str, times: &[f64]| Implicit {
-        features: features.parse().unwrap(),
-        times: times.to_vec(),
-    };
+    let op = |features: &str, times: &[f64]| Implicit { features: features.parse().unwrap(), times: times.to_vec() };
     vec![
         op("2x0 + 1x1 + 3x2", &[0.001, 0.01, 0.1]),
         op("5x0", &[0.3]),
@@ -147,15 +106,7 @@ fn check<T: Real>(tolerance: f64) {
             let (y, _) = batch.forward(&op, &mix, &x);
             let mut expected = vec![T::nan(); y.len()];
             let (coupling, copies) = (&batch.coupling, &batch.copies);
-            reference::forward(
-                &op,
-                coupling,
-                copies,
-                batch.masses(),
-                &mix,
-                &x,
-                &mut expected,
-            );
+            reference::forward(&op, coupling, copies, batch.masses(), &mix, &x, &mut expected);
             check_close(&y, &expected, tolerance, &format!("{name}, {op:?}"));
         }
     }
@@ -192,10 +143,7 @@ fn gradients_equal_finite_differences_and_the_adjoint() {
 fn constants_stay_and_mass_is_kept() {
     let (_, graph) = gauge_graphs().swap_remove(1);
     let batch = batch::<f64>(&graph);
-    let op = Implicit {
-        features: "1x0".parse().unwrap(),
-        times: vec![0.7],
-    };
+    let op = Implicit { features: "1x0".parse().unwrap(), times: vec![0.7] };
     let (y, _) = batch.forward(&op, &[1.0], &vec![3.0; graph.vertex_count()]);
     assert!(y.iter().all(|y| (y - 3.0).abs() < 1e-12));
     let x: Vec<f64> = random(graph.vertex_count(), 4);
@@ -210,41 +158,15 @@ fn times_and_lengths_are_checked() {
     let (_, graph) = gauge_graphs().swap_remove(0);
     let batch = batch::<f32>(&graph);
     for time in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let op = Implicit {
-            features: "1x0".parse().unwrap(),
-            times: vec![time],
-        };
+        let op = Implicit { features: "1x0".parse().unwrap(), times: vec![time] };
         let x = vec![0.0; graph.vertex_count()];
         let (mut y, mut saved) = (x.clone(), x.clone());
         let (coupling, copies, masses) = (&batch.coupling, &batch.copies, batch.masses());
         let mut scratch = Scratch::new();
-        let refused = forward(
-            &op,
-            coupling,
-            copies,
-            masses,
-            &[1.0],
-            &x,
-            &mut y,
-            &mut saved,
-            &mut scratch,
-        );
+        let refused = forward(&op, coupling, copies, masses, &[1.0], &x, &mut y, &mut saved, &mut scratch);
         assert!(matches!(refused, Err(KernelError::Setting { .. })));
-        let op = Implicit {
-            times: vec![0.1],
-            ..op
-        };
-        let refused = forward(
-            &op,
-            coupling,
-            copies,
-            masses,
-            &[],
-            &x,
-            &mut y,
-            &mut saved,
-            &mut scratch,
-        );
+        let op = Implicit { times: vec![0.1], ..op };
+        let refused = forward(&op, coupling, copies, masses, &[], &x, &mut y, &mut saved, &mut scratch);
         assert!(matches!(refused, Err(KernelError::Length { .. })));
     }
 }

@@ -3,18 +3,12 @@
 use super::{IncidenceArrays, Mixture, Normalise, OPERATOR, Target, check};
 use crate::aggregate::cuda::number;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
-    over_irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, over_irreps, to_u32,
 };
 use crate::{Aggregation, FeatureType};
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "incidence",
-    concat!(
-        include_str!("../cuda/rotated_sum.cu"),
-        include_str!("incidence.cu")
-    ),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("incidence", concat!(include_str!("../cuda/rotated_sum.cu"), include_str!("incidence.cu")));
 
 /// [`IncidenceArrays`] on a device.
 #[derive(Debug)]

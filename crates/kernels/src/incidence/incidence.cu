@@ -29,8 +29,8 @@ extern "C" __global__ void incidence_sum(const u32 *__restrict__ offsets, const 
         });
 }
 
-// y[column][m * channels + c] = s(n) sum over the rows of the column of w[row][m] x[row][c]. A block for each column; each
-// thread takes 4 numbers at a time.
+// y[column][m * channels + c] = s(n) sum over the rows of the column of w[row][m] x[row][c]. A block for each column;
+// each thread takes 4 numbers at a time.
 extern "C" __global__ void incidence_mix(const u32 *__restrict__ offsets, const u32 *__restrict__ rows, u32 aggregation,
                                          const float *__restrict__ x, u32 channels, const float *__restrict__ w,
                                          u32 weights, float *__restrict__ y) {

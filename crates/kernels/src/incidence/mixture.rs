@@ -5,8 +5,8 @@
 //! dw_r[m] = sum_c s(n_c) <dy_c[m], x_r>        dx_r = sum_c s(n_c) sum_m w_r[m] dy_c[m]
 //! ```
 //!
-//! This is [`apply_transposed`](super::apply_transposed) of the outer products `w_r x_r`, which are never stored. Only the inputs
-//! are needed in the backward pass.
+//! This is [`apply_transposed`](super::apply_transposed) of the outer products `w_r x_r`, which are never stored. Only
+//! the inputs are needed in the backward pass.
 
 use super::{IncidenceArrays, OPERATOR};
 use crate::error::{Length, check_count};
@@ -31,7 +31,8 @@ impl Mixture {
         self.weights * self.channels
     }
 
-    /// Checks features and weights at rows and results at columns, of an incidence whose entries carry only their places.
+    /// Checks features and weights at rows and results at columns, of an incidence whose entries carry only their
+    /// places.
     pub(super) fn check<S: Length>(
         &self,
         is_plain: bool,
@@ -48,12 +49,7 @@ impl Mixture {
         let numbers = |count: usize, width: usize| count.saturating_mul(width);
         check_count(OPERATOR, x_name, x.length(), numbers(rows, self.channels))?;
         check_count(OPERATOR, w_name, w.length(), numbers(rows, self.weights))?;
-        check_count(
-            OPERATOR,
-            y_name,
-            y.length(),
-            numbers(columns, self.outputs()),
-        )
+        check_count(OPERATOR, y_name, y.length(), numbers(columns, self.outputs()))
     }
 }
 
@@ -76,9 +72,7 @@ pub fn mix<T: Real>(
 ) -> Result<(), KernelError> {
     let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
     op.check(is_plain, counts, [("x", x), ("w", w)], ("y", y))?;
-    compiled!(sum as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(
-        op, incidence, x, w, y,
-    );
+    compiled!(sum as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(op, incidence, x, w, y);
     Ok(())
 }
 
@@ -114,12 +108,8 @@ pub fn mix_backward<T: Real>(
     let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
     op.check(is_plain, counts, [("x", x), ("w", w)], ("dy", dy))?;
     op.check(is_plain, counts, [("dx", &*dx), ("dw", &*dw)], ("dy", dy))?;
-    compiled!(gradient_of_x as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(
-        op, incidence, w, dy, dx,
-    );
-    compiled!(gradient_of_w as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(
-        op, incidence, x, dy, dw,
-    );
+    compiled!(gradient_of_x as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(op, incidence, w, dy, dx);
+    compiled!(gradient_of_w as fn(&Mixture, &IncidenceArrays<T>, &[T], &[T], &mut [T]))(op, incidence, x, dy, dw);
     Ok(())
 }
 
@@ -139,34 +129,20 @@ fn gradients<'a, T: Real>(
     })
 }
 
-fn gradient_of_x<T: Real>(
-    op: &Mixture,
-    incidence: &IncidenceArrays<T>,
-    w: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) {
+fn gradient_of_x<T: Real>(op: &Mixture, incidence: &IncidenceArrays<T>, w: &[T], dy: &[T], dx: &mut [T]) {
     for_rows(dx, op.channels, |row, dx| {
         dx.fill(T::zero());
         let w = &w[row * op.weights..][..op.weights];
         for (scale, dy) in gradients(op, incidence, dy, row) {
             for (dy, &w) in dy.chunks_exact(op.channels).zip(w) {
                 let weight = scale * w;
-                dx.iter_mut()
-                    .zip(dy)
-                    .for_each(|(dx, &dy)| *dx += weight * dy);
+                dx.iter_mut().zip(dy).for_each(|(dx, &dy)| *dx += weight * dy);
             }
         }
     });
 }
 
-fn gradient_of_w<T: Real>(
-    op: &Mixture,
-    incidence: &IncidenceArrays<T>,
-    x: &[T],
-    dy: &[T],
-    dw: &mut [T],
-) {
+fn gradient_of_w<T: Real>(op: &Mixture, incidence: &IncidenceArrays<T>, x: &[T], dy: &[T], dw: &mut [T]) {
     for_rows(dw, op.weights, |row, dw| {
         dw.fill(T::zero());
         let x = &x[row * op.channels..][..op.channels];

@@ -9,10 +9,10 @@
 //! apply_transposed:  y_c = s(n_c) sum_r w_rc rho(-a_rc) x_r      dx_r = sum_c s(n_c) w_rc rho(a_rc) dy_c
 //! ```
 //!
-//! `w_rc` are optional weights of the entries, 1 by default. `s` is that of an [`Aggregation`]. Each map has its own normalisation, so that a mean is a mean in both
-//! directions. All four are gathers over one of two lists of the entries, without atomics. A row or column
-//! without entries gets zeros. Nothing is saved for the backward pass. [`mix`] is `apply_transposed` with several weights for
-//! every row.
+//! `w_rc` are optional weights of the entries, 1 by default. `s` is that of an [`Aggregation`]. Each map has its own
+//! normalisation, so that a mean is a mean in both directions. All four are gathers over one of two lists of the
+//! entries, without atomics. A row or column without entries gets zeros. Nothing is saved for the backward pass.
+//! [`mix`] is `apply_transposed` with several weights for every row.
 
 pub mod cuda;
 mod mixture;
@@ -49,13 +49,7 @@ impl<'a> IncidenceParts<'a> {
     /// The faces of a mesh with `vertices` vertices: a row for each face, a column for each vertex. Corners of
     /// face `f` are `indices[offsets[f]..offsets[f + 1]]`.
     pub fn faces(vertices: usize, offsets: &'a [u32], indices: &'a [u32]) -> Self {
-        Self {
-            columns: vertices,
-            offsets,
-            indices,
-            angles: None,
-            weights: None,
-        }
+        Self { columns: vertices, offsets, indices, angles: None, weights: None }
     }
 
     fn check(&self) -> Result<(), String> {
@@ -133,15 +127,13 @@ impl<T: Real> IncidenceArrays<T> {
     /// # Errors
     /// Arrays that do not fit together, or a union that 32-bit indices cannot address.
     pub fn union(meshes: &[IncidenceParts<'_>]) -> Result<Self, KernelError> {
-        compiled!(
-            IncidenceArrays::union_of
-                as fn(&[IncidenceParts<'_>]) -> Result<IncidenceArrays<T>, KernelError>
-        )(meshes)
+        compiled!(IncidenceArrays::union_of as fn(&[IncidenceParts<'_>]) -> Result<IncidenceArrays<T>, KernelError>)(
+            meshes,
+        )
     }
 
     fn union_of(meshes: &[IncidenceParts<'_>]) -> Result<Self, KernelError> {
-        let total =
-            |count: fn(&IncidenceParts<'_>) -> usize| meshes.iter().map(count).sum::<usize>();
+        let total = |count: fn(&IncidenceParts<'_>) -> usize| meshes.iter().map(count).sum::<usize>();
         let (entries, columns) = (total(|mesh| mesh.indices.len()), total(|mesh| mesh.columns));
         let rows = total(|mesh| mesh.offsets.len());
         if entries.max(columns).max(rows) >= u32::MAX as usize {
@@ -151,15 +143,11 @@ impl<T: Real> IncidenceArrays<T> {
                 ),
             });
         }
-        let mut rows = Side {
-            offsets: vec![0],
-            others: Vec::with_capacity(entries),
-        };
+        let mut rows = Side { offsets: vec![0], others: Vec::with_capacity(entries) };
         let (mut phases, mut weights, mut column) = (Vec::new(), Vec::new(), 0);
         for (index, mesh) in meshes.iter().enumerate() {
-            mesh.check().map_err(|problem| KernelError::Graph {
-                problem: format!("incidence of mesh {index}: {problem}"),
-            })?;
+            mesh.check()
+                .map_err(|problem| KernelError::Graph { problem: format!("incidence of mesh {index}: {problem}") })?;
             let entry = rows.others.len() as u32;
             let offsets = mesh.offsets[1..].iter().map(|offset| offset + entry);
             rows.offsets.extend(offsets);
@@ -176,13 +164,7 @@ impl<T: Real> IncidenceArrays<T> {
             }
         }
         let (columns, places) = transposed(&rows, columns);
-        Ok(Self {
-            rows,
-            columns,
-            places,
-            phases,
-            weights,
-        })
+        Ok(Self { rows, columns, places, phases, weights })
     }
 
     /// Start of each row among the entries, with their number at the end, and the column of every entry.
@@ -222,15 +204,7 @@ impl<T: Real> IncidenceArrays<T> {
     ) {
         compiled!(
             IncidenceArrays::sum_rows
-                as fn(
-                    &IncidenceArrays<T>,
-                    &FeatureType,
-                    Aggregation,
-                    Target,
-                    Normalise,
-                    &[T],
-                    &mut [T],
-                )
+                as fn(&IncidenceArrays<T>, &FeatureType, Aggregation, Target, Normalise, &[T], &mut [T])
         )(self, features, aggregation, target, normalise, x, y);
     }
 
@@ -268,10 +242,7 @@ impl<T: Real> IncidenceArrays<T> {
                     phase[1] = -phase[1];
                 }
                 let weight = *self.weights.get(place).unwrap_or(&T::one());
-                Term {
-                    scale: aggregation.scale::<T>(count) * weight,
-                    ..Term::new(source, phase)
-                }
+                Term { scale: aggregation.scale::<T>(count) * weight, ..Term::new(source, phase) }
             })
         });
     }
@@ -320,10 +291,7 @@ fn check<S: Length>(
     (row_name, at_rows): (&'static str, S),
     (column_name, at_columns): (&'static str, S),
 ) -> Result<(), KernelError> {
-    for (name, values, count) in [
-        (row_name, at_rows, rows),
-        (column_name, at_columns, columns),
-    ] {
+    for (name, values, count) in [(row_name, at_rows, rows), (column_name, at_columns, columns)] {
         let expected = count.saturating_mul(features.dimension());
         check_count(OPERATOR, name, values.length(), expected)?;
     }
@@ -359,14 +327,7 @@ pub fn apply_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, incidence.counts(), ("dy", dy), ("dx", dx))?;
-    incidence.sum(
-        features,
-        aggregation,
-        Target::Columns,
-        Normalise::Source,
-        dy,
-        dx,
-    );
+    incidence.sum(features, aggregation, Target::Columns, Normalise::Source, dy, dx);
     Ok(())
 }
 
@@ -383,14 +344,7 @@ pub fn apply_transposed<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, incidence.counts(), ("x", x), ("y", y))?;
-    incidence.sum(
-        features,
-        aggregation,
-        Target::Columns,
-        Normalise::Target,
-        x,
-        y,
-    );
+    incidence.sum(features, aggregation, Target::Columns, Normalise::Target, x, y);
     Ok(())
 }
 
@@ -406,13 +360,6 @@ pub fn apply_transposed_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check(features, incidence.counts(), ("dx", &*dx), ("dy", dy))?;
-    incidence.sum(
-        features,
-        aggregation,
-        Target::Rows,
-        Normalise::Source,
-        dy,
-        dx,
-    );
+    incidence.sum(features, aggregation, Target::Rows, Normalise::Source, dy, dx);
     Ok(())
 }

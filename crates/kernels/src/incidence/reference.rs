@@ -20,11 +20,7 @@ fn scatter<T: Real>(
             let column = incidence.rows.others[entry] as usize;
             let phases = &incidence.phases;
             let phase = *phases.get(entry).unwrap_or(&[T::one(), T::zero()]);
-            let (to, from, phase) = if back {
-                (column, row, reversed(phase))
-            } else {
-                (row, column, phase)
-            };
+            let (to, from, phase) = if back { (column, row, reversed(phase)) } else { (row, column, phase) };
             let weight = *incidence.weights.get(entry).unwrap_or(&T::one());
             let message = rotated(features, phase, &x[from * width..][..width]);
             for (at, value) in message.into_iter().enumerate() {
@@ -56,14 +52,8 @@ pub fn apply_transposed<T: Real>(
     y: &mut [T],
     back: bool,
 ) {
-    let of_column = |column: u32| {
-        (incidence.rows.others.iter())
-            .filter(|&&c| c == column)
-            .count()
-    };
-    let counts: Vec<usize> = (0..incidence.column_count() as u32)
-        .map(of_column)
-        .collect();
+    let of_column = |column: u32| (incidence.rows.others.iter()).filter(|&&c| c == column).count();
+    let counts: Vec<usize> = (0..incidence.column_count() as u32).map(of_column).collect();
     let scale = |_, column: usize| aggregation.scale(counts[column]);
     scatter(features, incidence, x, y, !back, scale);
 }

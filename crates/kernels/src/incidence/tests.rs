@@ -1,11 +1,7 @@
 use super::*;
 use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, turned};
 
-const AGGREGATIONS: [Aggregation; 3] = [
-    Aggregation::Sum,
-    Aggregation::Mean,
-    Aggregation::MeanWithSelf,
-];
+const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
 
 /// Rows of 0 to 6 entries, some columns without any, and columns twice in a row.
 fn irregular(rows: u32, columns: u32) -> (Vec<u32>, Vec<u32>) {
@@ -21,20 +17,11 @@ fn irregular(rows: u32, columns: u32) -> (Vec<u32>, Vec<u32>) {
 
 fn incidences<T: Real>() -> Vec<(&'static str, IncidenceArrays<T>)> {
     let (offsets, indices) = irregular(101, 40);
-    let angles: Vec<f64> = random::<f64>(indices.len(), 9)
-        .iter()
-        .map(|a| 4.0 * a)
-        .collect();
+    let angles: Vec<f64> = random::<f64>(indices.len(), 9).iter().map(|a| 4.0 * a).collect();
     let plain = IncidenceParts::faces(40, &offsets, &indices);
     let weights: Vec<f64> = angles.iter().map(|a| 1.0 + 0.2 * a).collect();
-    let rotating = IncidenceParts {
-        angles: Some(&angles),
-        ..plain
-    };
-    let weighted = IncidenceParts {
-        weights: Some(&weights),
-        ..rotating
-    };
+    let rotating = IncidenceParts { angles: Some(&angles), ..plain };
+    let weighted = IncidenceParts { weights: Some(&weights), ..rotating };
     let none = IncidenceParts::faces(0, &[0], &[]);
     let quad = IncidenceParts::faces(5, &[0, 4, 7], &[0, 1, 2, 3, 3, 2, 4]);
     [
@@ -101,8 +88,7 @@ fn backward_passes_are_adjoint() {
                 apply_backward(&features, mode, &incidence, &at_rows, &mut dx).unwrap();
                 assert_adjoint(name, dot(&y, &at_rows), &at_columns, &dx);
                 apply_transposed(&features, mode, &incidence, &at_rows, &mut dx).unwrap();
-                apply_transposed_backward(&features, mode, &incidence, &at_columns, &mut y)
-                    .unwrap();
+                apply_transposed_backward(&features, mode, &incidence, &at_columns, &mut y).unwrap();
                 assert_adjoint(name, dot(&dx, &at_columns), &at_rows, &y);
             }
         }
@@ -115,10 +101,7 @@ fn means_keep_constants_and_frames_rotate_the_results() {
     let angles: Vec<f64> = random(indices.len(), 1);
     let (of_rows, of_columns) = (random::<f64>(60, 2), random::<f64>(30, 3));
     let arrays = |angles: &[f64]| {
-        let parts = IncidenceParts {
-            angles: Some(angles),
-            ..IncidenceParts::faces(30, &offsets, &indices)
-        };
+        let parts = IncidenceParts { angles: Some(angles), ..IncidenceParts::faces(30, &offsets, &indices) };
         IncidenceArrays::<f64>::union(&[parts]).unwrap()
     };
     // The angle from column to row changes by -a_row + a_column.
@@ -142,12 +125,7 @@ fn means_keep_constants_and_frames_rotate_the_results() {
     apply_transposed(&features, mode, &incidence, &z, &mut y).unwrap();
     let seen = turned(&features, &z, &of_rows);
     apply_transposed(&features, mode, &moved, &seen, &mut y_moved).unwrap();
-    check_close(
-        &y_moved,
-        &turned(&features, &y, &of_columns),
-        1e-12,
-        "transposed",
-    );
+    check_close(&y_moved, &turned(&features, &y, &of_columns), 1e-12, "transposed");
 
     let scalar = FeatureType::scalars(1);
     let (mut y, mut x) = (vec![f64::NAN; 60], vec![f64::NAN; 30]);
@@ -165,35 +143,17 @@ fn parts_and_lengths_are_checked_and_threads_do_not_matter() {
     let good = IncidenceParts::faces(4, &[0, 3, 6], &[0, 1, 2, 2, 1, 3]);
     for bad in [
         IncidenceParts { columns: 3, ..good },
-        IncidenceParts {
-            offsets: &[],
-            ..good
-        },
-        IncidenceParts {
-            offsets: &[0, 3, 5],
-            ..good
-        },
-        IncidenceParts {
-            offsets: &[0, 7, 6],
-            ..good
-        },
-        IncidenceParts {
-            angles: Some(&[0.0]),
-            ..good
-        },
-        IncidenceParts {
-            angles: Some(&[f64::NAN; 6]),
-            ..good
-        },
+        IncidenceParts { offsets: &[], ..good },
+        IncidenceParts { offsets: &[0, 3, 5], ..good },
+        IncidenceParts { offsets: &[0, 7, 6], ..good },
+        IncidenceParts { angles: Some(&[0.0]), ..good },
+        IncidenceParts { angles: Some(&[f64::NAN; 6]), ..good },
     ] {
         let problem = IncidenceArrays::<f64>::union(&[good, bad]).unwrap_err();
         assert!(matches!(problem, KernelError::Graph { .. }), "{problem}");
     }
     let union = IncidenceArrays::<f64>::union(&[good, good]).unwrap();
-    assert_eq!(
-        (union.row_count(), union.column_count(), union.entry_count()),
-        (4, 8, 12)
-    );
+    assert_eq!((union.row_count(), union.column_count(), union.entry_count()), (4, 8, 12));
     let (sum, scalar) = (Aggregation::Sum, FeatureType::scalars(1));
     assert!(apply(&scalar, sum, &union, &[0.0; 8], &mut [0.0; 3]).is_err());
     let (_, incidence) = incidences::<f32>().swap_remove(4);
@@ -214,15 +174,10 @@ fn mixtures_are_sums_of_outer_products() {
     for (name, incidence) in incidences::<f64>().into_iter().take(3) {
         let (rows, columns) = (incidence.row_count(), incidence.column_count());
         for (weights, channels) in [(5, 3), (1, 4), (3, 0), (0, 2)] {
-            let (x, w): (Vec<f64>, Vec<f64>) =
-                (random(rows * channels, 1), random(rows * weights, 2));
+            let (x, w): (Vec<f64>, Vec<f64>) = (random(rows * channels, 1), random(rows * weights, 2));
             let dy: Vec<f64> = random(columns * weights * channels, 3);
             for aggregation in AGGREGATIONS {
-                let op = Mixture {
-                    aggregation,
-                    weights,
-                    channels,
-                };
+                let op = Mixture { aggregation, weights, channels };
                 let place = |row: usize, at: usize| {
                     let channel = at % channels;
                     (row * weights + at / channels, row * channels + channel)
@@ -234,24 +189,10 @@ fn mixtures_are_sums_of_outer_products() {
                     .collect();
                 let (mut y, mut expected) = (vec![f64::NAN; dy.len()], vec![0.0; dy.len()]);
                 mix(&op, &incidence, &x, &w, &mut y).unwrap();
-                reference::apply_transposed(
-                    &all,
-                    aggregation,
-                    &incidence,
-                    &products,
-                    &mut expected,
-                    false,
-                );
+                reference::apply_transposed(&all, aggregation, &incidence, &products, &mut expected, false);
                 check_close(&y, &expected, 1e-13, name);
                 let mut gradient = vec![0.0; products.len()];
-                reference::apply_transposed(
-                    &all,
-                    aggregation,
-                    &incidence,
-                    &dy,
-                    &mut gradient,
-                    true,
-                );
+                reference::apply_transposed(&all, aggregation, &incidence, &dy, &mut gradient, true);
                 let (mut wanted_dx, mut wanted_dw) = (vec![0.0; x.len()], vec![0.0; w.len()]);
                 for (at, gradient) in gradient.iter().enumerate() {
                     let (weight, value) = place(at / op.outputs(), at % op.outputs());
@@ -266,11 +207,7 @@ fn mixtures_are_sums_of_outer_products() {
         }
     }
     let (_, rotating) = incidences::<f64>().swap_remove(3);
-    let op = Mixture {
-        aggregation: Aggregation::Sum,
-        weights: 1,
-        channels: 1,
-    };
+    let op = Mixture { aggregation: Aggregation::Sum, weights: 1, channels: 1 };
     let ones = vec![1.0; rotating.row_count()];
     let mut y = vec![0.0; rotating.column_count()];
     let refused = mix(&op, &rotating, &ones, &ones, &mut y);

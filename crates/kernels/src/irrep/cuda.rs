@@ -2,10 +2,7 @@
 
 use super::{Grouping, OPERATOR, check_epsilon};
 use crate::FeatureType;
-use crate::cuda::{
-    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, over_irreps,
-    to_u32,
-};
+use crate::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, over_irreps, to_u32};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("irrep", include_str!("irrep.cu"));
 
@@ -21,16 +18,7 @@ fn dot_irreps(
     let (root, epsilon) = (u32::from(epsilon.is_some()), epsilon.unwrap_or(0.0) as f32);
     let (kernel, share) = ((SOURCE, "dot_irreps"), Share::Irreps);
     // SAFETY: lengths were checked.
-    unsafe {
-        over_irreps(
-            device,
-            kernel,
-            features,
-            share,
-            rows,
-            args![a, b, root, epsilon, y],
-        )
-    }
+    unsafe { over_irreps(device, kernel, features, share, rows, args![a, b, root, epsilon, y]) }
 }
 
 /// `y` = the norm of every irrep; see [`norm`](super::norm).

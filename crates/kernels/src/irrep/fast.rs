@@ -39,13 +39,7 @@ pub(super) fn dot<T: Real>(
     );
 }
 
-pub(super) fn scale<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    x: &[T],
-    factors: &[T],
-    y: &mut [T],
-) {
+pub(super) fn scale<T: Real>(features: &FeatureType, grouping: Grouping, x: &[T], factors: &[T], y: &mut [T]) {
     let (runs, width) = (grouping.runs(features), features.dimension());
     let count = grouping.count(features);
     for_rows(
@@ -72,13 +66,7 @@ pub(super) fn scale<T: Real>(
     );
 }
 
-pub(super) fn norm_backward<T: Real>(
-    features: &FeatureType,
-    epsilon: T,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) {
+pub(super) fn norm_backward<T: Real>(features: &FeatureType, epsilon: T, x: &[T], dy: &[T], dx: &mut [T]) {
     let (width, count) = (features.dimension(), Grouping::Irreps.count(features));
     for_rows(
         dx,

@@ -98,20 +98,14 @@ struct Run {
 }
 
 /// Checks that the channels of every order can be split evenly between heads.
-pub(crate) fn check_heads(
-    operator: &'static str,
-    features: &FeatureType,
-    heads: usize,
-) -> Result<(), KernelError> {
+pub(crate) fn check_heads(operator: &'static str, features: &FeatureType, heads: usize) -> Result<(), KernelError> {
     let uneven = |&multiplicity: &usize| heads == 0 || !multiplicity.is_multiple_of(heads);
     if heads > 0 && !features.multiplicities().iter().any(uneven) {
         return Ok(());
     }
     Err(KernelError::Setting {
         operator,
-        problem: format!(
-            "{heads} heads cannot share {features}; the number of heads has to divide every multiplicity"
-        ),
+        problem: format!("{heads} heads cannot share {features}; the number of heads has to divide every multiplicity"),
     })
 }
 
@@ -156,13 +150,7 @@ pub fn norm_backward<T: Real>(
 ) -> Result<(), KernelError> {
     check_epsilon(epsilon)?;
     Grouping::Irreps.check(features, rows, &[("x", x), ("dx", dx)], ("dy", dy))?;
-    compiled!(fast::norm_backward as fn(&FeatureType, T, &[T], &[T], &mut [T]))(
-        features,
-        T::of(epsilon),
-        x,
-        dy,
-        dx,
-    );
+    compiled!(fast::norm_backward as fn(&FeatureType, T, &[T], &[T], &mut [T]))(features, T::of(epsilon), x, dy, dx);
     Ok(())
 }
 
@@ -183,14 +171,7 @@ pub fn dot<T: Real>(
     Ok(())
 }
 
-fn dots<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    a: &[T],
-    b: &[T],
-    y: &mut [T],
-    epsilon: Option<T>,
-) {
+fn dots<T: Real>(features: &FeatureType, grouping: Grouping, a: &[T], b: &[T], y: &mut [T], epsilon: Option<T>) {
     compiled!(fast::dot as fn(&FeatureType, Grouping, &[T], &[T], &mut [T], Option<T>))(
         features, grouping, a, b, y, epsilon,
     );
@@ -233,9 +214,7 @@ pub fn scale<T: Real>(
     y: &mut [T],
 ) -> Result<(), KernelError> {
     grouping.check(features, rows, &[("x", x), ("y", y)], ("factors", factors))?;
-    compiled!(fast::scale as fn(&FeatureType, Grouping, &[T], &[T], &mut [T]))(
-        features, grouping, x, factors, y,
-    );
+    compiled!(fast::scale as fn(&FeatureType, Grouping, &[T], &[T], &mut [T]))(features, grouping, x, factors, y);
     Ok(())
 }
 

@@ -21,19 +21,11 @@ pub(crate) fn scalars(features: &FeatureType, grouping: Grouping) -> Vec<usize> 
 /// The same as [`norm`](super::norm).
 pub fn norm<T: Real>(features: &FeatureType, epsilon: f64, rows: usize, x: &[T], y: &mut [T]) {
     dot(features, Grouping::Irreps, rows, x, x, y);
-    y.iter_mut()
-        .for_each(|y| *y = T::of((y.as_f64() + epsilon).sqrt()));
+    y.iter_mut().for_each(|y| *y = T::of((y.as_f64() + epsilon).sqrt()));
 }
 
 /// The same as [`norm_backward`](super::norm_backward).
-pub fn norm_backward<T: Real>(
-    features: &FeatureType,
-    epsilon: f64,
-    rows: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) {
+pub fn norm_backward<T: Real>(features: &FeatureType, epsilon: f64, rows: usize, x: &[T], dy: &[T], dx: &mut [T]) {
     let mut factors = vec![T::zero(); dy.len()];
     norm(features, epsilon, rows, x, &mut factors);
     for (factor, &dy) in factors.iter_mut().zip(dy) {
@@ -43,14 +35,7 @@ pub fn norm_backward<T: Real>(
 }
 
 /// The same as [`dot`](super::dot).
-pub fn dot<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    a: &[T],
-    b: &[T],
-    y: &mut [T],
-) {
+pub fn dot<T: Real>(features: &FeatureType, grouping: Grouping, rows: usize, a: &[T], b: &[T], y: &mut [T]) {
     let (width, count) = (features.dimension(), grouping.count(features));
     for row in 0..rows {
         let mut sums = vec![0.0; count];
@@ -64,14 +49,7 @@ pub fn dot<T: Real>(
 }
 
 /// The same as [`scale`](super::scale).
-pub fn scale<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    x: &[T],
-    factors: &[T],
-    y: &mut [T],
-) {
+pub fn scale<T: Real>(features: &FeatureType, grouping: Grouping, rows: usize, x: &[T], factors: &[T], y: &mut [T]) {
     let (width, count) = (features.dimension(), grouping.count(features));
     for row in 0..rows {
         for (at, scalar) in scalars(features, grouping).into_iter().enumerate() {

@@ -1,7 +1,5 @@
 use super::*;
-use crate::testing::{
-    assert_adjoint, assert_gradient, check_close, check_threads, dot as product, random, turned,
-};
+use crate::testing::{assert_adjoint, assert_gradient, check_close, check_threads, dot as product, random, turned};
 
 /// Types, with numbers of heads that they allow.
 fn cases() -> Vec<(FeatureType, Grouping)> {
@@ -104,12 +102,7 @@ fn norms_and_products_do_not_depend_on_the_frame() {
             y
         };
         let moved = [&a, &b].map(|values| turned(&features, values, &angles));
-        check_close(
-            &products(&moved[0], &moved[1]),
-            &products(&a, &b),
-            1e-13,
-            "dot",
-        );
+        check_close(&products(&moved[0], &moved[1]), &products(&a, &b), 1e-13, "dot");
     }
 }
 
@@ -126,17 +119,7 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
         assert!(norm(&features, epsilon, 500, &x, &mut y).is_err());
     }
     assert!(norm(&features, 1e-8, 499, &x, &mut y).is_err());
-    assert!(
-        scale(
-            &features,
-            Grouping::Irreps,
-            500,
-            &x,
-            &y[1..],
-            &mut x.clone()
-        )
-        .is_err()
-    );
+    assert!(scale(&features, Grouping::Irreps, 500, &x, &y[1..], &mut x.clone()).is_err());
     check_threads(|| {
         let (mut y, mut z) = (y.clone(), x.clone());
         norm(&features, 1e-8, 500, &x, &mut y).unwrap();

@@ -1,5 +1,5 @@
-// What follows a linear map, four numbers of a row at a time: y = dropout(f(z + bias)). DROPOUT: 1 if there is one; its words are
-// those of `philox.cu`, which stands before.
+// What follows a linear map, four numbers of a row at a time: y = dropout(f(z + bias)). DROPOUT: 1 if there is one; its
+// words are those of `philox.cu`, which stands before.
 
 // Factors of the numbers 4 i to 4 i + 3.
 __device__ inline float4 factors(u64 i, const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale) {
@@ -23,7 +23,8 @@ extern "C" __global__ void activate(const float4 *__restrict__ z, const float4 *
                        kept.z * activation(v.z + b.z), kept.w * activation(v.w + b.w));
 }
 
-// dz, and partials[block][column] = its sum over the rows of a block. Block (fours, rows), a run of rows for each block.
+// dz, and partials[block][column] = its sum over the rows of a block. Block (fours, rows), a run of rows for each
+// block.
 extern "C" __global__ void __launch_bounds__(256, 4)
 activate_backward(const float4 *__restrict__ z, const float4 *__restrict__ bias, const float4 *__restrict__ dy, float4 *__restrict__ dz, u32 fours,
                   u32 rows, u32 rows_of_block, const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale,

@@ -1,5 +1,5 @@
-//! The linear map of scalars on a GPU with the pointwise function and the dropout that follow it. The bias is added where the
-//! function is applied, and its gradient is summed where the gradient of the product is computed.
+//! The linear map of scalars on a GPU with the pointwise function and the dropout that follow it. The bias is added
+//! where the function is applied, and its gradient is summed where the gradient of the product is computed.
 
 use super::cuda::product_gradients;
 use super::{Linear, OPERATOR};
@@ -7,18 +7,13 @@ use crate::Activation;
 use crate::activation::cuda::{defines as activation_defines, variants as activations};
 use crate::cuda::reduce::{ColumnPartials, LEAST_COMPUTED_ROWS, Pieces};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    Operand, Product, args, check_length, to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
+    check_length, to_u32,
 };
 use crate::dropout::cuda::Drawn;
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "activated",
-    concat!(
-        include_str!("../dropout/philox.cu"),
-        include_str!("activated.cu")
-    ),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("activated", concat!(include_str!("../dropout/philox.cu"), include_str!("activated.cu")));
 
 /// What follows a linear map.
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +50,8 @@ impl Linear {
 /// `z = x W^T`, and `y` = dropout(f(`z` + bias)).
 ///
 /// # Errors
-/// Sizes that are not supported ([`Linear::can_be_activated`]), buffers of the wrong length or not aligned to 16 bytes, or a failed
-/// call.
+/// Sizes that are not supported ([`Linear::can_be_activated`]), buffers of the wrong length or not aligned to 16 bytes,
+/// or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &CudaDevice,
@@ -89,17 +84,7 @@ pub fn forward(
     unsafe {
         function.over(
             fours,
-            args![
-                z.view(),
-                bias,
-                &y,
-                to_u32(OPERATOR, op.outputs / 4)?,
-                stream,
-                salt,
-                threshold,
-                scale,
-                fours as u64,
-            ],
+            args![z.view(), bias, &y, to_u32(OPERATOR, op.outputs / 4)?, stream, salt, threshold, scale, fours as u64,],
         )
     }
 }
@@ -127,10 +112,7 @@ pub fn backward(
     check_length(OPERATOR, "z", z, dy.len())?;
     check_length(OPERATOR, "dbias", dbias.view(), op.outputs)?;
     check(op, &[bias, z, dy])?;
-    let (fours, pieces) = (
-        op.outputs / 4,
-        Pieces::new(rows, op.outputs, LEAST_COMPUTED_ROWS),
-    );
+    let (fours, pieces) = (op.outputs / 4, Pieces::new(rows, op.outputs, LEAST_COMPUTED_ROWS));
     let mut dz: DeviceBuffer<f32> = device.buffer(dy.len())?;
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * op.outputs)?;
     let size = |n: usize| to_u32(OPERATOR, n);

@@ -1,12 +1,10 @@
-//! The plain linear map on a GPU: one product forward, two backward. On Hopper, with many outputs and products that are not in f32, the
-//! forward product is that of the classifier.
+//! The plain linear map on a GPU: one product forward, two backward. On Hopper, with many outputs and products that are
+//! not in f32, the forward product is that of the classifier.
 
 use super::{Linear, OPERATOR, few_inputs};
 use crate::classifier::hopper;
 use crate::cuda::reduce::{ColumnPartials, Columns, RowProduct, RowProducts, fill_rows};
-use crate::cuda::{
-    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Operand, Product, check_length,
-};
+use crate::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Operand, Product, check_length};
 
 /// `y = x W^T + bias`. Without a bias, `bias` is empty.
 ///
@@ -92,13 +90,7 @@ pub(super) fn product_gradients(
     }
     let size = op.weight_count();
     let mut sums = RowProducts::new(device, rows, (size, size))?;
-    let product = RowProduct {
-        a: (dy, op.outputs),
-        b: (x, op.inputs),
-        m: op.outputs,
-        n: op.inputs,
-        place: 0,
-    };
+    let product = RowProduct { a: (dy, op.outputs), b: (x, op.inputs), m: op.outputs, n: op.inputs, place: 0 };
     sums.add(device, rows, &[product])?;
     sums.finish_with(device, &dweight, columns)
 }

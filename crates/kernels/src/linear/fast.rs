@@ -14,9 +14,7 @@ const OUTPUTS: usize = 64;
 const LARGE: usize = 1 << 16;
 
 pub(super) fn forward<T: Real>(op: &Linear, x: &[T], weight: &[T], bias: &[T], y: &mut [T]) {
-    let Linear {
-        inputs, outputs, ..
-    } = *op;
+    let Linear { inputs, outputs, .. } = *op;
     if y.is_empty() {
         return;
     }
@@ -28,8 +26,7 @@ pub(super) fn forward<T: Real>(op: &Linear, x: &[T], weight: &[T], bias: &[T], y
         let destination = if bias.is_empty() {
             Destination::Set
         } else {
-            y.chunks_exact_mut(outputs)
-                .for_each(|row| row.copy_from_slice(bias));
+            y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(bias));
             Destination::Add
         };
         let mut result = MatrixMut::new(y, rows, outputs, outputs);
@@ -49,9 +46,7 @@ pub(super) fn backward<T: Real>(
     dbias: &mut [T],
     scratch: &mut Scratch<T>,
 ) {
-    let Linear {
-        inputs, outputs, ..
-    } = *op;
+    let Linear { inputs, outputs, .. } = *op;
     if let Some(dx) = dx.filter(|dx| !dx.is_empty()) {
         let weights = Matrix::new(weight, outputs, inputs, inputs);
         let blocks = dx.par_chunks_mut(ROWS * inputs).enumerate();
@@ -67,11 +62,7 @@ pub(super) fn backward<T: Real>(
     }
 
     // Partial sums over blocks of rows: weights, then biases; within each, blocks of outputs.
-    let part_rows = if weight.len() > LARGE {
-        rows
-    } else {
-        reduction_block(rows)
-    };
+    let part_rows = if weight.len() > LARGE { rows } else { reduction_block(rows) };
     let each = outputs * (inputs + 1);
     let partials = scratch.take(rows.div_ceil(part_rows) * each);
     let parts = partials.par_chunks_exact_mut(each).enumerate();

@@ -1,5 +1,6 @@
-// The linear map of INPUTS numbers, which are few: y = x W^T + bias. A thread keeps four outputs; a warp takes ROWS rows at a time, which its lanes
-// load together, and the next ones meanwhile. Block (32, 8); blockIdx.y: which 32 times four outputs.
+// The linear map of INPUTS numbers, which are few: y = x W^T + bias. A thread keeps four outputs; a warp takes ROWS
+// rows at a time, which its lanes load together, and the next ones meanwhile. Block (32, 8); blockIdx.y: which 32 times
+// four outputs.
 
 constexpr u32 ROWS = 8, LOADS = (ROWS * INPUTS + 31) / 32;
 

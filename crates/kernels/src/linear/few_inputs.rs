@@ -1,15 +1,14 @@
-//! The linear map of few inputs on a GPU. Its time is that of writing the results, so it multiplies in f32 whatever the mode of products is, and
-//! reads and writes each number once; cuBLAS needs another pass for the bias, in both directions.
+//! The linear map of few inputs on a GPU. Its time is that of writing the results, so it multiplies in f32 whatever the
+//! mode of products is, and reads and writes each number once; cuBLAS needs another pass for the bias, in both
+//! directions.
 
 use super::{Linear, OPERATOR};
 use crate::cuda::reduce::{ColumnPartials, sum_partials_and};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("few_inputs", include_str!("few_inputs.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("few_inputs", include_str!("few_inputs.cu"));
 
 /// Most inputs, whose weights for four outputs stay in registers.
 const MOST_INPUTS: usize = 16;
@@ -29,9 +28,7 @@ fn defines(inputs: usize) -> Vec<Define> {
 pub(super) fn applies(op: &Linear, fours: &[DeviceSlice<'_, f32>]) -> bool {
     // Results that take longer to write than inputs to read, four of them for each thread.
     let enough = op.outputs >= 4 * op.inputs.max(4) && op.outputs.is_multiple_of(4);
-    (1..=MOST_INPUTS).contains(&op.inputs)
-        && enough
-        && fours.iter().all(|slice| slice.is_aligned(4))
+    (1..=MOST_INPUTS).contains(&op.inputs) && enough && fours.iter().all(|slice| slice.is_aligned(4))
 }
 
 /// Blocks of threads over rows, at most `most` of them, and over outputs.
@@ -73,14 +70,7 @@ pub(super) fn gradients(
     let partials: DeviceBuffer<f32> = device.buffer(blocks.0 * op.weight_count())?;
     let bias_partials: DeviceBuffer<f64> = device.buffer(blocks.0 * dbias.len())?;
     let function = device.function(SOURCE, &defines(op.inputs), "few_inputs_gradients")?;
-    let arguments = args![
-        x,
-        dy,
-        size(op.outputs / 4)?,
-        size(rows)?,
-        &partials,
-        &bias_partials
-    ];
+    let arguments = args![x, dy, size(op.outputs / 4)?, size(rows)?, &partials, &bias_partials];
     // SAFETY: as above, and there are sums for all blocks; an empty buffer is a null pointer.
     unsafe { function.run(blocks, THREADS, arguments)? };
     let columns = ColumnPartials::of_partials(bias_partials, dbias.len());

@@ -95,18 +95,7 @@ pub fn backward<T: Real>(
         check_length(OPERATOR, "dx", dx, x.len())?;
     }
     compiled!(
-        fast::backward
-            as fn(
-                &Linear,
-                usize,
-                &[T],
-                &[T],
-                &[T],
-                Option<&mut [T]>,
-                &mut [T],
-                &mut [T],
-                &mut Scratch<T>,
-            )
+        fast::backward as fn(&Linear, usize, &[T], &[T], &[T], Option<&mut [T]>, &mut [T], &mut [T], &mut Scratch<T>)
     )(op, rows, x, weight, dy, dx, dweight, dbias, scratch);
     Ok(())
 }

@@ -1,24 +1,10 @@
 use super::*;
-use crate::testing::{
-    assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random,
-};
+use crate::testing::{assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random};
 
 fn operators() -> Vec<Linear> {
-    [
-        (5, 7, true),
-        (16, 256, true),
-        (1, 1, false),
-        (80, 33, false),
-        (300, 230, true),
-        (0, 3, true),
-        (3, 0, true),
-    ]
-    .map(|(inputs, outputs, bias)| Linear {
-        inputs,
-        outputs,
-        bias,
-    })
-    .into()
+    [(5, 7, true), (16, 256, true), (1, 1, false), (80, 33, false), (300, 230, true), (0, 3, true), (3, 0, true)]
+        .map(|(inputs, outputs, bias)| Linear { inputs, outputs, bias })
+        .into()
 }
 
 /// `y`, `dx`, `dweight` and `dbias`; the last two on top of what was there.
@@ -36,18 +22,7 @@ fn run<T: Real>(op: &Linear, rows: usize, slow: bool) -> [Vec<T>; 4] {
         let mut scratch = Scratch::new();
         forward(op, rows, &x, &weight, &bias, &mut y).unwrap();
         let dx = Some(&mut dx[..]);
-        backward(
-            op,
-            rows,
-            &x,
-            &weight,
-            &dy,
-            dx,
-            &mut dw,
-            &mut db,
-            &mut scratch,
-        )
-        .unwrap();
+        backward(op, rows, &x, &weight, &dy, dx, &mut dw, &mut db, &mut scratch).unwrap();
     }
     [y, dx, dw, db]
 }
@@ -86,18 +61,7 @@ fn gradients_equal_finite_differences_and_are_adjoint() {
     let (mut dw, mut db) = (vec![0.0; weight.len()], vec![0.0; bias.len()]);
     let mut scratch = Scratch::new();
     let wanted = Some(&mut dx[..]);
-    backward(
-        &op,
-        rows,
-        &x,
-        &weight,
-        &dy,
-        wanted,
-        &mut dw,
-        &mut db,
-        &mut scratch,
-    )
-    .unwrap();
+    backward(&op, rows, &x, &weight, &dy, wanted, &mut dw, &mut db, &mut scratch).unwrap();
     assert_gradient("dx", |x| value(x, &weight, &bias), &x, &dx);
     assert_gradient("dweight", |w| value(&x, w, &bias), &weight, &dw);
     assert_gradient("dbias", |b| value(&x, &weight, b), &bias, &db);

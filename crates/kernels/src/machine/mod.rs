@@ -26,8 +26,7 @@ pub fn copy_rate() -> f64 {
     let piece = COPIED.div_ceil(rayon::current_num_threads());
     let Ok(seconds) = fastest(|| {
         let start = Instant::now();
-        (to.par_chunks_mut(piece).zip(from.par_chunks(piece)))
-            .run(|(to, from)| to.copy_from_slice(from));
+        (to.par_chunks_mut(piece).zip(from.par_chunks(piece))).run(|(to, from)| to.copy_from_slice(from));
         std::hint::black_box(&to);
         Ok::<_, Infallible>(start.elapsed().as_secs_f64())
     });
@@ -66,11 +65,7 @@ fn product_operations(side: usize) -> f64 {
 }
 
 fn square_map(side: usize) -> Linear {
-    Linear {
-        inputs: side,
-        outputs: side,
-        bias: false,
-    }
+    Linear { inputs: side, outputs: side, bias: false }
 }
 
 /// Pseudo-random values in [-1, 1).

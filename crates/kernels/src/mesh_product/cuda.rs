@@ -2,12 +2,10 @@
 
 use super::{MeshProduct, OPERATOR, meshes};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
-    Product, args, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("mesh_product", include_str!("mesh_product.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("mesh_product", include_str!("mesh_product.cu"));
 
 impl MeshProduct {
     /// `to = w x`, in place if `x` is `to`.
@@ -37,10 +35,7 @@ impl MeshProduct {
         let function = device.function(SOURCE, &[], "weigh_times_i")?;
         // SAFETY: as in `weigh`; empty weights are a null pointer, which the kernel does not read.
         unsafe {
-            function.over(
-                x.len(),
-                args![weights, sign, x, &turned.view_mut(), width, x.len() as u64],
-            )?;
+            function.over(x.len(), args![weights, sign, x, &turned.view_mut(), width, x.len() as u64])?;
         }
         Ok(turned)
     }
@@ -85,11 +80,7 @@ impl MeshProduct {
                     add: part > 0,
                     batches: 1,
                 }
-                .run(
-                    device,
-                    &part_of(&mut y, mesh * k * width, k * width),
-                    (width, 0),
-                )?;
+                .run(device, &part_of(&mut y, mesh * k * width, k * width), (width, 0))?;
             }
         }
         Ok(())
@@ -126,11 +117,7 @@ impl MeshProduct {
                     add: part > 0,
                     batches: 1,
                 }
-                .run(
-                    device,
-                    &part_of(&mut x, range.start * width, range.len() * width),
-                    (width, 0),
-                )?;
+                .run(device, &part_of(&mut x, range.start * width, range.len() * width), (width, 0))?;
             }
         }
         match weights {
@@ -141,11 +128,7 @@ impl MeshProduct {
 }
 
 /// `count` numbers from one place on.
-fn part_of<'a>(
-    slice: &'a mut DeviceSliceMut<'_, f32>,
-    start: usize,
-    count: usize,
-) -> DeviceSliceMut<'a, f32> {
+fn part_of<'a>(slice: &'a mut DeviceSliceMut<'_, f32>, start: usize, count: usize) -> DeviceSliceMut<'a, f32> {
     slice.reborrow().slice(start..start + count)
 }
 

@@ -99,9 +99,7 @@ pub(super) fn expand<T: Real>(
     let mut rest = x;
     let mut blocks = Vec::new();
     for (mesh, range) in meshes(mesh_offsets).enumerate() {
-        let rows = rest
-            .split_off_mut(..range.len() * width)
-            .unwrap_or_default();
+        let rows = rest.split_off_mut(..range.len() * width).unwrap_or_default();
         let chunks = rows.chunks_mut(ROWS * width).enumerate();
         blocks.extend(chunks.map(|(index, x)| (mesh, range.start + index * ROWS, x)));
     }

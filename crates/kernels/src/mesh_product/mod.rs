@@ -95,10 +95,15 @@ pub fn project<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(mesh_offsets, basis, weights, ("x", x), ("y", &*y))?;
-    compiled!(
-        fast::project
-            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
-    )(op, mesh_offsets, basis, weights, x, y, scratch);
+    compiled!(fast::project as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
+        op,
+        mesh_offsets,
+        basis,
+        weights,
+        x,
+        y,
+        scratch,
+    );
     Ok(())
 }
 
@@ -116,10 +121,15 @@ pub fn project_backward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(mesh_offsets, basis, weights, ("dx", &*dx), ("dy", dy))?;
-    compiled!(
-        fast::expand
-            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
-    )(op, mesh_offsets, basis, weights, dy, dx, scratch);
+    compiled!(fast::expand as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
+        op,
+        mesh_offsets,
+        basis,
+        weights,
+        dy,
+        dx,
+        scratch,
+    );
     Ok(())
 }
 
@@ -136,10 +146,15 @@ pub fn expand<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(mesh_offsets, basis, None, ("x", &*x), ("y", y))?;
-    compiled!(
-        fast::expand
-            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
-    )(op, mesh_offsets, basis, None, y, x, scratch);
+    compiled!(fast::expand as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
+        op,
+        mesh_offsets,
+        basis,
+        None,
+        y,
+        x,
+        scratch,
+    );
     Ok(())
 }
 
@@ -156,9 +171,14 @@ pub fn expand_backward<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     op.check(mesh_offsets, basis, None, ("dx", dx), ("dy", &*dy))?;
-    compiled!(
-        fast::project
-            as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>)
-    )(op, mesh_offsets, basis, None, dx, dy, scratch);
+    compiled!(fast::project as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
+        op,
+        mesh_offsets,
+        basis,
+        None,
+        dx,
+        dy,
+        scratch,
+    );
     Ok(())
 }

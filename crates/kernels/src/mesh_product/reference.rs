@@ -14,17 +14,8 @@ fn for_entries<T: Real>(
         for vertex in range {
             for column in 0..op.columns {
                 let at = vertex * op.stride() + column;
-                let imaginary = if op.complex {
-                    basis[at + op.columns].as_f64()
-                } else {
-                    0.0
-                };
-                add(
-                    vertex,
-                    mesh * op.columns + column,
-                    basis[at].as_f64(),
-                    imaginary,
-                );
+                let imaginary = if op.complex { basis[at + op.columns].as_f64() } else { 0.0 };
+                add(vertex, mesh * op.columns + column, basis[at].as_f64(), imaginary);
             }
         }
     }
@@ -57,10 +48,7 @@ pub fn project<T: Real>(
     for_entries(op, mesh_offsets, basis, |vertex, row, real, imaginary| {
         let weight = weights.map_or(1.0, |weights| weights[vertex].as_f64());
         let factor = (weight * real, -weight * imaginary);
-        let (x, sums) = (
-            &x[vertex * width..][..width],
-            &mut sums[row * width..][..width],
-        );
+        let (x, sums) = (&x[vertex * width..][..width], &mut sums[row * width..][..width]);
         add_product(op.complex, factor, x, sums);
     });
     y.iter_mut().zip(sums).for_each(|(y, sum)| *y = T::of(sum));
@@ -71,10 +59,7 @@ pub fn expand<T: Real>(op: &MeshProduct, mesh_offsets: &[u32], basis: &[T], y: &
     let width = op.features.dimension();
     let mut sums = vec![0.0; x.len()];
     for_entries(op, mesh_offsets, basis, |vertex, row, real, imaginary| {
-        let (y, sums) = (
-            &y[row * width..][..width],
-            &mut sums[vertex * width..][..width],
-        );
+        let (y, sums) = (&y[row * width..][..width], &mut sums[vertex * width..][..width]);
         add_product(op.complex, (real, imaginary), y, sums);
     });
     x.iter_mut().zip(sums).for_each(|(x, sum)| *x = T::of(sum));

@@ -5,11 +5,7 @@ use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, tu
 const MESHES: [u32; 5] = [0, 131, 131, 132, 460];
 
 fn operators() -> Vec<MeshProduct> {
-    let op = |text: &str, columns, complex| MeshProduct {
-        features: text.parse().unwrap(),
-        columns,
-        complex,
-    };
+    let op = |text: &str, columns, complex| MeshProduct { features: text.parse().unwrap(), columns, complex };
     vec![
         op("3x0 + 2x1", 37, false),
         op("7x0", 1, false),
@@ -40,12 +36,7 @@ fn case<T: Real>(op: &MeshProduct) -> Case<T> {
 fn check_fast<T: Real>(tolerance: f64) {
     let mut scratch = Scratch::new();
     for op in operators() {
-        let Case {
-            basis,
-            weights,
-            x,
-            y,
-        } = case::<T>(&op);
+        let Case { basis, weights, x, y } = case::<T>(&op);
         for weights in [None, Some(&weights[..])] {
             let (mut found, mut expected) = (vec![T::nan(); y.len()], vec![T::nan(); y.len()]);
             project(&op, &MESHES, &basis, weights, &x, &mut found, &mut scratch).unwrap();
@@ -69,12 +60,7 @@ fn fast_equals_reference() {
 fn backward_passes_are_adjoint() {
     let mut scratch = Scratch::new();
     for op in operators() {
-        let Case {
-            basis,
-            weights,
-            x,
-            y,
-        } = case::<f64>(&op);
+        let Case { basis, weights, x, y } = case::<f64>(&op);
         let (mut px, mut py) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
         for weights in [None, Some(&weights[..])] {
             project(&op, &MESHES, &basis, weights, &x, &mut py, &mut scratch).unwrap();
@@ -104,49 +90,24 @@ fn a_complex_basis_is_equivariant() {
     let (mut here, mut there) = (x.clone(), x.clone());
     expand(op, &MESHES, &basis, &y, &mut here, &mut scratch).unwrap();
     expand(op, &MESHES, &moved, &y, &mut there, &mut scratch).unwrap();
-    check_close(
-        &there,
-        &turned(&op.features, &here, &angles),
-        1e-12,
-        "expand",
-    );
+    check_close(&there, &turned(&op.features, &here, &angles), 1e-12, "expand");
 }
 
 #[test]
 fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
     let op = &operators()[2];
-    let Case {
-        basis,
-        weights,
-        x,
-        y,
-    } = case::<f32>(op);
+    let Case { basis, weights, x, y } = case::<f32>(op);
     check_threads(|| {
         let (mut px, mut py, mut scratch) = (x.clone(), y.clone(), Scratch::new());
-        project(
-            op,
-            &MESHES,
-            &basis,
-            Some(&weights),
-            &x,
-            &mut py,
-            &mut scratch,
-        )
-        .unwrap();
+        project(op, &MESHES, &basis, Some(&weights), &x, &mut py, &mut scratch).unwrap();
         expand(op, &MESHES, &basis, &y, &mut px, &mut scratch).unwrap();
         (px, py)
     });
     let (mut to, mut scratch) = (y.clone(), Scratch::new());
     for text in ["5x0", "1x0 + 4x1", "3x1 + 2x2", "0x0"] {
-        let other = MeshProduct {
-            features: text.parse().unwrap(),
-            ..op.clone()
-        };
+        let other = MeshProduct { features: text.parse().unwrap(), ..op.clone() };
         let problem = project(&other, &MESHES, &basis, None, &x, &mut to, &mut scratch);
-        assert!(
-            matches!(problem, Err(KernelError::Setting { .. })),
-            "{text}"
-        );
+        assert!(matches!(problem, Err(KernelError::Setting { .. })), "{text}");
     }
     let short = Some(&weights[1..]);
     assert!(project(op, &MESHES, &basis, short, &x, &mut to, &mut scratch).is_err());

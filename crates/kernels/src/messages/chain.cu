@@ -1,11 +1,12 @@
-// Messages whose layers chain in registers, forward and backward; see the page of `messages::chain`. This text stands after
-// `regular.cu` and `tiles.cu`. LAYERS: how many layers there are, each with COMPONENTS components of OCTETS octets.
+// Messages whose layers chain in registers, forward and backward; see the page of `messages::chain`. This text stands
+// after `regular.cu` and `tiles.cu`. LAYERS: how many layers there are, each with COMPONENTS components of OCTETS
+// octets.
 //
-// UPDATE: 1 for the update of vertices, y_p = x_p + phi(x_p, m_p), where rows are vertices in the place of edges, there are no
-// rotations, and the last layer has no nonlinearity.
+// UPDATE: 1 for the update of vertices, y_p = x_p + phi(x_p, m_p), where rows are vertices in the place of edges, there
+// are no rotations, and the last layer has no nonlinearity.
 //
-// There are as many samples as components, so the maps of the nonlinearity to samples and back are parts of the weights: layers
-// are computed on samples, and the nonlinearity is ReLU (`fold`).
+// There are as many samples as components, so the maps of the nonlinearity to samples and back are parts of the
+// weights: layers are computed on samples, and the nonlinearity is ReLU (`fold`).
 
 // Strides of the weights [output, input] of the first layer and of the next ones.
 constexpr u32 FIRST = (2 * INPUT + 31) / 32 * 32, NEXT = (WIDTH + 31) / 32 * 32;
@@ -69,9 +70,9 @@ __device__ inline void load_ends(Tiles<IN_TILES> &own, Tiles<IN_TILES> &other, c
     round(other);
 }
 
-// One thread for each weight. Weights of layers on components to those on samples, as factors in the layout of shared memory:
-// L W R, where L goes to samples if a nonlinearity follows, and R is the projection from the samples of the layer before.
-// BACKWARD: gradients the other way round, L^T W R^T.
+// One thread for each weight. Weights of layers on components to those on samples, as factors in the layout of shared
+// memory: L W R, where L goes to samples if a nonlinearity follows, and R is the projection from the samples of the
+// layer before. BACKWARD: gradients the other way round, L^T W R^T.
 extern "C" __global__ void fold(const float *__restrict__ from, float *__restrict__ to) {
     u64 i = item();
     if (i >= MATRICES + LAYERS * WIDTH) return;
@@ -110,7 +111,8 @@ extern "C" __global__ void fold(const float *__restrict__ from, float *__restric
 
 constexpr u32 STAGE = (WIDTH + 15) / 16 * 16 + 8, COLUMNS_OF_LANE = (WIDTH + 31) / 32;
 
-// Calls `finish(values, edges, start)` for the results of the edges from `begin` up to `stop`, WARP_ROWS at a time, `step` apart.
+// Calls `finish(values, edges, start)` for the results of the edges from `begin` up to `stop`, WARP_ROWS at a time,
+// `step` apart.
 template <typename Finish>
 __device__ inline void forward_rows(const Graph &graph, u32 begin, u32 stop, u32 step, const float *__restrict__ x,
                                     const float *__restrict__ z, const float *matrices, Lane lane, Finish finish) {
@@ -218,17 +220,17 @@ messages_forward(const u32 *__restrict__ offsets, const u32 *__restrict__ neighb
 
 #else
 
-// WARPS warps compute edges, from the gather to the gradient of the gathered features. COLLECTORS other warps add up the
-// gradients of weights, which stay in registers, and of the features of the vertices themselves. Rows of shared memory:
-// `ends` (gathered features), `hidden` (inputs of the other layers; then gradients of the own features), `slopes` (gradients of
-// the sums of one layer at a time).
+// WARPS warps compute edges, from the gather to the gradient of the gathered features. COLLECTORS other warps add up
+// the gradients of weights, which stay in registers, and of the features of the vertices themselves. Rows of shared
+// memory: `ends` (gathered features), `hidden` (inputs of the other layers; then gradients of the own features),
+// `slopes` (gradients of the sums of one layer at a time).
 constexpr u32 ENDS = 2 * INPUT + 4;
 constexpr u32 HIDDENS = LAYERS > 1 ? LAYERS - 1 : 1;
 constexpr u32 FIRST_PER_WARP = (2 * IN_TILES + COLLECTORS - 1) / COLLECTORS, NEXT_PER_WARP = (TILES + COLLECTORS - 1) / COLLECTORS;
 
-// For the edges from `first` up to `end`: dx += the gradient of own features, dz = that of the features of the neighbour, in
-// the frame of the neighbour, a row for each edge; partials[block] = gradients of all matrices and biases. UPDATE: for the
-// vertices from 0 up to `end`, dx and dz = the gradients of x and z.
+// For the edges from `first` up to `end`: dx += the gradient of own features, dz = that of the features of the
+// neighbour, in the frame of the neighbour, a row for each edge; partials[block] = gradients of all matrices and
+// biases. UPDATE: for the vertices from 0 up to `end`, dx and dz = the gradients of x and z.
 extern "C" __global__ void __launch_bounds__(32 * (WARPS + COLLECTORS), 1)
 backward(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, const u32 *__restrict__ reverse,
          const float4 *__restrict__ phases, const float *__restrict__ x, const float *__restrict__ z,
@@ -325,7 +327,8 @@ backward(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours, co
     }
     warp -= WARPS;
     float of_first[FIRST_PER_WARP][OUT_TILES][4] = {}, of_next[HIDDENS][NEXT_PER_WARP][OUT_TILES][4] = {};
-    // The bias of the first layer in the last warp, those of the next ones in the first warps; warps with the fewest octets.
+    // The bias of the first layer in the last warp, those of the next ones in the first warps; warps with the fewest
+    // octets.
     float bias[OUT_TILES][2] = {};
     arrive(FREE);
     arrive(OWN_FREE);

@@ -5,15 +5,15 @@
 //! update:  y_p = x_p + phi(x_p, m_p)
 //! ```
 //!
-//! `phi` is a chain of linear maps with ReLU on samples between them; that of messages also has one at the end. A warp computes
-//! 16 or 32 edges (or vertices): on tensor cores, the sums of one product are the factors of the next, and each lane holds all
-//! components of its channels, so that rotations and nonlinearities need no exchange. Weights are in shared memory. The maps
-//! of the nonlinearity to samples and back are multiplied into the weights before.
+//! `phi` is a chain of linear maps with ReLU on samples between them; that of messages also has one at the end. A warp
+//! computes 16 or 32 edges (or vertices): on tensor cores, the sums of one product are the factors of the next, and
+//! each lane holds all components of its channels, so that rotations and nonlinearities need no exchange. Weights are
+//! in shared memory. The maps of the nonlinearity to samples and back are multiplied into the weights before.
 //!
-//! The backward pass computes the layers again. Some warps of a block go through the chain and back; the others
-//! sum up the gradients of the weights, in registers over all edges of the block, and those of the features of the vertices
-//! themselves. The gradients of the features of the neighbours are written once for each edge, for as many edges at a time as the
-//! tile memory of the device holds, and are then gathered over the reversed edges.
+//! The backward pass computes the layers again. Some warps of a block go through the chain and back; the others sum up
+//! the gradients of the weights, in registers over all edges of the block, and those of the features of the vertices
+//! themselves. The gradients of the features of the neighbours are written once for each edge, for as many edges at a
+//! time as the tile memory of the device holds, and are then gathered over the reversed edges.
 //!
 //! Channels are padded to a multiple of 8, the same for all orders.
 
@@ -22,8 +22,8 @@ use super::{OPERATOR, cuda};
 use crate::cuda::reduce::{copy_parts, sum_partials};
 use crate::cuda::tiles::{BACKWARD_WARPS, COLLECTORS, FORWARD_WARPS, OCTET, Octets};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, args, check_length, key, to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, key, to_u32,
 };
 use crate::linear::Linear;
 use crate::regular::cuda::DevicePlan;
@@ -50,29 +50,19 @@ pub struct SendLayer<'a> {
 }
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    let cases = [
-        (16, 2, 2, [2, 5], false),
-        (16, 2, 2, [2, 5], true),
-        (5, 1, 3, [1, 7], false),
-    ];
-    let defines = cases
-        .into_iter()
-        .flat_map(|(channels, band_limit, layers, input, is_update)| {
-            let kind = FeatureType::uniform(channels, band_limit);
-            let samples = 2 * band_limit + 1;
-            let config = crate::regular::Regular::new(kind, samples, Activation::Relu);
-            let plan = DevicePlan::new(&config).ok();
-            plan.into_iter().flat_map(move |plan| {
-                let output = [channels.div_ceil(OCTET), samples];
-                let shape = Shape {
-                    octets: Octets { input, output },
-                    layers,
-                    is_update,
-                };
-                [(FORWARD_WARPS, false), (BACKWARD_WARPS, true)]
-                    .map(|(warps, is_backward)| shape.defines(&plan, warps, is_backward))
-            })
-        });
+    let cases = [(16, 2, 2, [2, 5], false), (16, 2, 2, [2, 5], true), (5, 1, 3, [1, 7], false)];
+    let defines = cases.into_iter().flat_map(|(channels, band_limit, layers, input, is_update)| {
+        let kind = FeatureType::uniform(channels, band_limit);
+        let samples = 2 * band_limit + 1;
+        let config = crate::regular::Regular::new(kind, samples, Activation::Relu);
+        let plan = DevicePlan::new(&config).ok();
+        plan.into_iter().flat_map(move |plan| {
+            let output = [channels.div_ceil(OCTET), samples];
+            let shape = Shape { octets: Octets { input, output }, layers, is_update };
+            [(FORWARD_WARPS, false), (BACKWARD_WARPS, true)]
+                .map(|(warps, is_backward)| shape.defines(&plan, warps, is_backward))
+        })
+    });
     defines.collect()
 }
 
@@ -99,8 +89,9 @@ fn is_possible(device: &CudaDevice, shape: &Shape, plan: &DevicePlan) -> bool {
 }
 
 impl<'a> Chain<'a> {
-    /// The layers of a message function on features of type `input`; `None` if one kernel cannot do it: the device multiplies on tensor
-    /// cores, and all layers have a bias and the same nonlinearity, ReLU of as many samples as components, and are small enough.
+    /// The layers of a message function on features of type `input`; `None` if one kernel cannot do it: the device
+    /// multiplies on tensor cores, and all layers have a bias and the same nonlinearity, ReLU of as many samples as
+    /// components, and are small enough.
     ///
     /// # Errors
     /// Out of memory.
@@ -113,16 +104,8 @@ impl<'a> Chain<'a> {
             return Ok(None);
         };
         let (ends, width) = (2 * input.dimension(), plan.width());
-        let ((octets, places), (hidden, hidden_places)) =
-            (padded(input), padded(&plan.config().input));
-        let shape = Shape {
-            octets: Octets {
-                input: octets,
-                output: hidden,
-            },
-            layers: layers.len(),
-            is_update: false,
-        };
+        let ((octets, places), (hidden, hidden_places)) = (padded(input), padded(&plan.config().input));
+        let shape = Shape { octets: Octets { input: octets, output: hidden }, layers: layers.len(), is_update: false };
         let same = layers.iter().enumerate().all(|(index, layer)| {
             let inputs = if index == 0 { ends } else { width };
             layer.map.bias
@@ -135,9 +118,8 @@ impl<'a> Chain<'a> {
         }
         let mut settings = key(&[input, &plan.config().input]);
         settings.push(layers.len());
-        let tables = device.table("messages", settings, || {
-            Tables::messages(device, &shape, &places, &hidden_places)
-        })?;
+        let tables =
+            device.table("messages", settings, || Tables::messages(device, &shape, &places, &hidden_places))?;
         Ok(Some(Self {
             shape,
             plan,
@@ -147,8 +129,9 @@ impl<'a> Chain<'a> {
         }))
     }
 
-    /// `layers` equivariant linear maps with bias, from features and messages of type `kind` to the same type, and the nonlinearity
-    /// between them; `None` as in [`messages`](Self::messages), and for channels that are not a multiple of 8.
+    /// `layers` equivariant linear maps with bias, from features and messages of type `kind` to the same type, and the
+    /// nonlinearity between them; `None` as in [`messages`](Self::messages), and for channels that are not a multiple
+    /// of 8.
     ///
     /// # Errors
     /// Out of memory.
@@ -159,19 +142,9 @@ impl<'a> Chain<'a> {
         plan: &'a DevicePlan,
     ) -> Result<Option<Self>, CudaError> {
         let (octets, places) = padded(kind);
-        let shape = Shape {
-            octets: Octets {
-                input: octets,
-                output: octets,
-            },
-            layers,
-            is_update: true,
-        };
+        let shape = Shape { octets: Octets { input: octets, output: octets }, layers, is_update: true };
         let width = shape.width();
-        if &plan.config().input != kind
-            || places.len() != width
-            || !is_possible(device, &shape, plan)
-        {
+        if &plan.config().input != kind || places.len() != width || !is_possible(device, &shape, plan) {
             return Ok(None);
         }
         let mut settings = key(&[kind]);
@@ -197,11 +170,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Weights as the kernels read them.
-    fn folded(
-        &self,
-        device: &CudaDevice,
-        weights: DeviceSlice<'_, f32>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn folded(&self, device: &CudaDevice, weights: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>, CudaError> {
         check_length(OPERATOR, "weights", weights, self.tables.weights)?;
         let count = self.shape.weights();
         let mut expanded = device.buffer(count)?;
@@ -232,12 +201,7 @@ impl<'a> Chain<'a> {
         unsafe { function.over(count, args![sums, &expanded.view_mut()])? };
         let (from, nothing) = (expanded.view(), DeviceSliceMut::empty());
         let fold = &self.tables.fold;
-        fold.apply(
-            device,
-            [from, DeviceSlice::empty()],
-            [gradients, &nothing],
-            false,
-        )
+        fold.apply(device, [from, DeviceSlice::empty()], [gradients, &nothing], false)
     }
 
     /// Checks that rows without padding are aligned for the loads of a kernel.
@@ -310,8 +274,8 @@ pub fn add_gradients(
     copy_parts(device, OPERATOR, gradients, place, true)
 }
 
-/// Overwrites `y` with the mean of messages over the neighbours of each vertex. `weights` are the matrices of all layers, then
-/// all biases.
+/// Overwrites `y` with the mean of messages over the neighbours of each vertex. `weights` are the matrices of all
+/// layers, then all biases.
 ///
 /// # Errors
 /// Buffers of the wrong length, or a failed call.
@@ -450,9 +414,7 @@ pub fn send_backward(
     let x = wide[0].as_ref().map_or(x, DeviceBuffer::view);
     let dy = wide[1].as_ref().map_or(dy, DeviceBuffer::view);
     let width = chain.shape.input_width();
-    let piece = (device.tile_bytes() / (4 * width))
-        .max(1024)
-        .min(edges.max(1));
+    let piece = (device.tile_bytes() / (4 * width)).max(1024).min(edges.max(1));
     let mut sums = device.zeros(chain.shape.weights())?;
     let mut dz: DeviceBuffer<f32> = device.buffer(piece * width)?;
     let size = |n: usize| to_u32(OPERATOR, n);
@@ -471,15 +433,8 @@ pub fn send_backward(
             };
             back.run(device, chain, (&defines, warps), &mut sums, true)?;
             let function = device.function(SOURCE, &defines, "neighbour_gradients")?;
-            let arguments = args![
-                graph.edges().offsets,
-                graph.reverse(),
-                size(first)?,
-                size(end)?,
-                &dz,
-                &*dx,
-                size(vertices)?,
-            ];
+            let arguments =
+                args![graph.edges().offsets, graph.reverse(), size(first)?, size(end)?, &dz, &*dx, size(vertices)?,];
             // SAFETY: as above; there is a row of `dz` for each of these edges.
             unsafe { function.over(vertices * width / 4, arguments)? };
         }
@@ -532,13 +487,7 @@ pub fn update_backward(
 ) -> Result<(), CudaError> {
     let (warps, defines) = backward_kernel(chain)?;
     let width = chain.shape.width();
-    let all = [
-        ("x", x),
-        ("m", m),
-        ("dy", dy),
-        ("dx", dx.view()),
-        ("dm", dm.view()),
-    ];
+    let all = [("x", x), ("m", m), ("dy", dy), ("dx", dx.view()), ("dm", dm.view())];
     for (name, values) in all {
         check_length(OPERATOR, name, values, vertices * width)?;
     }
@@ -546,15 +495,7 @@ pub fn update_backward(
     check_length(OPERATOR, "gradients", gradients.view(), weights.len())?;
     let folded = chain.folded(device, weights)?;
     let mut sums = device.buffer(chain.shape.weights())?;
-    let back = Back {
-        graph: None,
-        ends: [x, m],
-        weights: &folded,
-        dy,
-        rows: [0, vertices],
-        dx: &dx,
-        dz: &dm,
-    };
+    let back = Back { graph: None, ends: [x, m], weights: &folded, dy, rows: [0, vertices], dx: &dx, dz: &dm };
     back.run(device, chain, (&defines, warps), &mut sums, false)?;
     chain.unfold(device, &sums, &defines, &gradients)
 }

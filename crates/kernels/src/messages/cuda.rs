@@ -2,8 +2,8 @@
 
 use super::{OPERATOR, check_range};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, Share, args, check_length, over_irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Share, args,
+    check_length, over_irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};
 use std::ops::Range;
@@ -21,10 +21,7 @@ fn check(
     let (vertices, width) = (graph.vertex_count(), features.dimension());
     check_length(OPERATOR, vertex_name, at_vertices, vertices * width)?;
     check_length(OPERATOR, edge_name, at_edges, range.len() * parts * width)?;
-    Ok((
-        to_u32(OPERATOR, range.start)?,
-        to_u32(OPERATOR, range.len())?,
-    ))
+    Ok((to_u32(OPERATOR, range.start)?, to_u32(OPERATOR, range.len())?))
 }
 
 /// The features of both vertices at every edge; see [`gather`](super::gather).
@@ -41,25 +38,9 @@ pub fn gather(
 ) -> Result<(), CudaError> {
     let (first, _) = check((features, 2), &range, graph, ("x", x), ("z", z.view()))?;
     let (edges, kernel) = (graph.edges(), (SOURCE, "gather"));
-    let arguments = args![
-        edges.neighbours,
-        graph.reverse(),
-        edges.phases,
-        first,
-        x,
-        &z
-    ];
+    let arguments = args![edges.neighbours, graph.reverse(), edges.phases, first, x, &z];
     // SAFETY: range and lengths were checked, and the graph when it was made.
-    unsafe {
-        over_irreps(
-            device,
-            kernel,
-            features,
-            Share::Irreps,
-            range.len(),
-            arguments,
-        )
-    }
+    unsafe { over_irreps(device, kernel, features, Share::Irreps, range.len(), arguments) }
 }
 
 /// Adds the gradient of [`gather`] to `dx`.
@@ -77,15 +58,7 @@ pub fn gather_backward(
     let at_vertices = ("dx", dx.view());
     let (first, count) = check((features, 2), &range, graph, at_vertices, ("dz", dz))?;
     let (edges, kernel) = (graph.edges(), (SOURCE, "gather_backward"));
-    let arguments = args![
-        edges.offsets,
-        graph.reverse(),
-        edges.phases,
-        first,
-        count,
-        dz,
-        &dx
-    ];
+    let arguments = args![edges.offsets, graph.reverse(), edges.phases, first, count, dz, &dx];
     let vertices = graph.vertex_count();
     // SAFETY: as in `gather`.
     unsafe { over_irreps(device, kernel, features, Share::Irreps, vertices, arguments) }
@@ -104,13 +77,7 @@ pub fn reduce(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     let at_vertices = ("y", y.view());
-    let (first, count) = check(
-        (features, 1),
-        &range,
-        graph,
-        at_vertices,
-        ("values", values),
-    )?;
+    let (first, count) = check((features, 1), &range, graph, at_vertices, ("values", values))?;
     let (edges, kernel) = (graph.edges(), (SOURCE, "reduce"));
     let arguments = args![edges.offsets, edges.phases, first, count, values, &y];
     let vertices = graph.vertex_count();
@@ -133,26 +100,9 @@ pub fn reduce_backward(
     let values = ("dvalues", dvalues.view());
     let (first, _) = check((features, 1), &range, graph, ("dy", dy), values)?;
     let (edges, kernel) = (graph.edges(), (SOURCE, "reduce_backward"));
-    let arguments = args![
-        edges.offsets,
-        edges.neighbours,
-        graph.reverse(),
-        edges.phases,
-        first,
-        dy,
-        &dvalues
-    ];
+    let arguments = args![edges.offsets, edges.neighbours, graph.reverse(), edges.phases, first, dy, &dvalues];
     // SAFETY: as in `gather`.
-    unsafe {
-        over_irreps(
-            device,
-            kernel,
-            features,
-            Share::Irreps,
-            range.len(),
-            arguments,
-        )
-    }
+    unsafe { over_irreps(device, kernel, features, Share::Irreps, range.len(), arguments) }
 }
 
 /// Overwrites rows of `to`, as wide as `table`, with columns of `rows`, as `table` numbers them; `u32::MAX` is a zero.
@@ -166,14 +116,7 @@ pub(super) fn place_columns(
     check_length(OPERATOR, "columns", to.view(), count)?;
     let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function(SOURCE, &[], "place_columns")?;
-    let arguments = args![
-        table,
-        size(table.len())?,
-        rows,
-        size(width)?,
-        to,
-        count as u64
-    ];
+    let arguments = args![table, size(table.len())?, rows, size(width)?, to, count as u64];
     // SAFETY: lengths were checked, and the table numbers columns of rows of this width.
     unsafe { function.over(count, arguments) }
 }

@@ -33,11 +33,7 @@ pub(super) fn gather<T: Real>(
             let (own, neighbour) = z.split_at_mut(width);
             for (vertex, phase, z) in [
                 (centre(graph, edge), back(phases.angle), own),
-                (
-                    graph.neighbours()[edge] as usize,
-                    phases.transport,
-                    neighbour,
-                ),
+                (graph.neighbours()[edge] as usize, phases.transport, neighbour),
             ] {
                 z.fill(T::zero());
                 let term = Term::new(vertex, phase);
@@ -62,10 +58,9 @@ pub(super) fn gather_backward<T: Real>(
         |vertex, dx| {
             for edge in graph.row(vertex) {
                 let outgoing = graph.reverse()[edge] as usize;
-                for (edge, phase, part) in [
-                    (edge, graph.phases()[edge].angle, 0),
-                    (outgoing, back(graph.phases()[outgoing].transport), width),
-                ] {
+                for (edge, phase, part) in
+                    [(edge, graph.phases()[edge].angle, 0), (outgoing, back(graph.phases()[outgoing].transport), width)]
+                {
                     if range.contains(&edge) {
                         let row = edge - range.start;
                         let dz = &dz[row * 2 * width + part..][..width];
@@ -100,10 +95,7 @@ pub(super) fn reduce<T: Real>(
             let scale = Aggregation::Mean.scale(row.len());
             for edge in row.start.max(range.start)..row.end.min(range.end) {
                 let source = edge - range.start;
-                let term = Term {
-                    scale,
-                    ..Term::new(source, graph.phases()[edge].angle)
-                };
+                let term = Term { scale, ..Term::new(source, graph.phases()[edge].angle) };
                 add_rotated(features, &term, &values[source * width..][..width], y);
             }
         },

@@ -71,10 +71,7 @@ impl Shape {
     }
 
     pub fn defines(&self, plan: &DevicePlan, warps: usize, is_backward: bool) -> Vec<Define> {
-        let numbers = [
-            ("LAYERS", self.layers),
-            ("UPDATE", usize::from(self.is_update)),
-        ];
+        let numbers = [("LAYERS", self.layers), ("UPDATE", usize::from(self.is_update))];
         let octets = self.octets.defines(warps, is_backward, self.is_update);
         let text = |(name, value): (&'static str, usize)| (name, value.to_string());
         [plan.defines(), &octets, &numbers.map(text)].concat()
@@ -87,9 +84,8 @@ pub(super) fn padded(kind: &FeatureType) -> ([usize; 2], Vec<usize>) {
     let octets = most.div_ceil(OCTET);
     let places = kind.orders().flat_map(|(order, channels)| {
         let start = (2 * order).saturating_sub(1);
-        (0..irrep_dimension(order)).flat_map(move |component| {
-            (0..channels).map(move |channel| (start + component) * OCTET * octets + channel)
-        })
+        (0..irrep_dimension(order))
+            .flat_map(move |component| (0..channels).map(move |channel| (start + component) * OCTET * octets + channel))
     });
     ([octets, 2 * kind.highest_order() + 1], places.collect())
 }
@@ -100,8 +96,8 @@ pub(super) struct Tables {
     /// Padded weights from weights, and back.
     pub expand: SignedTable,
     pub fold: SignedTable,
-    /// Number of each column of a padded row among the numbers of its type, or `u32::MAX`, and the other way round; of the
-    /// features and of the result. `None` if nothing is padded.
+    /// Number of each column of a padded row among the numbers of its type, or `u32::MAX`, and the other way round; of
+    /// the features and of the result. `None` if nothing is padded.
     pub columns: [Option<[DeviceBuffer<u32>; 2]>; 2],
     /// Length of the weights.
     pub weights: usize,
@@ -169,19 +165,13 @@ impl Tables {
                 from += 1;
             }
         }
-        let columns = [
-            column_tables(device, places, shape.input_width())?,
-            column_tables(device, hidden_places, shape.width())?,
-        ];
+        let columns =
+            [column_tables(device, places, shape.input_width())?, column_tables(device, hidden_places, shape.width())?];
         Self::new(device, shape, (parts, from), 1, columns)
     }
 
     /// Of an update of features of type `kind`.
-    pub fn update(
-        device: &CudaDevice,
-        shape: &Shape,
-        kind: &FeatureType,
-    ) -> Result<Self, CudaError> {
+    pub fn update(device: &CudaDevice, shape: &Shape, kind: &FeatureType) -> Result<Self, CudaError> {
         let width = shape.width();
         let (mut parts, mut from, mut to) = (Vec::new(), 0, 0);
         for layer in 0..shape.layers {
@@ -193,8 +183,7 @@ impl Tables {
                     let channels = kind.multiplicity(block.order);
                     let place = match layer {
                         0 => {
-                            let (component, channel) =
-                                (column / (2 * channels), column % (2 * channels));
+                            let (component, channel) = (column / (2 * channels), column % (2 * channels));
                             let end = channel / channels * width;
                             let start = kind.range(block.order).start;
                             end + start + component * channels + channel % channels
@@ -227,9 +216,7 @@ impl Tables {
         terms: usize,
         columns: [Option<[DeviceBuffer<u32>; 2]>; 2],
     ) -> Result<Self, CudaError> {
-        let back = parts
-            .iter()
-            .map(|&(to, from, negative)| (from, to, negative));
+        let back = parts.iter().map(|&(to, from, negative)| (from, to, negative));
         Ok(Self {
             fold: SignedTable::new(device, weights, terms, back)?,
             expand: SignedTable::new(device, shape.weights(), 1, parts.iter().copied())?,

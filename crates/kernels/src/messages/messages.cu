@@ -1,5 +1,5 @@
-// Features of both vertices of edges, and means over edges, for the edges from `first`; see the page of `messages`. One thread
-// for each irrep of each row.
+// Features of both vertices of edges, and means over edges, for the edges from `first`; see the page of `messages`. One
+// thread for each irrep of each row.
 
 __device__ inline float2 turned(Phase phase, uint4 irrep, const float *__restrict__ row) {
     Phase turn = multiple(phase, irrep.z);
@@ -92,8 +92,8 @@ extern "C" __global__ void reduce_backward(const u32 *__restrict__ offsets, cons
     put(make_float2(scale * value.x, scale * value.y), irrep, dvalues + (u64)row * width);
 }
 
-// Columns of rows in another order: to[row][i] = from[row][table[i]], or 0 where the table has the largest number. One thread
-// for each number of the result.
+// Columns of rows in another order: to[row][i] = from[row][table[i]], or 0 where the table has the largest number. One
+// thread for each number of the result.
 extern "C" __global__ void place_columns(const u32 *__restrict__ table, u32 width, const float *__restrict__ from,
                                          u32 from_width, float *__restrict__ to, u64 count) {
     u64 i = item();

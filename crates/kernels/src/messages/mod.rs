@@ -1,17 +1,18 @@
 //! The ends of nonlinear messages along edges, for a range of edges at a time.
 //!
-//! A message is any function of the features of both vertices of an edge in the frame of the edge, where they do not depend on
-//! the gauge. This module has the maps to edges and back; the function itself is a chain of dense layers on rows of edges.
+//! A message is any function of the features of both vertices of an edge in the frame of the edge, where they do not
+//! depend on the gauge. This module has the maps to edges and back; the function itself is a chain of dense layers on
+//! rows of edges.
 //!
 //! ```text
 //! gather:  z_pq = [ rho(-theta_pq) x_p | rho(g_pq - theta_pq) x_q ]
 //! reduce:  y_p += 1/|N(p)| sum_q rho(theta_pq) v_pq
 //! ```
 //!
-//! All functions work on the edges of a `range`, with one row of `z` or `v` for each. `y` and `dx` have one row for each vertex
-//! and are added to, so that memory for edges is needed for one range at a time. The backward passes are gathers over the
-//! reversed edges: no atomics, and always the same order of additions. [`host`] has both passes on the CPU and
-//! [`chain`] those on a GPU, layers included.
+//! All functions work on the edges of a `range`, with one row of `z` or `v` for each. `y` and `dx` have one row for
+//! each vertex and are added to, so that memory for edges is needed for one range at a time. The backward passes are
+//! gathers over the reversed edges: no atomics, and always the same order of additions. [`host`] has both passes on the
+//! CPU and [`chain`] those on a GPU, layers included.
 
 pub mod chain;
 pub mod cuda;
@@ -35,10 +36,7 @@ fn check_range(range: &Range<usize>, edges: usize) -> Result<(), KernelError> {
         true => Ok(()),
         false => Err(KernelError::Setting {
             operator: OPERATOR,
-            problem: format!(
-                "edges {} to {} of a graph with {edges}",
-                range.start, range.end
-            ),
+            problem: format!("edges {} to {} of a graph with {edges}", range.start, range.end),
         }),
     }
 }
@@ -87,14 +85,14 @@ pub fn gather_backward<T: Real>(
     dx: &mut [T],
 ) -> Result<(), KernelError> {
     check((features, 2), &range, graph, ("dx", dx), ("dz", dz))?;
-    compiled!(
-        fast::gather_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T])
-    )(features, range, graph, dz, dx);
+    compiled!(fast::gather_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
+        features, range, graph, dz, dx,
+    );
     Ok(())
 }
 
-/// Adds to `y` `[vertices, dimension]` the part of the mean over the edges of each vertex that comes from `range`: `values` are
-/// `[range, dimension]`. A vertex without edges gets nothing.
+/// Adds to `y` `[vertices, dimension]` the part of the mean over the edges of each vertex that comes from `range`:
+/// `values` are `[range, dimension]`. A vertex without edges gets nothing.
 ///
 /// # Errors
 /// As [`gather`].
@@ -125,8 +123,8 @@ pub fn reduce_backward<T: Real>(
 ) -> Result<(), KernelError> {
     let values = ("dvalues", &*dvalues);
     check((features, 1), &range, graph, ("dy", dy), values)?;
-    compiled!(
-        fast::reduce_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T])
-    )(features, range, graph, dy, dvalues);
+    compiled!(fast::reduce_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
+        features, range, graph, dy, dvalues,
+    );
     Ok(())
 }

@@ -7,10 +7,7 @@ use crate::{Aggregation, FeatureType, GraphView, KernelError, Real};
 
 /// The mean over the edges of a vertex, of values in the frame of the edge.
 fn mean(features: &FeatureType) -> Reduce {
-    Reduce {
-        aggregation: Aggregation::Mean,
-        ..Reduce::sum(features.clone(), EdgeFrame::Edge)
-    }
+    Reduce { aggregation: Aggregation::Mean, ..Reduce::sum(features.clone(), EdgeFrame::Edge) }
 }
 
 /// Rows of edges with the features of the vertex itself first, then those of the neighbour.
@@ -18,9 +15,7 @@ fn both_ends<T: Real>(features: &FeatureType, z: &[T]) -> [Vec<T>; 2] {
     let width = features.dimension();
     let part = |first: usize| {
         let rows = z.chunks_exact((2 * width).max(1));
-        rows.flat_map(|row| &row[first..first + width])
-            .copied()
-            .collect()
+        rows.flat_map(|row| &row[first..first + width]).copied().collect()
     };
     [part(0), part(width)]
 }
@@ -33,18 +28,11 @@ pub fn gather<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, x: &[T])
     edges::reference::spread(features, EdgeFrame::Edge, graph, x, &mut own);
     edges::reference::gather(features, EdgeFrame::Edge, graph, x, &mut neighbour);
     let rows = own.chunks_exact(width.max(1));
-    rows.zip(neighbour.chunks_exact(width.max(1)))
-        .flat_map(|(own, neighbour)| [own, neighbour].concat())
-        .collect()
+    rows.zip(neighbour.chunks_exact(width.max(1))).flat_map(|(own, neighbour)| [own, neighbour].concat()).collect()
 }
 
 /// The same as [`gather_backward`](super::gather_backward).
-pub fn gather_backward<T: Real>(
-    features: &FeatureType,
-    graph: GraphView<'_, T>,
-    dz: &[T],
-    dx: &mut [T],
-) {
+pub fn gather_backward<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, dz: &[T], dx: &mut [T]) {
     let [own, neighbour] = both_ends(features, dz);
     let (mut first, mut second) = (vec![T::zero(); dx.len()], vec![T::zero(); dx.len()]);
     let sum = Reduce::sum(features.clone(), EdgeFrame::Edge);
@@ -63,23 +51,11 @@ pub fn reduce<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, values: 
 }
 
 /// The same as [`reduce_backward`](super::reduce_backward).
-pub fn reduce_backward<T: Real>(
-    features: &FeatureType,
-    graph: GraphView<'_, T>,
-    dy: &[T],
-) -> Vec<T> {
+pub fn reduce_backward<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, dy: &[T]) -> Vec<T> {
     let edges = graph.edge_count();
     let mut dvalues = vec![T::zero(); edges * features.dimension()];
     let (values, mut dweights) = (dvalues.clone(), vec![T::zero(); edges]);
-    edges::reference::reduce_backward(
-        &mean(features),
-        graph,
-        &values,
-        None,
-        dy,
-        &mut dvalues,
-        &mut dweights,
-    );
+    edges::reference::reduce_backward(&mean(features), graph, &values, None, dy, &mut dvalues, &mut dweights);
     dvalues
 }
 
@@ -90,16 +66,9 @@ pub type Layers = [(Linear, Regular)];
 fn split<'w, T>(layers: &Layers, weights: &'w [T]) -> Vec<[&'w [T]; 2]> {
     let mut rest = weights;
     let mut take = |count: usize| rest.split_off(..count).unwrap_or_default();
-    let matrices: Vec<_> = layers
-        .iter()
-        .map(|(map, _)| take(map.weight_count()))
-        .collect();
+    let matrices: Vec<_> = layers.iter().map(|(map, _)| take(map.weight_count())).collect();
     let biases = layers.iter().map(|(map, _)| take(map.bias_count()));
-    matrices
-        .into_iter()
-        .zip(biases)
-        .map(|(a, b)| [a, b])
-        .collect()
+    matrices.into_iter().zip(biases).map(|(a, b)| [a, b]).collect()
 }
 
 /// Inputs of all layers, and their sums before the nonlinearity; the last input is the message.
@@ -163,13 +132,7 @@ pub fn send_backward<T: Real>(
     let output = layers.last().map(|(_, act)| act.output());
     let mut step = reduce_backward(&output.unwrap_or_default(), graph, dy);
     let weights = split(layers, weights);
-    let (mut end, mut bias_end) = (
-        layers
-            .iter()
-            .map(|(map, _)| map.weight_count())
-            .sum::<usize>(),
-        gradients.len(),
-    );
+    let (mut end, mut bias_end) = (layers.iter().map(|(map, _)| map.weight_count()).sum::<usize>(), gradients.len());
     for (index, (map, act)) in layers.iter().enumerate().rev() {
         let mut dsum = vec![T::zero(); sums[index].len()];
         regular::reference::backward(act, &sums[index], &step, &mut dsum);

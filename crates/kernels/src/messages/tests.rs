@@ -6,9 +6,7 @@ const TYPES: [&str; 4] = ["16x0 + 16x1 + 16x2", "3x0 + 7x1 + 1x3", "5x0", "9x2"]
 /// Ranges that cut rows, and all edges together.
 fn pieces(edges: usize) -> Vec<Vec<Range<usize>>> {
     let size = edges / 3 + 1;
-    let cut = (0..edges)
-        .step_by(size)
-        .map(|first| first..edges.min(first + size));
+    let cut = (0..edges).step_by(size).map(|first| first..edges.min(first + size));
     vec![std::iter::once(0..edges).collect(), cut.collect()]
 }
 
@@ -25,12 +23,7 @@ fn check<T: Real>(tolerance: f64) {
             let (mut dx, mut y) = (x.clone(), x.clone());
             reference::gather_backward(&kind, view, &z, &mut dx);
             reference::reduce(&kind, view, &v, &mut y);
-            let expected = [
-                reference::gather(&kind, view, &x),
-                dx,
-                y,
-                reference::reduce_backward(&kind, view, &x),
-            ];
+            let expected = [reference::gather(&kind, view, &x), dx, y, reference::reduce_backward(&kind, view, &x)];
             for ranges in pieces(edges) {
                 let (mut found_z, mut found_v) = (z.clone(), v.clone());
                 let (mut dx, mut y) = (x.clone(), x.clone());
@@ -43,9 +36,7 @@ fn check<T: Real>(tolerance: f64) {
                     reduce(&kind, range.clone(), view, &v[at_v.clone()], &mut y).unwrap();
                     reduce_backward(&kind, range.clone(), view, &x, &mut found_v[at_v]).unwrap();
                 }
-                for (index, (found, expected)) in
-                    [found_z, dx, y, found_v].iter().zip(&expected).enumerate()
-                {
+                for (index, (found, expected)) in [found_z, dx, y, found_v].iter().zip(&expected).enumerate() {
                     let error = difference(found, expected);
                     assert!(error < tolerance, "{name}, {text}, {index}: {error:e}");
                 }

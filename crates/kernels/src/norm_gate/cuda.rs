@@ -4,12 +4,11 @@ use super::{GatedNonlinearity, NormNonlinearity};
 use crate::activation::cuda::defines;
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_count, irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
+    irreps, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("norm_gate", include_str!("norm_gate.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("norm_gate", include_str!("norm_gate.cu"));
 
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
 ///
@@ -118,15 +117,7 @@ pub fn gated_forward(
     unsafe {
         function.over(
             vertices * count,
-            args![
-                x,
-                &y,
-                &*table,
-                size(count)?,
-                size(config.output.multiplicity(0))?,
-                size(width)?,
-                size(vertices)?,
-            ],
+            args![x, &y, &*table, size(count)?, size(config.output.multiplicity(0))?, size(width)?, size(vertices)?,],
         )
     }
 }

@@ -25,39 +25,16 @@ impl<T: Real> WithSimd for NormForward<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let activation = &self.config.activation;
-        let (width, scalars) = (
-            self.config.kind.dimension(),
-            self.config.kind.multiplicity(0),
-        );
+        let (width, scalars) = (self.config.kind.dimension(), self.config.kind.multiplicity(0));
         let epsilon = T::of(self.config.epsilon);
         let mut radius = vec![T::zero(); self.bias.len()];
         let (mut shifted, mut value) = (radius.clone(), radius.clone());
-        let rows = self
-            .x
-            .chunks_exact(width)
-            .zip(self.y.chunks_exact_mut(width));
+        let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
         for (x, y) in rows {
             let (x_scalars, y_scalars) = (&x[..scalars], &mut y[..scalars]);
-            Values {
-                activation,
-                x: x_scalars,
-                y: y_scalars,
-            }
-            .with_simd(simd);
-            radii(
-                self.blocks,
-                epsilon,
-                x,
-                self.bias,
-                &mut radius,
-                &mut shifted,
-            );
-            Values {
-                activation,
-                x: &shifted,
-                y: &mut value,
-            }
-            .with_simd(simd);
+            Values { activation, x: x_scalars, y: y_scalars }.with_simd(simd);
+            radii(self.blocks, epsilon, x, self.bias, &mut radius, &mut shifted);
+            Values { activation, x: &shifted, y: &mut value }.with_simd(simd);
             for block in self.blocks {
                 let (xa, xb) = block.components(x);
                 let (ya, yb) = block.components_mut(y);
@@ -75,14 +52,7 @@ impl<T: Real> WithSimd for NormForward<'_, T> {
 
 /// `r = sqrt(|x|^2 + epsilon)` and `r + bias` of every irrep of a row.
 #[inline(always)]
-fn radii<T: Real>(
-    blocks: &[Block],
-    epsilon: T,
-    x: &[T],
-    bias: &[T],
-    radius: &mut [T],
-    shifted: &mut [T],
-) {
+fn radii<T: Real>(blocks: &[Block], epsilon: T, x: &[T], bias: &[T], radius: &mut [T], shifted: &mut [T]) {
     for block in blocks {
         let (xa, xb) = block.components(x);
         let outputs = block.of_mut(radius).iter_mut().zip(block.of_mut(shifted));
@@ -120,17 +90,9 @@ impl Block {
 pub(super) fn norm_forward<T: Real>(config: &NormNonlinearity, x: &[T], bias: &[T], y: &mut [T]) {
     let blocks = &blocks(&config.kind);
     let task = (TASK_ROWS * config.kind.dimension()).max(1);
-    y.par_chunks_mut(task)
-        .zip(x.par_chunks(task))
-        .run(|(y, x)| {
-            Arch::new().dispatch(NormForward {
-                config,
-                blocks,
-                bias,
-                x,
-                y,
-            });
-        });
+    y.par_chunks_mut(task).zip(x.par_chunks(task)).run(|(y, x)| {
+        Arch::new().dispatch(NormForward { config, blocks, bias, x, y });
+    });
 }
 
 struct NormBackward<'a, T> {
@@ -149,44 +111,17 @@ impl<T: Real> WithSimd for NormBackward<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let activation = &self.config.activation;
-        let (width, scalars) = (
-            self.config.kind.dimension(),
-            self.config.kind.multiplicity(0),
-        );
+        let (width, scalars) = (self.config.kind.dimension(), self.config.kind.multiplicity(0));
         let epsilon = T::of(self.config.epsilon);
         let ones = vec![T::one(); self.bias.len()];
         let (mut radius, mut shifted) = (ones.clone(), ones.clone());
         let (mut value, mut slope) = (ones.clone(), ones.clone());
         let inputs = self.x.chunks_exact(width).zip(self.dy.chunks_exact(width));
         for ((x, dy), dx) in inputs.zip(self.dx.chunks_exact_mut(width)) {
-            Slopes {
-                activation,
-                x: &x[..scalars],
-                dy: &dy[..scalars],
-                dx: &mut dx[..scalars],
-            }
-            .with_simd(simd);
-            radii(
-                self.blocks,
-                epsilon,
-                x,
-                self.bias,
-                &mut radius,
-                &mut shifted,
-            );
-            Values {
-                activation,
-                x: &shifted,
-                y: &mut value,
-            }
-            .with_simd(simd);
-            Slopes {
-                activation,
-                x: &shifted,
-                dy: &ones,
-                dx: &mut slope,
-            }
-            .with_simd(simd);
+            Slopes { activation, x: &x[..scalars], dy: &dy[..scalars], dx: &mut dx[..scalars] }.with_simd(simd);
+            radii(self.blocks, epsilon, x, self.bias, &mut radius, &mut shifted);
+            Values { activation, x: &shifted, y: &mut value }.with_simd(simd);
+            Slopes { activation, x: &shifted, dy: &ones, dx: &mut slope }.with_simd(simd);
             for block in self.blocks {
                 let ((xa, xb), (da, db)) = (block.components(x), block.components(dy));
                 let (dxa, dxb) = block.components_mut(dx);
@@ -195,10 +130,8 @@ impl<T: Real> WithSimd for NormBackward<'_, T> {
                 let gradients = dxa.iter_mut().zip(dxb).zip(dbias);
                 let points = xa.iter().zip(xb).zip(da.iter().zip(db));
                 let functions = radius.iter().zip(value).zip(slope);
-                for (
-                    (((dxa, dxb), dbias), ((&xa, &xb), (&da, &db))),
-                    ((&radius, &value), &slope),
-                ) in gradients.zip(points).zip(functions)
+                for ((((dxa, dxb), dbias), ((&xa, &xb), (&da, &db))), ((&radius, &value), &slope)) in
+                    gradients.zip(points).zip(functions)
                 {
                     let inverse = T::one() / radius;
                     let along = xa * da + xb * db;
@@ -230,20 +163,11 @@ pub(super) fn norm_backward<T: Real>(
     let task = (partial_rows(vertices) * config.kind.dimension()).max(1);
     let partials = scratch.take(partials_length(vertices, sums));
     partials.fill(0.0);
-    (partials.par_chunks_mut(sums))
-        .zip(dx.par_chunks_mut(task))
-        .zip(x.par_chunks(task).zip(dy.par_chunks(task)))
-        .run(|((dbias, dx), (x, dy))| {
-            Arch::new().dispatch(NormBackward {
-                config,
-                blocks,
-                bias,
-                x,
-                dy,
-                dx,
-                dbias,
-            });
-        });
+    (partials.par_chunks_mut(sums)).zip(dx.par_chunks_mut(task)).zip(x.par_chunks(task).zip(dy.par_chunks(task))).run(
+        |((dbias, dx), (x, dy))| {
+            Arch::new().dispatch(NormBackward { config, blocks, bias, x, dy, dx, dbias });
+        },
+    );
     for (dbias, sum) in dbias.iter_mut().zip(fold_partials(partials, sums)) {
         *dbias += T::of(sum);
     }
@@ -262,19 +186,11 @@ impl<T: Real> WithSimd for GatedForward<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (output, scalars) = (
-            self.config.output.dimension(),
-            self.config.output.multiplicity(0),
-        );
+        let (output, scalars) = (self.config.output.dimension(), self.config.output.multiplicity(0));
         let mut open = vec![T::zero(); self.gates];
         let inputs = self.x.chunks_exact(output + self.gates);
         for (x, y) in inputs.zip(self.y.chunks_exact_mut(output)) {
-            Values {
-                activation: &self.config.activation,
-                x: &x[..scalars],
-                y: &mut y[..scalars],
-            }
-            .with_simd(simd);
+            Values { activation: &self.config.activation, x: &x[..scalars], y: &mut y[..scalars] }.with_simd(simd);
             let (gates, x) = split_gates(x, scalars, self.gates);
             for (open, &gate) in open.iter_mut().zip(gates) {
                 *open = sigmoid(gate);
@@ -302,10 +218,7 @@ impl Block {
     /// The same block in a row that begins after the scalars.
     #[inline(always)]
     fn behind_scalars(self, scalars: usize) -> Self {
-        Self {
-            start: self.start - scalars,
-            ..self
-        }
+        Self { start: self.start - scalars, ..self }
     }
 }
 
@@ -314,17 +227,9 @@ pub(super) fn gated_forward<T: Real>(config: &GatedNonlinearity, x: &[T], y: &mu
     let blocks = &blocks(&config.output);
     let output = config.output.dimension();
     let task = |width: usize| (TASK_ROWS * width).max(1);
-    y.par_chunks_mut(task(output))
-        .zip(x.par_chunks(task(output + gates)))
-        .run(|(y, x)| {
-            Arch::new().dispatch(GatedForward {
-                config,
-                blocks,
-                gates,
-                x,
-                y,
-            });
-        });
+    y.par_chunks_mut(task(output)).zip(x.par_chunks(task(output + gates))).run(|(y, x)| {
+        Arch::new().dispatch(GatedForward { config, blocks, gates, x, y });
+    });
 }
 
 struct GatedBackward<'a, T> {
@@ -341,10 +246,7 @@ impl<T: Real> WithSimd for GatedBackward<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (output, scalars) = (
-            self.config.output.dimension(),
-            self.config.output.multiplicity(0),
-        );
+        let (output, scalars) = (self.config.output.dimension(), self.config.output.multiplicity(0));
         let input = output + self.gates;
         let inputs = self.x.chunks_exact(input).zip(self.dy.chunks_exact(output));
         for ((x, dy), dx) in inputs.zip(self.dx.chunks_exact_mut(input)) {
@@ -364,9 +266,7 @@ impl<T: Real> WithSimd for GatedBackward<'_, T> {
                 let gates = block.of(gates).iter().zip(block.of_mut(dgates));
                 let points = xa.iter().zip(xb).zip(da.iter().zip(db));
                 let gradients = dxa.iter_mut().zip(dxb);
-                for ((((&xa, &xb), (&da, &db)), (dxa, dxb)), (&gate, dgate)) in
-                    points.zip(gradients).zip(gates)
-                {
+                for ((((&xa, &xb), (&da, &db)), (dxa, dxb)), (&gate, dgate)) in points.zip(gradients).zip(gates) {
                     let open = sigmoid(gate);
                     *dxa = open * da;
                     *dxb = open * db;
@@ -386,13 +286,6 @@ pub(super) fn gated_backward<T: Real>(config: &GatedNonlinearity, x: &[T], dy: &
         .zip(x.par_chunks(task(output + gates)))
         .zip(dy.par_chunks(task(output)))
         .run(|((dx, x), dy)| {
-            Arch::new().dispatch(GatedBackward {
-                config,
-                blocks,
-                gates,
-                x,
-                dy,
-                dx,
-            });
+            Arch::new().dispatch(GatedBackward { config, blocks, gates, x, dy, dx });
         });
 }

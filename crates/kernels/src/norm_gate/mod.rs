@@ -46,11 +46,7 @@ pub struct NormNonlinearity {
 impl NormNonlinearity {
     /// Default settings.
     pub fn new(kind: FeatureType, activation: Activation) -> Self {
-        Self {
-            kind,
-            activation,
-            epsilon: 1e-8,
-        }
+        Self { kind, activation, epsilon: 1e-8 }
     }
 
     fn check<S: Length>(
@@ -68,8 +64,7 @@ impl NormNonlinearity {
         }
         check_count(operator, "bias", bias.length(), rotating_irreps(&self.kind))?;
         let expected = vertices.saturating_mul(self.kind.dimension());
-        maps.iter()
-            .try_for_each(|(name, values)| check_count(operator, name, values.length(), expected))
+        maps.iter().try_for_each(|(name, values)| check_count(operator, name, values.length(), expected))
     }
 }
 
@@ -113,9 +108,7 @@ pub fn norm_forward<T: Real>(
 ) -> Result<(), KernelError> {
     let operator = "norm nonlinearity forward";
     config.check(operator, vertices, bias, &[("x", x), ("y", y)])?;
-    compiled!(fast::norm_forward as fn(&NormNonlinearity, &[T], &[T], &mut [T]))(
-        config, x, bias, y,
-    );
+    compiled!(fast::norm_forward as fn(&NormNonlinearity, &[T], &[T], &mut [T]))(config, x, bias, y);
     Ok(())
 }
 
@@ -139,17 +132,7 @@ pub fn norm_backward<T: Real>(
     config.check(operator, vertices, bias, &maps)?;
     check_length(operator, "dbias", dbias, bias.len())?;
     compiled!(
-        fast::norm_backward
-            as fn(
-                &NormNonlinearity,
-                usize,
-                &[T],
-                &[T],
-                &[T],
-                &mut [T],
-                &mut [T],
-                &mut Scratch<f64>,
-            )
+        fast::norm_backward as fn(&NormNonlinearity, usize, &[T], &[T], &[T], &mut [T], &mut [T], &mut Scratch<f64>)
     )(config, vertices, x, bias, dy, dx, dbias, scratch);
     Ok(())
 }
@@ -187,9 +170,7 @@ pub fn gated_backward<T: Real>(
     check_rows(operator, "x", x, vertices, input)?;
     check_rows(operator, "dy", dy, vertices, config.output.dimension())?;
     check_rows(operator, "dx", dx, vertices, input)?;
-    compiled!(fast::gated_backward as fn(&GatedNonlinearity, &[T], &[T], &mut [T]))(
-        config, x, dy, dx,
-    );
+    compiled!(fast::gated_backward as fn(&GatedNonlinearity, &[T], &[T], &mut [T]))(config, x, dy, dx);
     Ok(())
 }
 
@@ -217,11 +198,7 @@ fn blocks(kind: &FeatureType) -> Vec<Block> {
         .map(|(order, channels)| {
             let start = kind.range(order).start;
             first += channels;
-            Block {
-                first: first - channels,
-                channels,
-                start,
-            }
+            Block { first: first - channels, channels, start }
         })
         .collect()
 }

@@ -34,14 +34,7 @@ pub fn norm_forward<T: Real>(config: &NormNonlinearity, x: &[T], bias: &[T], y: 
 }
 
 /// Norm nonlinearity, `dx` from `x` and `dy`; adds to `dbias`.
-pub fn norm_backward<T: Real>(
-    config: &NormNonlinearity,
-    x: &[T],
-    bias: &[T],
-    dy: &[T],
-    dx: &mut [T],
-    dbias: &mut [T],
-) {
+pub fn norm_backward<T: Real>(config: &NormNonlinearity, x: &[T], bias: &[T], dy: &[T], dx: &mut [T], dbias: &mut [T]) {
     let width = config.kind.dimension().max(1);
     let mut of_bias = vec![0.0; dbias.len()];
     let rows = x.chunks_exact(width).zip(dy.chunks_exact(width));
@@ -54,10 +47,7 @@ pub fn norm_backward<T: Real>(
             let (da, db) = (dy[a].as_f64(), dy[b].as_f64());
             let r = (xa * xa + xb * xb + config.epsilon).sqrt();
             let shifted = r + bias[irrep].as_f64();
-            let (value, slope) = (
-                config.activation.value(shifted),
-                config.activation.slope(shifted),
-            );
+            let (value, slope) = (config.activation.value(shifted), config.activation.slope(shifted));
             let along = xa * da + xb * db;
             let radial = (slope / r - value / (r * r)) / r * along;
             dx[a] = T::of(value / r * da + radial * xa);
@@ -72,10 +62,7 @@ pub fn norm_backward<T: Real>(
 
 /// Gated nonlinearity, `y` from `x`.
 pub fn gated_forward<T: Real>(config: &GatedNonlinearity, x: &[T], y: &mut [T]) {
-    let (input, output) = (
-        config.input().dimension().max(1),
-        config.output.dimension().max(1),
-    );
+    let (input, output) = (config.input().dimension().max(1), config.output.dimension().max(1));
     let scalars = config.output.multiplicity(0);
     let gates = super::rotating_irreps(&config.output);
     for (x, y) in x.chunks_exact(input).zip(y.chunks_exact_mut(output)) {
@@ -92,10 +79,7 @@ pub fn gated_forward<T: Real>(config: &GatedNonlinearity, x: &[T], y: &mut [T]) 
 
 /// Gated nonlinearity, `dx` from `x` and `dy`.
 pub fn gated_backward<T: Real>(config: &GatedNonlinearity, x: &[T], dy: &[T], dx: &mut [T]) {
-    let (input, output) = (
-        config.input().dimension().max(1),
-        config.output.dimension().max(1),
-    );
+    let (input, output) = (config.input().dimension().max(1), config.output.dimension().max(1));
     let scalars = config.output.multiplicity(0);
     let gates = super::rotating_irreps(&config.output);
     let rows = x.chunks_exact(input).zip(dy.chunks_exact(output));

@@ -22,12 +22,7 @@ fn norm_pair<T: Real>(
     (y, dx, dbias)
 }
 
-fn gated_pair<T: Real>(
-    config: &GatedNonlinearity,
-    vertices: usize,
-    x: &[T],
-    dy: &[T],
-) -> (Vec<T>, Vec<T>) {
+fn gated_pair<T: Real>(config: &GatedNonlinearity, vertices: usize, x: &[T], dy: &[T]) -> (Vec<T>, Vec<T>) {
     let (mut y, mut dx) = (vec![T::nan(); dy.len()], vec![T::nan(); x.len()]);
     gated_forward(config, vertices, x, &mut y).unwrap();
     gated_backward(config, vertices, x, dy, &mut dx).unwrap();
@@ -51,10 +46,7 @@ fn fast_is_reference<T: Real>(tolerance: f64) {
                 check_close(&dx, &rdx, tolerance, "norm dx");
                 check_close(&dbias, &rdbias, tolerance, "norm dbias");
 
-                let gated = GatedNonlinearity {
-                    output: kind.clone(),
-                    activation: activation.clone(),
-                };
+                let gated = GatedNonlinearity { output: kind.clone(), activation: activation.clone() };
                 let x: Vec<T> = random(vertices * gated.input().dimension(), 4);
                 let (y, dx) = gated_pair(&gated, vertices, &x, &dy);
                 let (mut ry, mut rdx) = (y.clone(), dx.clone());
@@ -92,10 +84,7 @@ fn gradients_are_those_of_the_values() {
             let dbias: Vec<f64> = dbias.iter().map(|d| d - 1.0).collect();
             check_gradient(&bias, &dbias, |bias| loss(&x, bias));
 
-            let gated = GatedNonlinearity {
-                output: kind.clone(),
-                activation,
-            };
+            let gated = GatedNonlinearity { output: kind.clone(), activation };
             let x: Vec<f64> = random(vertices * gated.input().dimension(), 4);
             let (_, dx) = gated_pair(&gated, vertices, &x, &dy);
             check_gradient(&x, &dx, |x| {
@@ -122,17 +111,9 @@ fn rotating_first_or_last_is_the_same_for_every_angle() {
             let x: Vec<f64> = random(vertices * kind.dimension(), 1);
             let bias: Vec<f64> = random(rotating_irreps(&kind), 3);
             let apply = |x: &[f64]| norm_pair(&norm, vertices, x, &bias, x).0;
-            check_close(
-                &apply(&turn(&kind, &x)),
-                &turn(&kind, &apply(&x)),
-                1e-12,
-                "norm",
-            );
+            check_close(&apply(&turn(&kind, &x)), &turn(&kind, &apply(&x)), 1e-12, "norm");
 
-            let gated = GatedNonlinearity {
-                output: kind.clone(),
-                activation,
-            };
+            let gated = GatedNonlinearity { output: kind.clone(), activation };
             let x: Vec<f64> = random(vertices * gated.input().dimension(), 4);
             let dy = vec![0.0; vertices * kind.dimension()];
             let apply = |x: &[f64]| gated_pair(&gated, vertices, x, &dy).0;
@@ -166,9 +147,6 @@ fn settings_and_lengths_are_checked() {
     assert!(norm_forward(&config, 1, &[0f32; 5], &[0.0], &mut [0.0; 5]).is_err());
     config.epsilon = 0.0;
     assert!(norm_forward(&config, 1, &[0f32; 5], &[0.0; 2], &mut [0.0; 5]).is_err());
-    let gated = GatedNonlinearity {
-        output: kind,
-        activation: Activation::Relu,
-    };
+    let gated = GatedNonlinearity { output: kind, activation: Activation::Relu };
     assert!(gated_forward(&gated, 1, &[0f32; 5], &mut [0.0; 5]).is_err());
 }

@@ -4,8 +4,8 @@ use super::global::check;
 use super::transport::ClusterView;
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, args, check_length, irrep_count, irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    check_length, irrep_count, irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};
 
@@ -39,23 +39,11 @@ pub fn mean(
         device.function(SOURCE, &[], "mean_partials")?.run(
             (PIECES, meshes),
             column_threads(channels),
-            args![
-                graph.device_mesh_offsets(),
-                x,
-                size(channels)?,
-                &partials.view_mut(),
-            ],
+            args![graph.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
         )?;
         device.function(SOURCE, &[], "mean_finish")?.over(
             meshes * channels,
-            args![
-                graph.device_mesh_offsets(),
-                &partials,
-                size(PIECES)?,
-                size(channels)?,
-                size(meshes)?,
-                &y,
-            ],
+            args![graph.device_mesh_offsets(), &partials, size(PIECES)?, size(channels)?, size(meshes)?, &y,],
         )
     }
 }
@@ -71,24 +59,14 @@ pub fn mean_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let channels = check(
-        graph.mesh_offsets(),
-        features,
-        ("dx", dx.view()),
-        ("dy", dy),
-    )?;
+    let channels = check(graph.mesh_offsets(), features, ("dx", dx.view()), ("dy", dy))?;
     let function = device.function(SOURCE, &[], "mean_backward")?;
     // SAFETY: lengths were checked.
     unsafe {
         function.run(
             (PIECES, graph.mesh_count()),
             (256, 1),
-            args![
-                graph.device_mesh_offsets(),
-                dy,
-                to_u32(GLOBAL, channels)?,
-                &dx,
-            ],
+            args![graph.device_mesh_offsets(), dy, to_u32(GLOBAL, channels)?, &dx,],
         )
     }
 }
@@ -118,24 +96,11 @@ pub fn max(
         device.function(SOURCE, &[], "max_partials")?.run(
             (PIECES, meshes),
             column_threads(channels),
-            args![
-                graph.device_mesh_offsets(),
-                x,
-                size(channels)?,
-                &partials.view_mut(),
-            ],
+            args![graph.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
         )?;
-        device.function(SOURCE, &[], "max_finish")?.over(
-            meshes * channels,
-            args![
-                &partials,
-                size(PIECES)?,
-                size(channels)?,
-                size(meshes)?,
-                &y,
-                &arguments,
-            ],
-        )
+        device
+            .function(SOURCE, &[], "max_finish")?
+            .over(meshes * channels, args![&partials, size(PIECES)?, size(channels)?, size(meshes)?, &y, &arguments,])
     }
 }
 
@@ -151,12 +116,7 @@ pub fn max_backward(
     dy: DeviceSlice<'_, f32>,
     mut dx: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let channels = check(
-        graph.mesh_offsets(),
-        features,
-        ("dx", dx.view()),
-        ("dy", dy),
-    )?;
+    let channels = check(graph.mesh_offsets(), features, ("dx", dx.view()), ("dy", dy))?;
     check_length(GLOBAL, "arguments", arguments, dy.len())?;
     device.clear(dx.reborrow())?;
     let meshes = graph.mesh_count();
@@ -166,14 +126,7 @@ pub fn max_backward(
     unsafe {
         function.over(
             meshes * channels,
-            args![
-                graph.device_mesh_offsets(),
-                arguments,
-                dy,
-                size(channels)?,
-                size(meshes)?,
-                &dx,
-            ],
+            args![graph.device_mesh_offsets(), arguments, dy, size(channels)?, size(meshes)?, &dx,],
         )
     }
 }
@@ -294,12 +247,7 @@ impl<'a> DeviceClusterView<'a> {
     ) -> Result<(), KernelError> {
         let dimension = features.dimension();
         check_length(TRANSPORT, fine_name, fine, self.fine_count() * dimension)?;
-        check_length(
-            TRANSPORT,
-            coarse_name,
-            coarse,
-            self.coarse_count() * dimension,
-        )
+        check_length(TRANSPORT, coarse_name, coarse, self.coarse_count() * dimension)
     }
 
     /// `y_c = w sum_{f in c} rho(g_f) x_f`.

@@ -41,12 +41,7 @@ const OPERATOR: &str = "global pooling";
 ///
 /// # Errors
 /// Buffers of the wrong length, or features that are not scalars.
-pub fn mean<T: Real>(
-    mesh_offsets: &[u32],
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     compiled!(mean_rows as fn(&[u32], &FeatureType, &[T], &mut [T]) -> Result<(), KernelError>)(
         mesh_offsets,
         features,
@@ -55,12 +50,7 @@ pub fn mean<T: Real>(
     )
 }
 
-fn mean_rows<T: Real>(
-    mesh_offsets: &[u32],
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+fn mean_rows<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let channels = check(mesh_offsets, features, ("x", x), ("y", y))?;
     if channels == 0 {
         return Ok(());
@@ -95,9 +85,12 @@ pub fn mean_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    compiled!(
-        mean_backward_rows as fn(&[u32], &FeatureType, &[T], &mut [T]) -> Result<(), KernelError>
-    )(mesh_offsets, features, dy, dx)
+    compiled!(mean_backward_rows as fn(&[u32], &FeatureType, &[T], &mut [T]) -> Result<(), KernelError>)(
+        mesh_offsets,
+        features,
+        dy,
+        dx,
+    )
 }
 
 fn mean_backward_rows<T: Real>(
@@ -138,9 +131,13 @@ pub fn max<T: Real>(
     y: &mut [T],
     arguments: &mut [u32],
 ) -> Result<(), KernelError> {
-    compiled!(
-        max_rows as fn(&[u32], &FeatureType, &[T], &mut [T], &mut [u32]) -> Result<(), KernelError>
-    )(mesh_offsets, features, x, y, arguments)
+    compiled!(max_rows as fn(&[u32], &FeatureType, &[T], &mut [T], &mut [u32]) -> Result<(), KernelError>)(
+        mesh_offsets,
+        features,
+        x,
+        y,
+        arguments,
+    )
 }
 
 fn max_rows<T: Real>(
@@ -155,23 +152,20 @@ fn max_rows<T: Real>(
     if channels == 0 {
         return Ok(());
     }
-    y.par_chunks_mut(channels)
-        .zip(arguments.par_chunks_mut(channels))
-        .enumerate()
-        .run(|(mesh, (y, arguments))| {
-            let range = vertices(mesh_offsets, mesh);
-            let piece = piece_length(range.len(), LEAST_VERTICES);
-            let partial: Vec<Vec<(T, u32)>> = x[range.start * channels..range.end * channels]
-                .par_chunks(piece * channels)
-                .enumerate()
-                .map(|(index, rows)| largest_of_rows(rows, channels, range.start + index * piece))
-                .collect();
-            for (channel, (y, argument)) in y.iter_mut().zip(arguments).enumerate() {
-                let pieces = partial.iter().map(|largest| largest[channel]);
-                let largest = pieces.reduce(|a, b| if above(b.0, a.0) { b } else { a });
-                (*y, *argument) = largest.unwrap_or((T::zero(), NO_VERTEX));
-            }
-        });
+    y.par_chunks_mut(channels).zip(arguments.par_chunks_mut(channels)).enumerate().run(|(mesh, (y, arguments))| {
+        let range = vertices(mesh_offsets, mesh);
+        let piece = piece_length(range.len(), LEAST_VERTICES);
+        let partial: Vec<Vec<(T, u32)>> = x[range.start * channels..range.end * channels]
+            .par_chunks(piece * channels)
+            .enumerate()
+            .map(|(index, rows)| largest_of_rows(rows, channels, range.start + index * piece))
+            .collect();
+        for (channel, (y, argument)) in y.iter_mut().zip(arguments).enumerate() {
+            let pieces = partial.iter().map(|largest| largest[channel]);
+            let largest = pieces.reduce(|a, b| if above(b.0, a.0) { b } else { a });
+            (*y, *argument) = largest.unwrap_or((T::zero(), NO_VERTEX));
+        }
+    });
     Ok(())
 }
 
@@ -186,10 +180,13 @@ pub fn max_backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
 ) -> Result<(), KernelError> {
-    compiled!(
-        max_backward_rows
-            as fn(&[u32], &FeatureType, &[u32], &[T], &mut [T]) -> Result<(), KernelError>
-    )(mesh_offsets, features, arguments, dy, dx)
+    compiled!(max_backward_rows as fn(&[u32], &FeatureType, &[u32], &[T], &mut [T]) -> Result<(), KernelError>)(
+        mesh_offsets,
+        features,
+        arguments,
+        dy,
+        dx,
+    )
 }
 
 fn max_backward_rows<T: Real>(

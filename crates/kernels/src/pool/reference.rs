@@ -8,12 +8,7 @@ use crate::{FeatureType, KernelError, Real, irrep_dimension};
 ///
 /// # Errors
 /// Buffers of the wrong length, or features that are not scalars.
-pub fn mean<T: Real>(
-    mesh_offsets: &[u32],
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let channels = check(mesh_offsets, features, ("x", x), ("y", y))?;
     for (at, y) in y.iter_mut().enumerate() {
         let (mesh, channel) = (at / channels, at % channels);

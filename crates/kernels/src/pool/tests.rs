@@ -18,14 +18,7 @@ fn compare_global<T: Real>(tolerance: f64) {
         let mut vertices = vec![7; 5 * channels];
         let mut expected_vertices = vertices.clone();
         global::max(&MESHES, &features, &x, &mut found, &mut vertices).unwrap();
-        reference::max(
-            &MESHES,
-            &features,
-            &x,
-            &mut expected,
-            &mut expected_vertices,
-        )
-        .unwrap();
+        reference::max(&MESHES, &features, &x, &mut expected, &mut expected_vertices).unwrap();
         assert_eq!(found, expected);
         assert_eq!(vertices, expected_vertices);
         let dy: Vec<T> = random(5 * channels, 2);
@@ -81,9 +74,8 @@ fn clusters<T: Real>(fine: usize, coarse: usize) -> ClusterArrays<T> {
     let cluster_of: Vec<u32> = (0..fine).map(|f| (f * f % coarse.max(1)) as u32).collect();
     let mut members: Vec<u32> = (0..fine as u32).collect();
     members.sort_by_key(|&f| cluster_of[f as usize]);
-    let offsets: Vec<u32> = (0..=coarse as u32)
-        .map(|c| cluster_of.iter().filter(|&&of| of < c).count() as u32)
-        .collect();
+    let offsets: Vec<u32> =
+        (0..=coarse as u32).map(|c| cluster_of.iter().filter(|&&of| of < c).count() as u32).collect();
     let transport: Vec<f64> = random::<f64>(fine, 3).iter().map(|g| 4.0 * g).collect();
     ClusterArrays::union(&[ClusterParts {
         offsets: &offsets,
@@ -131,14 +123,8 @@ fn backward_passes_are_adjoint() {
     for (fine, coarse, text) in SIZES {
         let features: FeatureType = text.parse().unwrap();
         let clusters = clusters::<f64>(fine, coarse);
-        let (x, dyf) = (
-            random(fine * features.dimension(), 6),
-            random(fine * features.dimension(), 7),
-        );
-        let (xc, dyc) = (
-            random(coarse * features.dimension(), 8),
-            random(coarse * features.dimension(), 9),
-        );
+        let (x, dyf) = (random(fine * features.dimension(), 6), random(fine * features.dimension(), 7));
+        let (xc, dyc) = (random(coarse * features.dimension(), 8), random(coarse * features.dimension(), 9));
         let (mut fine, mut coarse) = (vec![f64::NAN; x.len()], vec![f64::NAN; xc.len()]);
         pool(clusters.view(), &features, &x, &mut coarse).unwrap();
         pool_backward(clusters.view(), &features, &dyc, &mut fine).unwrap();
@@ -157,63 +143,34 @@ fn transport_pooling_is_gauge_equivariant() {
     let (fine, coarse) = (60, 11);
     let cluster_of: Vec<u32> = (0..fine as u32).map(|f| f * 11 / 60).collect();
     let members: Vec<u32> = (0..fine as u32).collect();
-    let offsets: Vec<u32> = (0..=coarse as u32)
-        .map(|c| cluster_of.iter().filter(|&&of| of < c).count() as u32)
-        .collect();
+    let offsets: Vec<u32> =
+        (0..=coarse as u32).map(|c| cluster_of.iter().filter(|&&of| of < c).count() as u32).collect();
     let arrays = |transport: &[f64]| {
-        let parts = ClusterParts {
-            offsets: &offsets,
-            members: &members,
-            cluster_of: &cluster_of,
-            transport,
-        };
+        let parts = ClusterParts { offsets: &offsets, members: &members, cluster_of: &cluster_of, transport };
         ClusterArrays::<f64>::union(&[parts]).unwrap()
     };
     let transport = random::<f64>(fine, 10);
     let (fine_angles, coarse_angles) = (random::<f64>(fine, 11), random::<f64>(coarse, 12));
     // g -> g - a_coarse + a_fine
-    let moved: Vec<f64> = (0..fine)
-        .map(|f| transport[f] - coarse_angles[cluster_of[f] as usize] + fine_angles[f])
-        .collect();
+    let moved: Vec<f64> =
+        (0..fine).map(|f| transport[f] - coarse_angles[cluster_of[f] as usize] + fine_angles[f]).collect();
     let x = random::<f64>(fine * features.dimension(), 13);
-    let (mut here, mut there) = (
-        vec![0.0; coarse * features.dimension()],
-        vec![0.0; coarse * features.dimension()],
-    );
+    let (mut here, mut there) = (vec![0.0; coarse * features.dimension()], vec![0.0; coarse * features.dimension()]);
     pool(arrays(&transport).view(), &features, &x, &mut here).unwrap();
     let seen = turned(&features, &x, &fine_angles);
     pool(arrays(&moved).view(), &features, &seen, &mut there).unwrap();
-    check_close(
-        &there,
-        &turned(&features, &here, &coarse_angles),
-        1e-12,
-        "pool",
-    );
+    check_close(&there, &turned(&features, &here, &coarse_angles), 1e-12, "pool");
     let (mut up, mut up_moved) = (vec![0.0; x.len()], vec![0.0; x.len()]);
     unpool(arrays(&transport).view(), &features, &here, &mut up).unwrap();
     unpool(arrays(&moved).view(), &features, &there, &mut up_moved).unwrap();
-    check_close(
-        &up_moved,
-        &turned(&features, &up, &fine_angles),
-        1e-12,
-        "unpool",
-    );
+    check_close(&up_moved, &turned(&features, &up, &fine_angles), 1e-12, "unpool");
 }
 
 #[test]
 fn a_batch_is_the_clusters_of_each_graph_side_by_side() {
-    let one = ClusterParts {
-        offsets: &[0, 2, 3],
-        members: &[0, 2, 1],
-        cluster_of: &[0, 1, 0],
-        transport: &[0.0, 0.5, 1.0],
-    };
-    let two = ClusterParts {
-        offsets: &[0, 1],
-        members: &[0],
-        cluster_of: &[0],
-        transport: &[2.0],
-    };
+    let one =
+        ClusterParts { offsets: &[0, 2, 3], members: &[0, 2, 1], cluster_of: &[0, 1, 0], transport: &[0.0, 0.5, 1.0] };
+    let two = ClusterParts { offsets: &[0, 1], members: &[0], cluster_of: &[0], transport: &[2.0] };
     let union = ClusterArrays::<f64>::union(&[one, two]).unwrap();
     assert_eq!(union.view().offsets(), [0, 2, 3, 4]);
     assert_eq!(union.view().members(), [0, 2, 1, 3]);
@@ -221,36 +178,15 @@ fn a_batch_is_the_clusters_of_each_graph_side_by_side() {
     assert_eq!(union.view().phases()[3], [2f64.cos(), 2f64.sin()]);
 
     for wrong in [
-        ClusterParts {
-            transport: &[0.0],
-            ..one
-        },
-        ClusterParts {
-            offsets: &[],
-            ..one
-        },
-        ClusterParts {
-            offsets: &[0, 4, 3],
-            ..one
-        },
-        ClusterParts {
-            members: &[0, 9, 1],
-            ..one
-        },
-        ClusterParts {
-            members: &[0, 0, 1],
-            ..one
-        },
-        ClusterParts {
-            transport: &[0.0, f64::NAN, 0.0],
-            ..one
-        },
+        ClusterParts { transport: &[0.0], ..one },
+        ClusterParts { offsets: &[], ..one },
+        ClusterParts { offsets: &[0, 4, 3], ..one },
+        ClusterParts { members: &[0, 9, 1], ..one },
+        ClusterParts { members: &[0, 0, 1], ..one },
+        ClusterParts { transport: &[0.0, f64::NAN, 0.0], ..one },
     ] {
         let result = ClusterArrays::<f64>::union(&[two, wrong]);
-        assert!(
-            matches!(result, Err(KernelError::Graph { .. })),
-            "{wrong:?}"
-        );
+        assert!(matches!(result, Err(KernelError::Graph { .. })), "{wrong:?}");
     }
 }
 

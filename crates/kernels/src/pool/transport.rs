@@ -76,18 +76,15 @@ impl<T: Real> ClusterArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for arrays that do not fit together, or a union too large for 32-bit indices.
     pub fn union(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
-        compiled!(
-            ClusterArrays::union_of
-                as fn(&[ClusterParts<'_>]) -> Result<ClusterArrays<T>, KernelError>
-        )(graphs)
+        compiled!(ClusterArrays::union_of as fn(&[ClusterParts<'_>]) -> Result<ClusterArrays<T>, KernelError>)(graphs)
     }
 
     fn union_of(graphs: &[ClusterParts<'_>]) -> Result<Self, KernelError> {
         let mut converted = Vec::with_capacity(graphs.len());
         for (index, graph) in graphs.iter().enumerate() {
-            graph.check().map_err(|problem| KernelError::Graph {
-                problem: format!("clusters of graph {index}: {problem}"),
-            })?;
+            graph
+                .check()
+                .map_err(|problem| KernelError::Graph { problem: format!("clusters of graph {index}: {problem}") })?;
             let phase = |&g: &f64| [T::of(g.cos()), T::of(g.sin())];
             converted.push(Self {
                 offsets: graph.offsets.to_vec(),
@@ -107,10 +104,7 @@ impl<T: Real> ClusterArrays<T> {
     /// # Errors
     /// [`KernelError::Graph`] for a union too large for 32-bit indices.
     pub fn join(clusters: &[ClusterView<'_, T>]) -> Result<Self, KernelError> {
-        compiled!(
-            ClusterArrays::joined
-                as fn(&[ClusterView<'_, T>]) -> Result<ClusterArrays<T>, KernelError>
-        )(clusters)
+        compiled!(ClusterArrays::joined as fn(&[ClusterView<'_, T>]) -> Result<ClusterArrays<T>, KernelError>)(clusters)
     }
 
     fn joined(clusters: &[ClusterView<'_, T>]) -> Result<Self, KernelError> {
@@ -168,17 +162,9 @@ impl<'a, T> ClusterView<'a, T> {
     /// # Errors
     /// [`KernelError::Graph`] for slices that do not fit together.
     pub fn new(slices: ClusterSlices<'a, T>) -> Result<Self, KernelError> {
-        let ClusterSlices {
-            offsets,
-            members,
-            cluster_of,
-            phases,
-        } = slices;
-        check_clusters(offsets, members, cluster_of, phases.len()).map_err(|problem| {
-            KernelError::Graph {
-                problem: format!("clusters: {problem}"),
-            }
-        })?;
+        let ClusterSlices { offsets, members, cluster_of, phases } = slices;
+        check_clusters(offsets, members, cluster_of, phases.len())
+            .map_err(|problem| KernelError::Graph { problem: format!("clusters: {problem}") })?;
         Ok(Self { slices })
     }
 
@@ -226,12 +212,7 @@ impl<'a, T> ClusterView<'a, T> {
     ) -> Result<(), KernelError> {
         let dimension = features.dimension();
         check_length(OPERATOR, fine_name, fine, self.fine_count() * dimension)?;
-        check_length(
-            OPERATOR,
-            coarse_name,
-            coarse,
-            self.coarse_count() * dimension,
-        )
+        check_length(OPERATOR, coarse_name, coarse, self.coarse_count() * dimension)
     }
 }
 
@@ -247,17 +228,9 @@ impl ClusterParts<'_> {
 }
 
 /// Checks that every fine vertex is a member of its cluster, and of no other.
-fn check_clusters(
-    offsets: &[u32],
-    members: &[u32],
-    cluster_of: &[u32],
-    transports: usize,
-) -> Result<(), String> {
+fn check_clusters(offsets: &[u32], members: &[u32], cluster_of: &[u32], transports: usize) -> Result<(), String> {
     let vertices = members.len();
-    for (what, length) in [
-        ("cluster indices", cluster_of.len()),
-        ("transports", transports),
-    ] {
+    for (what, length) in [("cluster indices", cluster_of.len()), ("transports", transports)] {
         if length != vertices {
             return Err(format!("{length} {what} for {vertices} vertices"));
         }
@@ -268,9 +241,7 @@ fn check_clusters(
         for &member in &members[bounds[0] as usize..bounds[1] as usize] {
             let place = member as usize;
             if cluster_of.get(place).map(|&c| c as usize) != Some(cluster) {
-                return Err(format!(
-                    "cluster {cluster} lists vertex {member}, which is not in it"
-                ));
+                return Err(format!("cluster {cluster} lists vertex {member}, which is not in it"));
             }
             if std::mem::replace(&mut met[place], true) {
                 return Err(format!("cluster {cluster} lists vertex {member} twice"));
@@ -400,13 +371,7 @@ impl Weight {
 }
 
 /// `y_c = w sum_{f in c} rho(g_f) x_f`.
-fn gather<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    weight: Weight,
-    x: &[T],
-    y: &mut [T],
-) {
+fn gather<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, weight: Weight, x: &[T], y: &mut [T]) {
     let dimension = features.dimension();
     if dimension == 0 {
         return;
@@ -423,12 +388,7 @@ fn gather<T: Real>(
                     for &member in members {
                         let member = member as usize;
                         let x = &x[member * dimension..(member + 1) * dimension];
-                        add_rotated(
-                            features,
-                            &Term::new(member, clusters.phases()[member]),
-                            x,
-                            y,
-                        );
+                        add_rotated(features, &Term::new(member, clusters.phases()[member]), x, y);
                     }
                     let weight = weight.of::<T>(members);
                     y.iter_mut().for_each(|y| *y *= weight);
@@ -439,13 +399,7 @@ fn gather<T: Real>(
 }
 
 /// `y_f = w rho(-g_f) x_c`.
-fn spread<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    weight: Weight,
-    x: &[T],
-    y: &mut [T],
-) {
+fn spread<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, weight: Weight, x: &[T], y: &mut [T]) {
     let dimension = features.dimension();
     if dimension == 0 {
         return;

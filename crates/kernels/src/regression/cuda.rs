@@ -2,13 +2,12 @@
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_count, irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
+    irreps, to_u32,
 };
 use crate::{FeatureType, KernelError};
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("regression", include_str!("regression.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("regression", include_str!("regression.cu"));
 
 /// Items of one partial sum at least, and the most partial sums.
 const LEAST_ITEMS: usize = 4096;
@@ -30,11 +29,7 @@ impl DeviceRegression {
     ///
     /// # Errors
     /// A mask of another length than `vertices`, or out of memory.
-    pub fn new(
-        device: &CudaDevice,
-        regression: &Regression<'_>,
-        vertices: usize,
-    ) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, regression: &Regression<'_>, vertices: usize) -> Result<Self, CudaError> {
         let mask = match regression.mask {
             Some(mask) => {
                 crate::error::check_length(OPERATOR, "mask", mask, vertices)?;
@@ -99,9 +94,7 @@ impl DeviceRegression {
     }
 
     fn mask(&self) -> DeviceSlice<'_, u8> {
-        self.mask
-            .as_ref()
-            .map_or(DeviceSlice::empty(), DeviceBuffer::view)
+        self.mask.as_ref().map_or(DeviceSlice::empty(), DeviceBuffer::view)
     }
 
     fn absolute(&self) -> u32 {
@@ -149,12 +142,7 @@ pub fn forward(
         device.function(SOURCE, &[], "regression_finish")?.run(
             (1, 1),
             (256, 1),
-            args![
-                &partials,
-                size(parts)?,
-                &regression.normaliser,
-                &loss.view_mut(),
-            ],
+            args![&partials, size(parts)?, &regression.normaliser, &loss.view_mut(),],
         )?;
     }
     Ok(loss)
@@ -172,11 +160,7 @@ pub fn backward(
     dloss: f64,
     dprediction: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    regression.check(&[
-        ("prediction", prediction),
-        ("target", target),
-        ("dprediction", dprediction.view()),
-    ])?;
+    regression.check(&[("prediction", prediction), ("target", target), ("dprediction", dprediction.view())])?;
     let table = irreps(device, &regression.features, 1)?;
     let count = irrep_count(&regression.features);
     let items = regression.vertices * count;

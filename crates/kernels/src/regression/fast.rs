@@ -25,21 +25,13 @@ const LEAST_VERTICES: usize = 256;
 ///
 /// # Errors
 /// Buffers of the wrong length.
-pub fn forward<T: Real>(
-    regression: &Regression<'_>,
-    prediction: &[T],
-    target: &[T],
-) -> Result<f64, KernelError> {
+pub fn forward<T: Real>(regression: &Regression<'_>, prediction: &[T], target: &[T]) -> Result<f64, KernelError> {
     compiled!(forward_rows as fn(&Regression<'_>, &[T], &[T]) -> Result<f64, KernelError>)(
         regression, prediction, target,
     )
 }
 
-fn forward_rows<T: Real>(
-    regression: &Regression<'_>,
-    prediction: &[T],
-    target: &[T],
-) -> Result<f64, KernelError> {
+fn forward_rows<T: Real>(regression: &Regression<'_>, prediction: &[T], target: &[T]) -> Result<f64, KernelError> {
     let vertices = regression.check(prediction, target)?;
     let dimension = regression.features.dimension();
     if dimension == 0 {
@@ -71,9 +63,13 @@ pub fn backward<T: Real>(
     dloss: f64,
     dprediction: &mut [T],
 ) -> Result<(), KernelError> {
-    compiled!(
-        backward_rows as fn(&Regression<'_>, &[T], &[T], f64, &mut [T]) -> Result<(), KernelError>
-    )(regression, prediction, target, dloss, dprediction)
+    compiled!(backward_rows as fn(&Regression<'_>, &[T], &[T], f64, &mut [T]) -> Result<(), KernelError>)(
+        regression,
+        prediction,
+        target,
+        dloss,
+        dprediction,
+    )
 }
 
 fn backward_rows<T: Real>(
@@ -116,16 +112,9 @@ fn backward_rows<T: Real>(
 }
 
 #[inline(always)]
-fn sum_of_losses<T: Real>(
-    regression: &Regression<'_>,
-    first: usize,
-    prediction: &[T],
-    target: &[T],
-) -> f64 {
+fn sum_of_losses<T: Real>(regression: &Regression<'_>, first: usize, prediction: &[T], target: &[T]) -> f64 {
     let dimension = regression.features.dimension();
-    let rows = prediction
-        .chunks_exact(dimension)
-        .zip(target.chunks_exact(dimension));
+    let rows = prediction.chunks_exact(dimension).zip(target.chunks_exact(dimension));
     let mut sum = 0.0;
     for (place, (x, t)) in rows.enumerate() {
         if !regression.counts(first + place) {
@@ -161,13 +150,7 @@ fn sum_of_losses<T: Real>(
 }
 
 #[inline(always)]
-fn gradient_of_vertex<T: Real>(
-    regression: &Regression<'_>,
-    x: &[T],
-    t: &[T],
-    scale: T,
-    gradient: &mut [T],
-) {
+fn gradient_of_vertex<T: Real>(regression: &Regression<'_>, x: &[T], t: &[T], scale: T, gradient: &mut [T]) {
     if regression.penalty == Penalty::MeanSquare {
         let twice = scale + scale;
         for ((g, &x), &t) in gradient.iter_mut().zip(x).zip(t) {
@@ -177,11 +160,7 @@ fn gradient_of_vertex<T: Real>(
     }
     // A length that is not above 0 is 0 or NaN; both are passed on.
     let unit = |part: T, length: T| {
-        if length > T::zero() {
-            scale * part / length
-        } else {
-            scale * length
-        }
+        if length > T::zero() { scale * part / length } else { scale * length }
     };
     for (order, channels) in regression.features.orders() {
         let range: Range<usize> = regression.features.range(order);

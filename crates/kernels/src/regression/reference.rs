@@ -8,11 +8,7 @@ use crate::{KernelError, Real, irrep_dimension};
 ///
 /// # Errors
 /// Buffers of the wrong length.
-pub fn forward<T: Real>(
-    regression: &Regression<'_>,
-    prediction: &[T],
-    target: &[T],
-) -> Result<f64, KernelError> {
+pub fn forward<T: Real>(regression: &Regression<'_>, prediction: &[T], target: &[T]) -> Result<f64, KernelError> {
     let vertices = regression.check(prediction, target)?;
     let mut loss = 0.0;
     for_each_irrep(regression, vertices, |places| {
@@ -58,8 +54,7 @@ pub fn backward<T: Real>(
 fn for_each_irrep(regression: &Regression<'_>, vertices: usize, mut visit: impl FnMut(&[usize])) {
     for vertex in (0..vertices).filter(|&vertex| regression.counts(vertex)) {
         for (order, multiplicity) in regression.features.orders() {
-            let start =
-                vertex * regression.features.dimension() + regression.features.range(order).start;
+            let start = vertex * regression.features.dimension() + regression.features.range(order).start;
             for channel in 0..multiplicity {
                 let places = [start + channel, start + multiplicity + channel];
                 visit(&places[..irrep_dimension(order)]);

@@ -9,20 +9,15 @@ use crate::batch_norm::NormGradients;
 use crate::batch_norm::cuda::{Affine, DeviceNormalisation, Through};
 use crate::cuda::reduce::{LEAST_COMPUTED_ROWS, Pieces, column_threads};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource,
-    args, check_length, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
+    to_u32,
 };
 use crate::dropout::cuda::Drawn;
 use crate::dropout::{Dropout, DropoutUnit};
 use crate::{Activation, FeatureType};
 
-pub(crate) const SOURCE: KernelSource = KernelSource::new(
-    "regular",
-    concat!(
-        include_str!("../dropout/philox.cu"),
-        include_str!("regular.cu")
-    ),
-);
+pub(crate) const SOURCE: KernelSource =
+    KernelSource::new("regular", concat!(include_str!("../dropout/philox.cu"), include_str!("regular.cu")));
 
 /// Largest number of harmonics that are constants of the source; more are computed by the kernel.
 const MOST_LITERALS: usize = 4096;
@@ -41,8 +36,9 @@ pub struct DevicePlan {
 }
 
 impl Regular {
-    /// True if a dropout of the output can be part of the kernels. The threads of four channels share their random words, each of
-    /// which draws for another order: with fewer than three orders, drawing takes longer than another pass.
+    /// True if a dropout of the output can be part of the kernels. The threads of four channels share their random
+    /// words, each of which draws for another order: with fewer than three orders, drawing takes longer than another
+    /// pass.
     pub fn can_drop(&self, dropout: &Dropout) -> bool {
         dropout.unit == DropoutUnit::Irrep
             && dropout.kind == self.output()
@@ -62,27 +58,17 @@ impl DevicePlan {
         let outputs = 2 * config.output_band_limit + 1;
         let components = inputs.max(outputs);
         let mut defines = activation_defines(&config.activation);
-        for (name, value) in [
-            ("INPUTS", inputs),
-            ("OUTPUTS", outputs),
-            ("COMPONENTS", components),
-            ("SAMPLES", config.samples),
-        ] {
+        for (name, value) in
+            [("INPUTS", inputs), ("OUTPUTS", outputs), ("COMPONENTS", components), ("SAMPLES", config.samples)]
+        {
             defines.push((name, value.to_string()));
         }
         if config.samples * components <= MOST_LITERALS {
-            let entry =
-                |place: usize| harmonic(place / components, place % components, config.samples);
+            let entry = |place: usize| harmonic(place / components, place % components, config.samples);
             let values = literals((0..config.samples * components).map(entry));
             defines.push(("VALUES", values));
         }
-        Ok(Self {
-            config: config.clone(),
-            channels,
-            inputs,
-            outputs,
-            defines,
-        })
+        Ok(Self { config: config.clone(), channels, inputs, outputs, defines })
     }
 
     /// The settings.
@@ -127,10 +113,7 @@ impl DevicePlan {
     }
 
     /// Macros and the last arguments of a kernel with or without a dropout.
-    fn with_dropout<'a>(
-        &self,
-        drawn: Option<Drawn<'a>>,
-    ) -> Result<(Vec<Define>, [Arg; 4]), CudaError> {
+    fn with_dropout<'a>(&self, drawn: Option<Drawn<'a>>) -> Result<(Vec<Define>, [Arg; 4]), CudaError> {
         let mut defines = self.defines.clone();
         if let Some(drawn) = &drawn {
             if !self.config.can_drop(drawn.config) {
@@ -165,11 +148,7 @@ impl DevicePlan {
             function.run(
                 blocks,
                 threads,
-                &[
-                    args![x, y, affine, size(self.channels)?, size(vertices)?],
-                    &last[..],
-                ]
-                .concat(),
+                &[args![x, y, affine, size(self.channels)?, size(vertices)?], &last[..]].concat(),
             )
         }
     }
@@ -194,19 +173,7 @@ impl DevicePlan {
             function.run(
                 blocks,
                 threads,
-                &[
-                    args![
-                        x,
-                        dy,
-                        dx,
-                        affine,
-                        through,
-                        size(self.channels)?,
-                        size(vertices)?,
-                    ],
-                    &last[..],
-                ]
-                .concat(),
+                &[args![x, dy, dx, affine, through, size(self.channels)?, size(vertices)?,], &last[..]].concat(),
             )
         }
     }
@@ -217,19 +184,11 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
         (FeatureType::uniform(16, 2), 2, 5, Activation::Relu),
         (FeatureType::uniform(3, 3), 1, 101, Activation::Elu),
         (FeatureType::uniform(1, 40), 40, 300, Activation::Tanh),
-        (
-            FeatureType::scalars(4),
-            0,
-            1,
-            Activation::Polynomial(vec![0.0, 1.0]),
-        ),
+        (FeatureType::scalars(4), 0, 1, Activation::Polynomial(vec![0.0, 1.0])),
     ]
     .into_iter()
     .filter_map(|(input, output_band_limit, samples, activation)| {
-        let config = Regular {
-            output_band_limit,
-            ..Regular::new(input, samples, activation)
-        };
+        let config = Regular { output_band_limit, ..Regular::new(input, samples, activation) };
         Some(DevicePlan::new(&config).ok()?.defines)
     })
     .flat_map(|defines| {
@@ -323,16 +282,7 @@ pub fn backward_normalised(
     gradients: NormGradients<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let inputs = (x, dy);
-    backward_dropped(
-        device,
-        plan,
-        normalisation,
-        None,
-        vertices,
-        inputs,
-        dx,
-        gradients,
-    )
+    backward_dropped(device, plan, normalisation, None, vertices, inputs, dx, gradients)
 }
 
 /// [`backward_normalised`] from the same `x` and the gradient `dy` of the output of [`forward_dropped`].

@@ -18,31 +18,21 @@ const PANEL: usize = 4;
 #[derive(Debug)]
 pub(super) enum Matrices<T> {
     /// Sample by sample, for the versions with a fixed number of components.
-    Samples {
-        synthesis: Vec<T>,
-        projection: Vec<T>,
-    },
+    Samples { synthesis: Vec<T>, projection: Vec<T> },
     /// Four samples at a time, component by component; zeros for the samples after the last.
-    Panels {
-        synthesis: Vec<[T; PANEL]>,
-        projection: Vec<[T; PANEL]>,
-    },
+    Panels { synthesis: Vec<[T; PANEL]>, projection: Vec<[T; PANEL]> },
 }
 
 impl<T: Real> Matrices<T> {
     pub(super) fn new(shape: Shape, samples: usize) -> Self {
         let synthesis = |t: usize, k: usize| T::of(harmonic(t, k, samples));
-        let projection =
-            |t: usize, k: usize| T::of(harmonic(t, k, samples) * projection_weight(k, samples));
+        let projection = |t: usize, k: usize| T::of(harmonic(t, k, samples) * projection_weight(k, samples));
         if shape.inputs == shape.outputs && matches!(shape.inputs, 3 | 5 | 7) {
-            let places = |components: usize| {
-                (0..samples * components).map(move |at| (at / components, at % components))
-            };
+            let places =
+                |components: usize| (0..samples * components).map(move |at| (at / components, at % components));
             Self::Samples {
                 synthesis: places(shape.inputs).map(|(t, k)| synthesis(t, k)).collect(),
-                projection: places(shape.outputs)
-                    .map(|(t, k)| projection(t, k))
-                    .collect(),
+                projection: places(shape.outputs).map(|(t, k)| projection(t, k)).collect(),
             }
         } else {
             let panels = |components: usize, entry: &dyn Fn(usize, usize) -> T| {
@@ -50,19 +40,12 @@ impl<T: Real> Matrices<T> {
                 let panel = |at: usize| {
                     std::array::from_fn(|i| {
                         let t = PANEL * (at / components) + i;
-                        if t < samples {
-                            entry(t, at % components)
-                        } else {
-                            T::zero()
-                        }
+                        if t < samples { entry(t, at % components) } else { T::zero() }
                     })
                 };
                 places.map(panel).collect()
             };
-            Self::Panels {
-                synthesis: panels(shape.inputs, &synthesis),
-                projection: panels(shape.outputs, &projection),
-            }
+            Self::Panels { synthesis: panels(shape.inputs, &synthesis), projection: panels(shape.outputs, &projection) }
         }
     }
 
@@ -71,9 +54,7 @@ impl<T: Real> Matrices<T> {
     }
 
     pub(super) fn backward(&self, rows: Rows<'_, T>, dy: &[T], dx: &mut [T]) {
-        compiled!(run_backward as fn(&Matrices<T>, Rows<'_, T>, &[T], &mut [T]))(
-            self, rows, dy, dx,
-        );
+        compiled!(run_backward as fn(&Matrices<T>, Rows<'_, T>, &[T], &mut [T]))(self, rows, dy, dx);
     }
 }
 
@@ -82,12 +63,7 @@ fn run_forward<T: Real>(matrices: &Matrices<T>, rows: Rows<'_, T>, y: &mut [T]) 
 }
 
 fn run_backward<T: Real>(matrices: &Matrices<T>, rows: Rows<'_, T>, dy: &[T], dx: &mut [T]) {
-    Arch::new().dispatch(Backward {
-        matrices,
-        rows,
-        dy,
-        dx,
-    });
+    Arch::new().dispatch(Backward { matrices, rows, dy, dx });
 }
 
 struct Forward<'a, T> {
@@ -110,18 +86,12 @@ impl<T: Real> WithSimd for Forward<'_, T> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { matrices, rows, y } = self;
         match matrices {
-            Matrices::Samples {
-                synthesis: m,
-                projection: p,
-            } => match rows.shape.inputs {
+            Matrices::Samples { synthesis: m, projection: p } => match rows.shape.inputs {
                 3 => forward_samples::<T, S, 3>(simd, rows, m, p, y),
                 5 => forward_samples::<T, S, 5>(simd, rows, m, p, y),
                 _ => forward_samples::<T, S, 7>(simd, rows, m, p, y),
             },
-            Matrices::Panels {
-                synthesis,
-                projection,
-            } => forward_panels(simd, rows, synthesis, projection, y),
+            Matrices::Panels { synthesis, projection } => forward_panels(simd, rows, synthesis, projection, y),
         }
     }
 }
@@ -131,25 +101,14 @@ impl<T: Real> WithSimd for Backward<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            matrices,
-            rows,
-            dy,
-            dx,
-        } = self;
+        let Self { matrices, rows, dy, dx } = self;
         match matrices {
-            Matrices::Samples {
-                synthesis: m,
-                projection: p,
-            } => match rows.shape.inputs {
+            Matrices::Samples { synthesis: m, projection: p } => match rows.shape.inputs {
                 3 => backward_samples::<T, S, 3>(simd, rows, m, p, dy, dx),
                 5 => backward_samples::<T, S, 5>(simd, rows, m, p, dy, dx),
                 _ => backward_samples::<T, S, 7>(simd, rows, m, p, dy, dx),
             },
-            Matrices::Panels {
-                synthesis,
-                projection,
-            } => backward_panels(simd, rows, synthesis, projection, dy, dx),
+            Matrices::Panels { synthesis, projection } => backward_panels(simd, rows, synthesis, projection, dy, dx),
         }
     }
 }
@@ -159,20 +118,12 @@ impl<T: Real> Rows<'_, T> {
     #[inline(always)]
     fn tiles<S: Simd>(&self) -> impl Iterator<Item = std::ops::Range<usize>> + use<S, T> {
         let (channels, width) = (self.shape.channels, T::count::<S>());
-        (0..channels)
-            .step_by(width)
-            .map(move |start| start..channels.min(start + width))
+        (0..channels).step_by(width).map(move |start| start..channels.min(start + width))
     }
 
     /// Coefficient `k` of a vector of channels, normalised.
     #[inline(always)]
-    fn load<S: Simd>(
-        &self,
-        simd: S,
-        row: &[T],
-        k: usize,
-        tile: &std::ops::Range<usize>,
-    ) -> T::Vector<S> {
+    fn load<S: Simd>(&self, simd: S, row: &[T], k: usize, tile: &std::ops::Range<usize>) -> T::Vector<S> {
         let place = k * self.shape.channels + tile.start..k * self.shape.channels + tile.end;
         let x = T::load(simd, &row[place.clone()]);
         let Some(affine) = self.affine else { return x };
@@ -257,11 +208,7 @@ fn backward_samples<T: Real, S: Simd, const K: usize>(
 
 /// `sum_k row_k x_k`.
 #[inline(always)]
-fn combine<T: Real, S: Simd, const K: usize>(
-    simd: S,
-    row: &[T; K],
-    x: &[T::Vector<S>; K],
-) -> T::Vector<S> {
+fn combine<T: Real, S: Simd, const K: usize>(simd: S, row: &[T; K], x: &[T::Vector<S>; K]) -> T::Vector<S> {
     let mut sum = T::times(simd, T::splat(simd, row[0]), x[0]);
     for k in 1..K {
         sum = T::times_plus(simd, T::splat(simd, row[k]), x[k], sum);
@@ -271,12 +218,7 @@ fn combine<T: Real, S: Simd, const K: usize>(
 
 /// `y_k += row_k value`.
 #[inline(always)]
-fn accumulate<T: Real, S: Simd, const K: usize>(
-    simd: S,
-    row: &[T; K],
-    value: T::Vector<S>,
-    y: &mut [T::Vector<S>; K],
-) {
+fn accumulate<T: Real, S: Simd, const K: usize>(simd: S, row: &[T; K], value: T::Vector<S>, y: &mut [T::Vector<S>; K]) {
     for k in 0..K {
         y[k] = T::times_plus(simd, T::splat(simd, row[k]), value, y[k]);
     }
@@ -290,11 +232,7 @@ fn forward_panels<T: Real, S: Simd>(
     projection: &[[T; PANEL]],
     y: &mut [T],
 ) {
-    let Shape {
-        channels,
-        inputs,
-        outputs,
-    } = rows.shape;
+    let Shape { channels, inputs, outputs } = rows.shape;
     let zero = T::splat(simd, T::zero());
     let (mut xs, mut ys) = (vec![zero; inputs], vec![zero; outputs]);
     let rows_y = y.chunks_exact_mut(outputs * channels);
@@ -304,9 +242,7 @@ fn forward_panels<T: Real, S: Simd>(
                 *x_k = rows.load(simd, x, k, &tile);
             }
             ys.fill(zero);
-            let panels = synthesis
-                .chunks_exact(inputs)
-                .zip(projection.chunks_exact(outputs));
+            let panels = synthesis.chunks_exact(inputs).zip(projection.chunks_exact(outputs));
             for (m, p) in panels {
                 let mut values = combine_panel::<T, S>(simd, m, &xs);
                 for value in &mut values {
@@ -331,11 +267,7 @@ fn backward_panels<T: Real, S: Simd>(
     dy: &[T],
     dx: &mut [T],
 ) {
-    let Shape {
-        channels,
-        inputs,
-        outputs,
-    } = rows.shape;
+    let Shape { channels, inputs, outputs } = rows.shape;
     let zero = T::splat(simd, T::zero());
     let (mut xs, mut dxs) = (vec![zero; inputs], vec![zero; inputs]);
     let mut dys = vec![zero; outputs];
@@ -351,16 +283,12 @@ fn backward_panels<T: Real, S: Simd>(
                 *dy_k = T::load(simd, &dy[place(k)]);
             }
             dxs.fill(zero);
-            let panels = synthesis
-                .chunks_exact(inputs)
-                .zip(projection.chunks_exact(outputs));
+            let panels = synthesis.chunks_exact(inputs).zip(projection.chunks_exact(outputs));
             for (m, p) in panels {
                 let samples = combine_panel::<T, S>(simd, m, &xs);
                 let mut gradients = combine_panel::<T, S>(simd, p, &dys);
                 for (gradient, sample) in gradients.iter_mut().zip(samples) {
-                    *gradient = rows
-                        .activation
-                        .slopes_times::<T, S>(simd, sample, *gradient);
+                    *gradient = rows.activation.slopes_times::<T, S>(simd, sample, *gradient);
                 }
                 accumulate_panel::<T, S>(simd, m, gradients, &mut dxs);
             }
@@ -373,11 +301,7 @@ fn backward_panels<T: Real, S: Simd>(
 
 /// `sum_k panel[k][i] x_k` for four samples `i`.
 #[inline(always)]
-fn combine_panel<T: Real, S: Simd>(
-    simd: S,
-    panel: &[[T; PANEL]],
-    x: &[T::Vector<S>],
-) -> [T::Vector<S>; PANEL] {
+fn combine_panel<T: Real, S: Simd>(simd: S, panel: &[[T; PANEL]], x: &[T::Vector<S>]) -> [T::Vector<S>; PANEL] {
     let mut sums = [T::splat(simd, T::zero()); PANEL];
     for (entries, &x_k) in panel.iter().zip(x) {
         for i in 0..PANEL {

@@ -53,12 +53,7 @@ const TASK_ROWS: usize = 64;
 impl Regular {
     /// A nonlinearity whose output has the band limit of the input.
     pub fn new(input: FeatureType, samples: usize, activation: Activation) -> Self {
-        Self {
-            output_band_limit: input.highest_order(),
-            input,
-            samples,
-            activation,
-        }
+        Self { output_band_limit: input.highest_order(), input, samples, activation }
     }
 
     /// Type of the output: the multiplicity of the input for every order up to the output's band
@@ -68,21 +63,13 @@ impl Regular {
     }
 
     fn check(&self) -> Result<usize, KernelError> {
-        let setting = |problem: String| KernelError::Setting {
-            operator: "regular nonlinearity",
-            problem,
-        };
+        let setting = |problem: String| KernelError::Setting { operator: "regular nonlinearity", problem };
         if !(1..=MOST_SAMPLES).contains(&self.samples) {
-            return Err(setting(format!(
-                "{} samples, but 1 to {MOST_SAMPLES} are allowed",
-                self.samples
-            )));
+            return Err(setting(format!("{} samples, but 1 to {MOST_SAMPLES} are allowed", self.samples)));
         }
         let band_limit = self.output_band_limit.max(self.input.highest_order());
         if band_limit > HIGHEST_BAND_LIMIT {
-            return Err(setting(format!(
-                "band limit {band_limit}, but at most {HIGHEST_BAND_LIMIT} is allowed"
-            )));
+            return Err(setting(format!("band limit {band_limit}, but at most {HIGHEST_BAND_LIMIT} is allowed")));
         }
         self.input.uniform_multiplicity().ok_or_else(|| {
             setting(format!(
@@ -175,22 +162,12 @@ impl<T: Real> Plan<T> {
     }
 
     fn forward_rows(&self, affine: Option<&Affine<T>>, x: &[T], y: &mut [T]) {
-        let rows = Rows {
-            shape: self.shape,
-            activation: &self.config.activation,
-            affine,
-            x,
-        };
+        let rows = Rows { shape: self.shape, activation: &self.config.activation, affine, x };
         self.matrices.forward(rows, y);
     }
 
     fn backward_rows(&self, affine: Option<&Affine<T>>, x: &[T], dy: &[T], dx: &mut [T]) {
-        let rows = Rows {
-            shape: self.shape,
-            activation: &self.config.activation,
-            affine,
-            x,
-        };
+        let rows = Rows { shape: self.shape, activation: &self.config.activation, affine, x };
         self.matrices.backward(rows, dy, dx);
     }
 }
@@ -209,12 +186,7 @@ struct Rows<'a, T> {
 ///
 /// # Errors
 /// Buffers of the wrong length.
-pub fn forward<T: Real>(
-    plan: &Plan<T>,
-    vertices: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+pub fn forward<T: Real>(plan: &Plan<T>, vertices: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     run_forward("regular forward", plan, None, vertices, x, y)
 }
 
@@ -222,18 +194,9 @@ pub fn forward<T: Real>(
 ///
 /// # Errors
 /// Buffers of the wrong length.
-pub fn backward<T: Real>(
-    plan: &Plan<T>,
-    vertices: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
+pub fn backward<T: Real>(plan: &Plan<T>, vertices: usize, x: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     check_backward("regular backward", plan, vertices, x, dy, dx)?;
-    let (input, output) = (
-        TASK_ROWS * plan.input_width(),
-        TASK_ROWS * plan.output_width(),
-    );
+    let (input, output) = (TASK_ROWS * plan.input_width(), TASK_ROWS * plan.output_width());
     dx.par_chunks_mut(input)
         .zip(x.par_chunks(input))
         .zip(dy.par_chunks(output))
@@ -288,15 +251,7 @@ pub fn backward_normalised<T: Real>(
         let dy = &dy[rows.start * output..rows.end * output];
         plan.backward_rows(Some(&affine), x, dy, gradient);
     };
-    backward_with(
-        &normalisation,
-        vertices,
-        x,
-        dx,
-        &mut gradients,
-        scratch,
-        &fill,
-    );
+    backward_with(&normalisation, vertices, x, dx, &mut gradients, scratch, &fill);
     Ok(())
 }
 
@@ -310,13 +265,8 @@ fn run_forward<T: Real>(
 ) -> Result<(), KernelError> {
     check_rows(operator, "x", x, vertices, plan.input_width())?;
     check_rows(operator, "y", y, vertices, plan.output_width())?;
-    let (input, output) = (
-        TASK_ROWS * plan.input_width(),
-        TASK_ROWS * plan.output_width(),
-    );
-    y.par_chunks_mut(output)
-        .zip(x.par_chunks(input))
-        .run(|(y, x)| plan.forward_rows(affine, x, y));
+    let (input, output) = (TASK_ROWS * plan.input_width(), TASK_ROWS * plan.output_width());
+    y.par_chunks_mut(output).zip(x.par_chunks(input)).run(|(y, x)| plan.forward_rows(affine, x, y));
     Ok(())
 }
 
@@ -334,18 +284,12 @@ fn check_backward<T: Real>(
 }
 
 /// Checks that a normalisation has the type of a nonlinearity.
-fn check_types(
-    operator: &'static str,
-    normalised: &FeatureType,
-    input: &FeatureType,
-) -> Result<(), KernelError> {
+fn check_types(operator: &'static str, normalised: &FeatureType, input: &FeatureType) -> Result<(), KernelError> {
     match normalised == input {
         true => Ok(()),
         false => Err(KernelError::Setting {
             operator,
-            problem: format!(
-                "the normalisation is for {normalised}, but the nonlinearity for {input}"
-            ),
+            problem: format!("the normalisation is for {normalised}, but the nonlinearity for {input}"),
         }),
     }
 }
@@ -356,18 +300,10 @@ pub(crate) fn harmonic(t: usize, component: usize, samples: usize) -> f64 {
     // Reduced modulo one turn first, so that high orders keep full precision.
     let turn = (order * t % samples) as f64 / samples as f64;
     let angle = std::f64::consts::TAU * turn;
-    if component % 2 == 1 || component == 0 {
-        angle.cos()
-    } else {
-        angle.sin()
-    }
+    if component % 2 == 1 || component == 0 { angle.cos() } else { angle.sin() }
 }
 
 /// Weight of a component in the projection: `1/N` for order 0, else `2/N`.
 pub(crate) fn projection_weight(component: usize, samples: usize) -> f64 {
-    if component == 0 {
-        1.0 / samples as f64
-    } else {
-        2.0 / samples as f64
-    }
+    if component == 0 { 1.0 / samples as f64 } else { 2.0 / samples as f64 }
 }

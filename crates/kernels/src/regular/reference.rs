@@ -8,11 +8,7 @@ fn samples<T: Real>(config: &Regular, row: &[T], channel: usize) -> Vec<f64> {
     let channels = config.input.multiplicity(0);
     let components = 2 * config.input.highest_order() + 1;
     (0..config.samples)
-        .map(|t| {
-            (0..components)
-                .map(|k| harmonic(t, k, config.samples) * row[k * channels + channel].as_f64())
-                .sum()
-        })
+        .map(|t| (0..components).map(|k| harmonic(t, k, config.samples) * row[k * channels + channel].as_f64()).sum())
         .collect()
 }
 
@@ -54,9 +50,8 @@ pub fn backward<T: Real>(config: &Regular, x: &[T], dy: &[T], dx: &mut [T]) {
                 })
                 .collect();
             for k in 0..input / channels {
-                let sum: f64 = (gradients.iter().enumerate())
-                    .map(|(t, gradient)| gradient * harmonic(t, k, samples.len()))
-                    .sum();
+                let sum: f64 =
+                    (gradients.iter().enumerate()).map(|(t, gradient)| gradient * harmonic(t, k, samples.len())).sum();
                 dx[k * channels + channel] = T::of(sum);
             }
         }

@@ -145,7 +145,8 @@ regular_backward(const float *__restrict__ x, const float *__restrict__ dy, floa
     if (channel >= channels) return;
     Normalisation norm = normalisation(affine, channels, channel);
     Drops drops = {stream, salt, threshold, scale};
-    // What passes through the statistics, scale * (-C/V - w A/V * (x - centre) / deviation), is slope * (x - centre) + constant.
+    // What passes through the statistics, scale * (-C/V - w A/V * (x - centre) / deviation), is slope * (x - centre) +
+    // constant.
     float slope[INPUTS], constant = 0.0f, centre = 0.0f;
     UNROLL_COMPONENTS
     for (u32 k = 0; k < INPUTS; ++k) {

@@ -4,15 +4,8 @@ use crate::batch_norm::{self, BatchNorm, NormGroups, Normalisation, Statistics};
 use crate::elementwise::rotate;
 use crate::testing::{check_close, check_gradient, check_threads, dot, random};
 
-fn regular(
-    (channels, input, output): (usize, usize, usize),
-    samples: usize,
-    activation: Activation,
-) -> Regular {
-    Regular {
-        output_band_limit: output,
-        ..Regular::new(FeatureType::uniform(channels, input), samples, activation)
-    }
+fn regular((channels, input, output): (usize, usize, usize), samples: usize, activation: Activation) -> Regular {
+    Regular { output_band_limit: output, ..Regular::new(FeatureType::uniform(channels, input), samples, activation) }
 }
 
 fn apply<T: Real>(config: &Regular, x: &[T]) -> Vec<T> {
@@ -32,19 +25,9 @@ fn gradient<T: Real>(config: &Regular, x: &[T], dy: &[T]) -> Vec<T> {
 /// Channels and band limits for every version of the loops, and counts of samples that alias, are
 /// even, odd, prime and large.
 fn shapes() -> impl Iterator<Item = ((usize, usize, usize), usize)> {
-    let kinds = [
-        (16, 2, 2),
-        (1, 0, 0),
-        (3, 1, 1),
-        (17, 3, 3),
-        (5, 4, 4),
-        (2, 2, 3),
-        (33, 3, 1),
-    ];
+    let kinds = [(16, 2, 2), (1, 0, 0), (3, 1, 1), (17, 3, 3), (5, 4, 4), (2, 2, 3), (33, 3, 1)];
     let samples = [1, 2, 3, 4, 5, 7, 8, 101];
-    kinds
-        .into_iter()
-        .flat_map(move |kind| samples.into_iter().map(move |n| (kind, n)))
+    kinds.into_iter().flat_map(move |kind| samples.into_iter().map(move |n| (kind, n)))
 }
 
 fn fast_is_reference<T: Real>(tolerance: f64) {
@@ -97,11 +80,7 @@ fn the_identity_function_is_the_identity_from_2b_plus_1_samples_on() {
             check_close(&apply(&config, &x), &x, 1e-14, "identity");
         }
         if band_limit > 0 {
-            let config = regular(
-                (1, band_limit, band_limit),
-                2 * band_limit,
-                Activation::Identity,
-            );
+            let config = regular((1, band_limit, band_limit), 2 * band_limit, Activation::Identity);
             let x: Vec<f64> = random(config.input.dimension(), 1);
             assert!(largest_difference(&apply(&config, &x), &x) > 1e-3);
         }
@@ -120,10 +99,7 @@ fn both_ways(config: &Regular, angles: &[f64], x: &[f64]) -> (Vec<f64>, Vec<f64>
         rotate(kind, angles, x, &mut y).unwrap();
         y
     };
-    (
-        apply(config, &turn(&config.input, x)),
-        turn(&config.output(), &apply(config, x)),
-    )
+    (apply(config, &turn(&config.input, x)), turn(&config.output(), &apply(config, x)))
 }
 
 #[test]
@@ -132,9 +108,7 @@ fn turns_by_a_whole_number_of_samples_are_exact() {
         for activation in activation::examples() {
             let config = regular(kind, samples, activation);
             let turns = 0..2 * samples;
-            let angles: Vec<f64> = turns
-                .map(|k| std::f64::consts::TAU * k as f64 / samples as f64)
-                .collect();
+            let angles: Vec<f64> = turns.map(|k| std::f64::consts::TAU * k as f64 / samples as f64).collect();
             let x: Vec<f64> = random(angles.len() * config.input.dimension(), 1);
             let (first, last) = both_ways(&config, &angles, &x);
             check_close(&first, &last, 1e-12, "equivariance");
@@ -161,9 +135,7 @@ fn other_turns_obey_the_bound() {
             for ((first, last), x) in rows.zip(x.chunks_exact(2 * input + 1)) {
                 let error: f64 = first.iter().zip(last).map(|(a, b)| (a - b).abs()).sum();
                 let norm: f64 = x.iter().map(|x| x.abs()).sum();
-                let derivative: f64 = (1..=input)
-                    .map(|m| m as f64 * (x[2 * m - 1].abs() + x[2 * m].abs()))
-                    .sum();
+                let derivative: f64 = (1..=input).map(|m| m as f64 * (x[2 * m - 1].abs() + x[2 * m].abs())).sum();
                 let limit = output as f64;
                 let bound = 4.0 * std::f64::consts::PI / samples as f64
                     * ((2.0 * limit + 0.5) * derivative + limit * (limit + 1.0) * norm);
@@ -176,10 +148,7 @@ fn other_turns_obey_the_bound() {
         }
     }
     // It is an error that more samples make smaller, and not zero.
-    assert!(
-        errors.is_sorted_by(|a, b| a > b) && errors[0] > 1e-2,
-        "{errors:?}"
-    );
+    assert!(errors.is_sorted_by(|a, b| a > b) && errors[0] > 1e-2, "{errors:?}");
 }
 
 #[test]
@@ -198,15 +167,9 @@ fn polynomials_are_exact_from_k_plus_1_b_plus_1_samples_on_and_not_below() {
                 largest_difference(&first, &last) / scale
             };
             let enough = (degree + 1) * band_limit + 1;
-            assert!(
-                error(enough) < 1e-12,
-                "degree {degree}, band limit {band_limit}"
-            );
+            assert!(error(enough) < 1e-12, "degree {degree}, band limit {band_limit}");
             assert!(error(enough + 1) < 1e-12);
-            assert!(
-                error(enough - 1) > 1e-6,
-                "degree {degree}, band limit {band_limit}"
-            );
+            assert!(error(enough - 1) > 1e-6, "degree {degree}, band limit {band_limit}");
         }
     }
 }
@@ -222,48 +185,22 @@ fn fused_is_one_after_the_other<T: Real>(tolerance: f64) {
             let (gamma, beta): (Vec<T>, Vec<T>) = (random(slots, 3), random(slots, 4));
             let scratch = &mut Scratch::new();
             let statistics = batch_norm::statistics(&norm, vertices, &x, scratch).unwrap();
-            let normalisation = Normalisation {
-                config: &norm,
-                statistics: &statistics,
-                gamma: &gamma[..],
-                beta: &beta[..],
-            };
+            let normalisation =
+                Normalisation { config: &norm, statistics: &statistics, gamma: &gamma[..], beta: &beta[..] };
             let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
             let (mut rgamma, mut rbeta) = (dgamma.clone(), dbeta.clone());
             let (mut y, mut dx) = (dy.clone(), x.clone());
-            let fused = NormGradients {
-                gamma: &mut dgamma[..],
-                beta: &mut dbeta[..],
-            };
+            let fused = NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta[..] };
             let plan = &Plan::new(&config).unwrap();
             forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
-            backward_normalised(
-                plan,
-                normalisation,
-                vertices,
-                &x,
-                &dy,
-                &mut dx,
-                fused,
-                scratch,
-            )
-            .unwrap();
+            backward_normalised(plan, normalisation, vertices, &x, &dy, &mut dx, fused, scratch).unwrap();
 
             let (mut between, mut expected) = (x.clone(), x.clone());
-            let mut apart = NormGradients {
-                gamma: &mut rgamma[..],
-                beta: &mut rbeta[..],
-            };
+            let mut apart = NormGradients { gamma: &mut rgamma[..], beta: &mut rbeta[..] };
             batch_norm::reference::forward(&normalisation, &x, &mut between);
             check_close(&y, &apply(&config, &between), tolerance, "y");
             let dbetween = gradient(&config, &between, &dy);
-            batch_norm::reference::backward(
-                &normalisation,
-                &x,
-                &dbetween,
-                &mut expected,
-                &mut apart,
-            );
+            batch_norm::reference::backward(&normalisation, &x, &dbetween, &mut expected, &mut apart);
             check_close(&dx, &expected, tolerance, "dx");
             check_close(&dgamma, &rgamma, tolerance, "dgamma");
             check_close(&dbeta, &rbeta, tolerance, "dbeta");
@@ -287,39 +224,14 @@ fn threads_do_not_change_a_bit() {
     check_threads(|| {
         let scratch = &mut Scratch::new();
         let statistics = batch_norm::statistics(norm, vertices, &x, scratch).unwrap();
-        let normalisation = Normalisation {
-            config: norm,
-            statistics: &statistics,
-            gamma: &gamma[..],
-            beta: &beta[..],
-        };
+        let normalisation = Normalisation { config: norm, statistics: &statistics, gamma: &gamma[..], beta: &beta[..] };
         let (mut dgamma, mut dbeta) = (vec![0.0; 16], vec![0.0; 16]);
-        let gradients = NormGradients {
-            gamma: &mut dgamma[..],
-            beta: &mut dbeta[..],
-        };
+        let gradients = NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta[..] };
         let (mut y, mut dx) = (x.clone(), x.clone());
         let plan = &Plan::new(config).unwrap();
         forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
-        backward_normalised(
-            plan,
-            normalisation,
-            vertices,
-            &x,
-            &y,
-            &mut dx,
-            gradients,
-            scratch,
-        )
-        .unwrap();
-        (
-            apply(config, &x),
-            gradient(config, &x, &x),
-            y,
-            dx,
-            dgamma,
-            dbeta,
-        )
+        backward_normalised(plan, normalisation, vertices, &x, &y, &mut dx, gradients, scratch).unwrap();
+        (apply(config, &x), gradient(config, &x, &x), y, dx, dgamma, dbeta)
     });
 }
 
@@ -344,12 +256,8 @@ fn settings_and_lengths_are_checked() {
     assert!(backward(&plan, 1, &[0.0; 6], &[0.0; 5], &mut [0.0; 6]).is_err());
     let other = BatchNorm::new(FeatureType::uniform(3, 1), NormGroups::PerChannel);
     let statistics = Statistics::running(&[0f32; 3], &[1.0; 3]);
-    let normalisation = Normalisation {
-        config: &other,
-        statistics: &statistics,
-        gamma: &[1f32; 3][..],
-        beta: &[0f32; 3],
-    };
+    let normalisation =
+        Normalisation { config: &other, statistics: &statistics, gamma: &[1f32; 3][..], beta: &[0f32; 3] };
     let error = forward_normalised(&plan, normalisation, 1, &[0.0; 6], &mut [0.0; 6]);
     assert!(error.unwrap_err().to_string().contains("3x0 + 3x1"));
 }

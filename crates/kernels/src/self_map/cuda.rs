@@ -5,8 +5,7 @@ use super::{Block, OPERATOR, SelfMap, blocks};
 use crate::FeatureType;
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product,
-    check_length, key,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length, key,
 };
 use crate::linear::{self, Linear};
 use std::sync::Arc;
@@ -37,9 +36,7 @@ impl Plan {
                 placed.push((block, numbers));
                 numbers += inputs * outputs;
             }
-            let folded = parts
-                .iter()
-                .map(|&(place, weight, negative)| (weight, place, negative));
+            let folded = parts.iter().map(|&(place, weight, negative)| (weight, place, negative));
             Ok(Self {
                 blocks: placed,
                 numbers,
@@ -49,20 +46,11 @@ impl Plan {
         })
     }
 
-    pub fn matrices(
-        &self,
-        device: &CudaDevice,
-        weight: DeviceSlice<'_, f32>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    pub fn matrices(&self, device: &CudaDevice, weight: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>, CudaError> {
         let mut matrices = device.buffer(self.numbers)?;
         let to = matrices.view_mut();
         let nothing = DeviceSliceMut::empty();
-        self.fill.apply(
-            device,
-            [weight, DeviceSlice::empty()],
-            [&to, &nothing],
-            false,
-        )?;
+        self.fill.apply(device, [weight, DeviceSlice::empty()], [&to, &nothing], false)?;
         Ok(matrices)
     }
 
@@ -87,11 +75,7 @@ struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    fn new(
-        device: &CudaDevice,
-        plan: &Plan,
-        weight: DeviceSlice<'a, f32>,
-    ) -> Result<Self, CudaError> {
+    fn new(device: &CudaDevice, plan: &Plan, weight: DeviceSlice<'a, f32>) -> Result<Self, CudaError> {
         let alone = plan.blocks.iter().all(|(block, _)| block.order == 0);
         let laid_out = match alone {
             true => None,
@@ -161,11 +145,7 @@ pub fn forward(
             add: block.order == 0 && !bias.is_empty(),
             batches: 1,
         }
-        .run(
-            device,
-            &y.reborrow().slice(block.out_start..usize::MAX),
-            (outputs, 0),
-        )?;
+        .run(device, &y.reborrow().slice(block.out_start..usize::MAX), (outputs, 0))?;
     }
     Ok(())
 }
@@ -210,11 +190,7 @@ pub fn backward(
                 add: false,
                 batches: 1,
             }
-            .run(
-                device,
-                &dx.reborrow().slice(block.in_start..usize::MAX),
-                (inputs, 0),
-            )?;
+            .run(device, &dx.reborrow().slice(block.in_start..usize::MAX), (inputs, 0))?;
         }
     }
     let columns = ColumnPartials::new(device, dy, (vertices, outputs, dbias.len()))?;
@@ -222,10 +198,7 @@ pub fn backward(
         return columns.add_to(device, &dbias);
     }
     let columns = (&columns, &dbias);
-    let sizes = plan
-        .blocks
-        .iter()
-        .map(|(block, _)| block.in_width() * block.out_width());
+    let sizes = plan.blocks.iter().map(|(block, _)| block.in_width() * block.out_width());
     let sizes = (plan.numbers, sizes.max().unwrap_or(0));
     let mut sums = RowProducts::new(device, vertices, sizes)?;
     let products: Vec<RowProduct<'_>> = plan

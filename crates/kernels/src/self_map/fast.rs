@@ -24,10 +24,7 @@ pub(crate) struct Block {
 }
 
 /// The blocks of the orders that both types have.
-pub(crate) fn blocks(
-    input: &FeatureType,
-    output: &FeatureType,
-) -> impl Iterator<Item = Block> + Clone {
+pub(crate) fn blocks(input: &FeatureType, output: &FeatureType) -> impl Iterator<Item = Block> + Clone {
     let mut weight = 0;
     let blocks: Vec<Block> = output
         .orders()
@@ -81,11 +78,7 @@ impl Block {
         let (out_component, i) = (to / self.out_channels, to % self.out_channels);
         let (in_component, j) = (from / self.in_channels, from % self.in_channels);
         let negative = out_component == 1 && in_component == 0;
-        let weight = if out_component == in_component {
-            self.a(i, j)
-        } else {
-            self.b(i, j)
-        };
+        let weight = if out_component == in_component { self.a(i, j) } else { self.b(i, j) };
         Part { weight, negative }
     }
 
@@ -126,15 +119,8 @@ impl Strip {
 fn strips(blocks: &[Block], transposed: bool) -> Vec<Strip> {
     let mut matrix = 0;
     let strip = |block: &Block| {
-        let (input, output) = (
-            (block.in_start, block.in_width()),
-            (block.out_start, block.out_width()),
-        );
-        let (from, to) = if transposed {
-            (output, input)
-        } else {
-            (input, output)
-        };
+        let (input, output) = ((block.in_start, block.in_width()), (block.out_start, block.out_width()));
+        let (from, to) = if transposed { (output, input) } else { (input, output) };
         matrix += block.full();
         Strip {
             from: from.0,
@@ -149,26 +135,14 @@ fn strips(blocks: &[Block], transposed: bool) -> Vec<Strip> {
 }
 
 /// The full matrices, `[from, to]`.
-pub(crate) fn fill_matrices<T: Real>(
-    blocks: &[Block],
-    transposed: bool,
-    weight: &[T],
-    full: &mut [T],
-) {
+pub(crate) fn fill_matrices<T: Real>(blocks: &[Block], transposed: bool, weight: &[T], full: &mut [T]) {
     let mut full = full.iter_mut();
     for block in blocks {
-        let (from, to) = if transposed {
-            (block.out_width(), block.in_width())
-        } else {
-            (block.in_width(), block.out_width())
-        };
+        let (from, to) =
+            if transposed { (block.out_width(), block.in_width()) } else { (block.in_width(), block.out_width()) };
         for row in 0..from {
             for (column, entry) in (0..to).zip(&mut full) {
-                let part = if transposed {
-                    block.part(row, column)
-                } else {
-                    block.part(column, row)
-                };
+                let part = if transposed { block.part(row, column) } else { block.part(column, row) };
                 *entry = signed(weight[part.weight], part);
             }
         }
@@ -224,9 +198,7 @@ pub(crate) struct Matrices<'a, T> {
 impl<'a, T: Real> Matrices<'a, T> {
     /// Memory that the matrices take.
     pub fn length(op: &SelfMap) -> usize {
-        blocks(&op.input, &op.output)
-            .map(|block| block.full())
-            .sum()
+        blocks(&op.input, &op.output).map(|block| block.full()).sum()
     }
 
     /// Lays the weights out in memory.
@@ -277,16 +249,8 @@ struct Products<'a, T> {
 fn multiply<T: Real>(products: Products<'_, T>) {
     let rows = products.y.len() / products.to;
     for strip in products.strips {
-        let left = Left {
-            data: &products.x[strip.from..],
-            row_stride: products.from,
-            column_stride: 1,
-        };
-        let sizes = Sizes {
-            rows,
-            inner: strip.from_width,
-            columns: strip.to_width,
-        };
+        let left = Left { data: &products.x[strip.from..], row_stride: products.from, column_stride: 1 };
+        let sizes = Sizes { rows, inner: strip.from_width, columns: strip.to_width };
         let (result, right) = (&mut products.y[strip.to..], &products.full[strip.matrix..]);
         if strip.has_whole_vectors::<T>() {
             let [from_parts, to_parts] = strip.parts();
@@ -301,11 +265,7 @@ fn multiply<T: Real>(products: Products<'_, T>) {
                 (result, products.to, to_parts),
                 (left, from_parts),
                 (right, strip.to_width, [0, b]),
-                Sizes {
-                    rows,
-                    inner: from_parts[1],
-                    columns: to_parts[1],
-                },
+                Sizes { rows, inner: from_parts[1], columns: to_parts[1] },
             );
             continue;
         }
@@ -327,10 +287,7 @@ pub(super) fn backward<T: Real>(
     scratch: &mut Scratch<T>,
 ) {
     let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
-    let complete = op
-        .input
-        .orders()
-        .eq(blocks.iter().map(|b| (b.order, b.in_channels)));
+    let complete = op.input.orders().eq(blocks.iter().map(|b| (b.order, b.in_channels)));
     let (from, to) = (op.input.dimension(), op.output.dimension());
     let size: usize = blocks.iter().map(Block::full).sum();
     let each = size + dbias.len();
@@ -416,16 +373,8 @@ struct WeightSums<'a, T> {
 
 fn correlate<T: Real>(products: WeightSums<'_, T>) {
     for strip in products.strips {
-        let left = Left {
-            data: &products.dy[strip.from..],
-            row_stride: 1,
-            column_stride: products.out_dimension,
-        };
-        let sizes = Sizes {
-            rows: strip.from_width,
-            inner: products.rows,
-            columns: strip.to_width,
-        };
+        let left = Left { data: &products.dy[strip.from..], row_stride: 1, column_stride: products.out_dimension };
+        let sizes = Sizes { rows: strip.from_width, inner: products.rows, columns: strip.to_width };
         let size = strip.from_width * strip.to_width;
         let sums = &mut products.sums[strip.matrix..][..size];
         let right = &products.x[strip.to..];
@@ -437,11 +386,7 @@ fn correlate<T: Real>(products: WeightSums<'_, T>) {
                 (sums, strip.to_width, to_parts),
                 (left, from_parts),
                 (right, products.in_dimension, to_parts),
-                Sizes {
-                    rows: from_parts[1],
-                    inner: products.rows,
-                    columns: to_parts[1],
-                },
+                Sizes { rows: from_parts[1], inner: products.rows, columns: to_parts[1] },
             );
             // The gradients of `a` and `b` are in the first rows.
             sums[size / 2..].fill(T::zero());

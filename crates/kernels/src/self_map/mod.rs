@@ -66,11 +66,7 @@ impl SelfMap {
 
     /// Number of biases.
     pub fn bias_count(&self) -> usize {
-        if self.bias {
-            self.output.multiplicity(0)
-        } else {
-            0
-        }
+        if self.bias { self.output.multiplicity(0) } else { 0 }
     }
 
     fn check<S: Length>(
@@ -131,18 +127,7 @@ pub fn backward<T: Real>(
         check_length(OPERATOR, "dx", dx, x.len())?;
     }
     compiled!(
-        fast::backward
-            as fn(
-                &SelfMap,
-                usize,
-                &[T],
-                &[T],
-                &[T],
-                Option<&mut [T]>,
-                &mut [T],
-                &mut [T],
-                &mut Scratch<T>,
-            )
+        fast::backward as fn(&SelfMap, usize, &[T], &[T], &[T], Option<&mut [T]>, &mut [T], &mut [T], &mut Scratch<T>)
     )(op, vertices, x, weight, dy, dx, dweight, dbias, scratch);
     Ok(())
 }

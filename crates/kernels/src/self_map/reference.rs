@@ -27,8 +27,7 @@ pub fn forward<T: Real>(
         for block in blocks(&op.input, &op.output) {
             for i in 0..block.out_channels {
                 for j in 0..block.in_channels {
-                    let (cosine, sine) =
-                        (block.in_start + j, block.in_start + block.in_channels + j);
+                    let (cosine, sine) = (block.in_start + j, block.in_start + block.in_channels + j);
                     let to = block.out_start + i;
                     let a = weight[block.a(i, j)];
                     y[to] += a * x[cosine];
@@ -64,10 +63,7 @@ pub fn backward<T: Real>(
     check_length(OPERATOR, "dx", dx, x.len())?;
     dx.fill(T::zero());
     for vertex in 0..vertices {
-        let (from, to) = (
-            vertex * op.input.dimension(),
-            vertex * op.output.dimension(),
-        );
+        let (from, to) = (vertex * op.input.dimension(), vertex * op.output.dimension());
         let (x, dx, dy) = (&x[from..], &mut dx[from..], &dy[to..]);
         for (i, dbias) in dbias.iter_mut().enumerate() {
             *dbias += dy[i];
@@ -75,15 +71,13 @@ pub fn backward<T: Real>(
         for block in blocks(&op.input, &op.output) {
             for i in 0..block.out_channels {
                 for j in 0..block.in_channels {
-                    let (cosine, sine) =
-                        (block.in_start + j, block.in_start + block.in_channels + j);
+                    let (cosine, sine) = (block.in_start + j, block.in_start + block.in_channels + j);
                     let to = block.out_start + i;
                     let a = weight[block.a(i, j)];
                     dx[cosine] += a * dy[to];
                     dweight[block.a(i, j)] += dy[to] * x[cosine];
                     if block.order > 0 {
-                        let (b, dy_cos, dy_sin) =
-                            (weight[block.b(i, j)], dy[to], dy[to + block.out_channels]);
+                        let (b, dy_cos, dy_sin) = (weight[block.b(i, j)], dy[to], dy[to + block.out_channels]);
                         dx[cosine] -= b * dy_sin;
                         dx[sine] += b * dy_cos + a * dy_sin;
                         dweight[block.a(i, j)] += dy_sin * x[sine];

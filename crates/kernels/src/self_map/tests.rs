@@ -1,7 +1,6 @@
 use super::*;
 use crate::testing::{
-    assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random,
-    wrong_length,
+    assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random, wrong_length,
 };
 
 fn operators() -> Vec<SelfMap> {
@@ -45,12 +44,7 @@ fn run<T: Real>(op: &SelfMap, vertices: usize, weight: &[T], slow: bool) -> Resu
         let dx = Some(&mut dx[..]);
         backward(op, vertices, &x, weight, &dy, dx, dw, db, &mut scratch).unwrap();
     }
-    Results {
-        y,
-        dx,
-        dweight,
-        dbias,
-    }
+    Results { y, dx, dweight, dbias }
 }
 
 fn check<T: Real>(tolerance: f64) {
@@ -61,10 +55,7 @@ fn check<T: Real>(tolerance: f64) {
             let slow = run(&op, vertices, &weight, true);
             assert!(difference(&fast.y, &slow.y) < tolerance, "{op:?}");
             assert!(difference(&fast.dx, &slow.dx) < tolerance, "{op:?}");
-            assert!(
-                difference(&fast.dweight, &slow.dweight) < tolerance,
-                "{op:?}"
-            );
+            assert!(difference(&fast.dweight, &slow.dweight) < tolerance, "{op:?}");
             assert!(difference(&fast.dbias, &slow.dbias) < tolerance, "{op:?}");
         }
     }
@@ -92,18 +83,7 @@ fn gradients_equal_finite_differences_and_are_adjoint() {
         let (mut dx, mut scratch) = (vec![0.0; x.len()], Scratch::new());
         let (mut dw, mut db) = (vec![0.0; weight.len()], vec![0.0; bias.len()]);
         let wanted = Some(&mut dx[..]);
-        backward(
-            &op,
-            vertices,
-            &x,
-            &weight,
-            &dy,
-            wanted,
-            &mut dw,
-            &mut db,
-            &mut scratch,
-        )
-        .unwrap();
+        backward(&op, vertices, &x, &weight, &dy, wanted, &mut dw, &mut db, &mut scratch).unwrap();
         assert_gradient("dx", |x| value(x, &weight, &bias), &x, &dx);
         assert_gradient("dweight", |w| value(&x, w, &bias), &weight, &dw);
         assert_gradient("dbias", |b| value(&x, &weight, b), &bias, &db);

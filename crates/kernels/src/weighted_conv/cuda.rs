@@ -4,14 +4,13 @@ use super::{OPERATOR, check_products, check_settings, fast::plain};
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, Operand, Product, Share, args, check_length, key, over_irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product,
+    Share, args, check_length, key, over_irreps, to_u32,
 };
 use crate::gauge_conv::{self, GaugeConv, Order, Stack, Weights};
 use std::sync::Arc;
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
 
 /// Overwrites `y` with the weighted convolution of `x`.
 ///
@@ -71,10 +70,7 @@ pub(crate) fn reversed_factors(
     let to = reversed.view_mut();
     // SAFETY: there is a factor for each edge and head, and the reverse of an edge is an edge.
     unsafe {
-        function.over(
-            count,
-            args![graph.reverse(), factors, &to, size(heads)?, size(count)?],
-        )?;
+        function.over(count, args![graph.reverse(), factors, &to, size(heads)?, size(count)?])?;
     }
     Ok(reversed)
 }
@@ -98,14 +94,11 @@ impl Plan {
             let mut places = vec![[-1; 2]; op.output.highest_order() + 1];
             for row in stack.gather.rows() {
                 let start = to_u32(OPERATOR, row.destination)? as i32;
-                places[row.harmonic.div_ceil(2)]
-                    [usize::from(row.harmonic > 0 && row.harmonic.is_multiple_of(2))] = start;
+                places[row.harmonic.div_ceil(2)][usize::from(row.harmonic > 0 && row.harmonic.is_multiple_of(2))] =
+                    start;
             }
             let mut parts = Vec::with_capacity(stack.weights);
-            stack.visit(
-                |place, weight, negative| parts.push((place, weight, negative)),
-                |_, _| {},
-            );
+            stack.visit(|place, weight, negative| parts.push((place, weight, negative)), |_, _| {});
             Ok(Self {
                 stack: SignedTable::new(device, stack.weights, 1, parts)?,
                 places: device.upload(&places)?,
@@ -139,12 +132,7 @@ pub fn products(
     let plan = Plan::new(device, op)?;
     let mut stacked: DeviceBuffer<f32> = device.buffer(plan.weights)?;
     let to = stacked.view_mut();
-    plan.stack.apply(
-        device,
-        [weight, DeviceSlice::empty()],
-        [&to, &DeviceSliceMut::empty()],
-        false,
-    )?;
+    plan.stack.apply(device, [weight, DeviceSlice::empty()], [&to, &DeviceSliceMut::empty()], false)?;
     let chunk = (device.tile_bytes() / (4 * plan.row)).clamp(1, vertices.max(1));
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk * plan.row)?;
     let edges = graph.edges();
@@ -162,11 +150,7 @@ pub fn products(
                 add: false,
                 batches: 1,
             }
-            .run(
-                device,
-                &rows.view_mut().slice(start..usize::MAX),
-                (plan.row, 0),
-            )?;
+            .run(device, &rows.view_mut().slice(start..usize::MAX), (plan.row, 0))?;
         }
         let size = |n: usize| to_u32(OPERATOR, n);
         let arguments = args![
@@ -182,16 +166,10 @@ pub fn products(
             &products,
         ];
         let kernel = (SOURCE, "products");
-        // SAFETY: lengths were checked, the graph when it was made, and a row has a part of the width of `x` from each place.
+        // SAFETY: lengths were checked, the graph when it was made, and a row has a part of the width of `x` from each
+        // place.
         unsafe {
-            over_irreps(
-                device,
-                kernel,
-                &op.input,
-                Share::WarpOfHead(1),
-                count,
-                arguments,
-            )?;
+            over_irreps(device, kernel, &op.input, Share::WarpOfHead(1), count, arguments)?;
         }
     }
     Ok(())

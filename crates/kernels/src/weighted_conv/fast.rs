@@ -14,11 +14,7 @@ const TILE: usize = parallel::TILE / 3;
 
 /// The convolution whose terms are plain sums over neighbours.
 pub(super) fn plain(op: &GaugeConv) -> GaugeConv {
-    GaugeConv {
-        aggregation: Aggregation::Sum,
-        bias: false,
-        ..op.clone()
-    }
+    GaugeConv { aggregation: Aggregation::Sum, bias: false, ..op.clone() }
 }
 
 pub(super) fn products<T: Real>(
@@ -41,19 +37,9 @@ pub(super) fn products<T: Real>(
     let (stacked, memory) = memory.split_at_mut(stack.weights);
     let (transposed, memory) = memory.split_at_mut(stack.weights);
     let nothing: &[T] = &[];
-    stack.fill(
-        Weights {
-            neighbour: weight,
-            self_term: nothing,
-            bias: nothing,
-        },
-        stacked,
-    );
+    stack.fill(Weights { neighbour: weight, self_term: nothing, bias: nothing }, stacked);
     for order in &stack.orders {
-        for (term, row) in stacked[order.weights..][..order.terms * order.width]
-            .chunks_exact(order.width)
-            .enumerate()
-        {
+        for (term, row) in stacked[order.weights..][..order.terms * order.width].chunks_exact(order.width).enumerate() {
             for (column, &value) in row.iter().enumerate() {
                 transposed[order.weights + column * order.terms + term] = value;
             }
@@ -67,44 +53,19 @@ pub(super) fn products<T: Real>(
         let part = rest.split_off_mut(..edges as usize);
         (range, part.unwrap_or_default())
     });
-    spread(
-        memory.chunks_exact_mut(each),
-        work,
-        |memory, (range, out)| {
-            let (rows, memory) = memory.split_at_mut(TILE * stack.row);
-            multiply(&stack, y, transposed, range.clone(), rows);
-            pulp::Arch::new().dispatch(EdgeTile {
-                stack: &stack,
-                graph,
-                x,
-                range,
-                rows,
-                memory,
-                out,
-            });
-        },
-    );
+    spread(memory.chunks_exact_mut(each), work, |memory, (range, out)| {
+        let (rows, memory) = memory.split_at_mut(TILE * stack.row);
+        multiply(&stack, y, transposed, range.clone(), rows);
+        pulp::Arch::new().dispatch(EdgeTile { stack: &stack, graph, x, range, rows, memory, out });
+    });
 }
 
 /// `B` of some vertices, in the layout of the stack.
-fn multiply<T: Real>(
-    stack: &Stack<'_>,
-    y: &[T],
-    transposed: &[T],
-    range: Range<usize>,
-    rows: &mut [T],
-) {
+fn multiply<T: Real>(stack: &Stack<'_>, y: &[T], transposed: &[T], range: Range<usize>, rows: &mut [T]) {
     for order in &stack.orders {
-        let left = Left {
-            data: &y[range.start * stack.result + order.result..],
-            row_stride: stack.result,
-            column_stride: 1,
-        };
-        let sizes = Sizes {
-            rows: range.len(),
-            inner: order.width,
-            columns: order.terms,
-        };
+        let left =
+            Left { data: &y[range.start * stack.result + order.result..], row_stride: stack.result, column_stride: 1 };
+        let sizes = Sizes { rows: range.len(), inner: order.width, columns: order.terms };
         let (result, right) = (&mut rows[order.start..], &transposed[order.weights..]);
         if order.pairs > 0 && is_whole::<T>(order.pairs) {
             let (channels, terms) = (order.width / 2, order.terms);
@@ -114,11 +75,7 @@ fn multiply<T: Real>(
                 (result, stack.row, order.term_parts()),
                 (left, order.value_parts()),
                 (right, terms, [0, channels * terms]),
-                Sizes {
-                    inner: channels,
-                    columns: order.pairs,
-                    ..sizes
-                },
+                Sizes { inner: channels, columns: order.pairs, ..sizes },
             );
             continue;
         }
@@ -142,10 +99,7 @@ impl<T: Real> WithSimd for EdgeTile<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let table = self
-            .stack
-            .gather
-            .tabulate(self.graph, self.x, self.range.clone(), self.memory);
+        let table = self.stack.gather.tabulate(self.graph, self.x, self.range.clone(), self.memory);
         let mut out = self.out;
         for (place, p) in self.range.enumerate() {
             let edges = out.split_off_mut(..self.graph.row(p).len());

@@ -6,13 +6,14 @@
 //! K(theta) = rho_out(theta) W rho_in(-theta),   W any matrix
 //! ```
 //!
-//! The products with queries `y` are the logits of attention whose keys are `K(theta) rho(g) x`. The products with the gradient
-//! `dy` of the convolution are the gradient of its weights. In turn the gradients of the products are weighted convolutions:
-//! with `dl` in the place of `w`, `dy` is the convolution of `x`, and `dx` and `dW` are the gradients of the convolution for
-//! the output gradient `y`. So attention needs these two operators and a softmax, and keeps one number for each edge.
+//! The products with queries `y` are the logits of attention whose keys are `K(theta) rho(g) x`. The products with the
+//! gradient `dy` of the convolution are the gradient of its weights. In turn the gradients of the products are weighted
+//! convolutions: with `dl` in the place of `w`, `dy` is the convolution of `x`, and `dx` and `dW` are the gradients of
+//! the convolution for the output gradient `y`. So attention needs these two operators and a softmax, and keeps one
+//! number for each edge.
 //!
-//! The convolutions are those of [`gauge_conv`] on a graph with factors of edges. The products do not compute keys. `K(theta)`
-//! depends on `theta` through harmonics only, so `y` is multiplied with the weights once for each vertex,
+//! The convolutions are those of [`gauge_conv`] on a graph with factors of edges. The products do not compute keys.
+//! `K(theta)` depends on `theta` through harmonics only, so `y` is multiplied with the weights once for each vertex,
 //!
 //! ```text
 //! B_p[cos m] = W_m^T y_p[m],   B_p[sin m] = (J W_m)^T y_p[m],   J = [[0, -1], [1, 0]] on the two components
@@ -70,8 +71,8 @@ pub fn forward<T: Real>(
     gauge_conv::forward(op, graph, x, weights, y, scratch)
 }
 
-/// Overwrites `dx` if it is given, and adds to the gradients of the weights. [`products`] with `dy` gives the gradient of the
-/// factors.
+/// Overwrites `dx` if it is given, and adds to the gradients of the weights. [`products`] with `dy` gives the gradient
+/// of the factors.
 ///
 /// # Errors
 /// As [`forward`].
@@ -107,10 +108,9 @@ pub fn products<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     check_products(op, graph.counts(), y, x, weight, products)?;
-    compiled!(
-        fast::products
-            as fn(&GaugeConv, GraphView<'_, T>, &[T], &[T], &[T], &mut [T], &mut Scratch<T>)
-    )(op, graph, y, x, weight, products, scratch);
+    compiled!(fast::products as fn(&GaugeConv, GraphView<'_, T>, &[T], &[T], &[T], &mut [T], &mut Scratch<T>))(
+        op, graph, y, x, weight, products, scratch,
+    );
     Ok(())
 }
 

@@ -24,9 +24,7 @@ pub fn products<T: Real>(
             let q = graph.neighbours()[edge] as usize;
             let phases = graph.phases()[edge];
             let f = rotated(&op.input, phases.transport, &x[q * inputs..][..inputs]);
-            let key: Vec<T> = (0..outputs)
-                .map(|i| (0..inputs).map(|j| weight[i * inputs + j] * f[j]).sum())
-                .collect();
+            let key: Vec<T> = (0..outputs).map(|i| (0..inputs).map(|j| weight[i * inputs + j] * f[j]).sum()).collect();
             let key = rotated(&op.output, phases.angle, &key);
             let query = &y[p * outputs..][..outputs];
             products[edge] = query.iter().zip(&key).map(|(&y, &k)| y * k).sum();

@@ -1,7 +1,6 @@
 use super::*;
 use crate::testing::{
-    arrays, assert_adjoint, assert_same_on_any_threads, difference, dot, graphs, random,
-    weighted_graphs, wrong_length,
+    arrays, assert_adjoint, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,
 };
 use crate::{FeatureType, GraphArrays};
 use gemcnn_mesh::NeighbourWeights;
@@ -36,11 +35,7 @@ fn data<T: Real>(op: &GaugeConv, graph: &GraphArrays<T>) -> [Vec<T>; 4] {
 }
 
 fn weights<T>(neighbour: &[T]) -> Weights<&[T]> {
-    Weights {
-        neighbour,
-        self_term: &[],
-        bias: &[],
-    }
+    Weights { neighbour, self_term: &[], bias: &[] }
 }
 
 fn check<T: Real>(tolerance: f64) {
@@ -73,39 +68,15 @@ fn products_are_the_derivative_by_the_factors() {
             let [dy, x, weight, factors] = data(&op, &graph);
             let (mut y, mut scratch) = (vec![f64::NAN; dy.len()], Scratch::new());
             let view = graph.view();
-            forward(
-                &op,
-                view,
-                &factors,
-                &x,
-                weights(&weight),
-                &mut y,
-                &mut scratch,
-            )
-            .unwrap();
+            forward(&op, view, &factors, &x, weights(&weight), &mut y, &mut scratch).unwrap();
             let mut gradient = vec![f64::NAN; factors.len()];
             reference::products(&op, view, &dy, &x, &weight, &mut gradient).unwrap();
             assert_adjoint(name, dot(&y, &dy), &factors, &gradient);
             let (mut dx, mut dweight) = (vec![f64::NAN; x.len()], vec![0.0; weight.len()]);
-            let gradients = Weights {
-                neighbour: &mut dweight[..],
-                self_term: &mut [],
-                bias: &mut [],
-            };
+            let gradients = Weights { neighbour: &mut dweight[..], self_term: &mut [], bias: &mut [] };
             let wanted = Some(&mut dx[..]);
             let values = weights(&weight[..]);
-            backward(
-                &op,
-                view,
-                &factors,
-                &x,
-                values,
-                &dy,
-                wanted,
-                gradients,
-                &mut scratch,
-            )
-            .unwrap();
+            backward(&op, view, &factors, &x, values, &dy, wanted, gradients, &mut scratch).unwrap();
             assert_adjoint(name, dot(&y, &dy), &x, &dx);
             assert_adjoint(name, dot(&y, &dy), &weight, &dweight);
         }
@@ -122,29 +93,10 @@ fn products_are_the_same_on_any_number_of_threads() {
         products(&op, graph.view(), &y, &x, &weight, &mut out, &mut scratch).unwrap();
         out
     });
-    let error = products(
-        &op,
-        graph.view(),
-        &y[1..],
-        &x,
-        &weight,
-        &mut out,
-        &mut Scratch::new(),
-    );
-    assert_eq!(
-        wrong_length(error.unwrap_err()),
-        ("y", y.len() - 1, y.len())
-    );
+    let error = products(&op, graph.view(), &y[1..], &x, &weight, &mut out, &mut Scratch::new());
+    assert_eq!(wrong_length(error.unwrap_err()), ("y", y.len() - 1, y.len()));
     let rings = GaugeConv { rings: 2, ..op };
     let weight = [&weight[..], &weight].concat();
-    let error = products(
-        &rings,
-        graph.view(),
-        &y,
-        &x,
-        &weight,
-        &mut out,
-        &mut Scratch::new(),
-    );
+    let error = products(&rings, graph.view(), &y, &x, &weight, &mut out, &mut Scratch::new());
     assert!(matches!(error, Err(KernelError::Setting { .. })));
 }

@@ -7,8 +7,8 @@ extern "C" __global__ void reverse_factors(const u32 *__restrict__ reverse, cons
     if (i < count) reversed[i] = factors[(u64)reverse[i / heads] * heads + i % heads];
 }
 
-// One warp for each vertex p. `rows` holds B of `count` vertices from `first`; `places` the start of B[cos m] and of B[sin m]
-// in a row for every order m of the result, negative for orders that it does not have.
+// One warp for each vertex p. `rows` holds B of `count` vertices from `first`; `places` the start of B[cos m] and of
+// B[sin m] in a row for every order m of the result, negative for orders that it does not have.
 extern "C" __global__ void products(const u32 *__restrict__ offsets, const u32 *__restrict__ neighbours,
                                     const float4 *__restrict__ phases, const float *__restrict__ x,
                                     const float *__restrict__ rows, u32 row, const int2 *__restrict__ places, u32 orders,

@@ -27,10 +27,7 @@ fn arrays(golden: &Golden) -> GraphArrays<f64> {
 /// `[vertex, channel, component]` to `[vertex, component, channel]`.
 fn features(golden: &[f64], channels: usize) -> Vec<f64> {
     let number = |index: usize| {
-        let (vertex, rest) = (
-            index / (channels * COMPONENTS),
-            index % (channels * COMPONENTS),
-        );
+        let (vertex, rest) = (index / (channels * COMPONENTS), index % (channels * COMPONENTS));
         let (component, channel) = (rest / channels, rest % channels);
         golden[(vertex * channels + channel) * COMPONENTS + component]
     };
@@ -55,11 +52,7 @@ fn neighbour_weights(golden: &[f64]) -> Vec<f64> {
 fn self_weights(golden: &[f64]) -> Vec<f64> {
     let mut weights = Vec::new();
     for basis in 0..COMPONENTS {
-        let sign = if basis > 0 && basis.is_multiple_of(2) {
-            -1.0
-        } else {
-            1.0
-        };
+        let sign = if basis > 0 && basis.is_multiple_of(2) { -1.0 } else { 1.0 };
         for i in 0..OUT_CHANNELS {
             for j in 0..IN_CHANNELS {
                 weights.push(sign * golden[(basis * IN_CHANNELS + j) * OUT_CHANNELS + i]);
@@ -72,10 +65,7 @@ fn self_weights(golden: &[f64]) -> Vec<f64> {
 fn assert_close(ours: &[f64], golden: &[f64], what: &str) {
     assert_eq!(ours.len(), golden.len(), "{what}");
     for (index, (ours, golden)) in ours.iter().zip(golden).enumerate() {
-        assert!(
-            (ours - golden).abs() <= 1e-10,
-            "{what}, number {index}: {ours} is not {golden}"
-        );
+        assert!((ours - golden).abs() <= 1e-10, "{what}, number {index}: {ours} is not {golden}");
     }
 }
 
@@ -86,10 +76,7 @@ fn outputs_and_gradients_equal_the_published_code() {
         let graph = arrays(&golden);
         let op = GaugeConv {
             bias: false,
-            ..GaugeConv::new(
-                FeatureType::uniform(IN_CHANNELS, 2),
-                FeatureType::uniform(OUT_CHANNELS, 2),
-            )
+            ..GaugeConv::new(FeatureType::uniform(IN_CHANNELS, 2), FeatureType::uniform(OUT_CHANNELS, 2))
         };
         let result = |tensor: &str| golden.data(&format!("edges_B.conv_sum_nobias.{tensor}"));
         let x = features(&golden.data("x"), IN_CHANNELS);
@@ -97,51 +84,21 @@ fn outputs_and_gradients_equal_the_published_code() {
         let neighbour = neighbour_weights(&golden.data("weight"));
         let own = self_weights(&golden.data("self_weight"));
         assert_eq!(own.len(), self_map::parameter_count(&op.input, &op.output));
-        let weights = Weights {
-            neighbour: &neighbour[..],
-            self_term: &own,
-            bias: &[],
-        };
+        let weights = Weights { neighbour: &neighbour[..], self_term: &own, bias: &[] };
         let mut scratch = Scratch::new();
         let mut y = vec![0.0; dy.len()];
         gauge_conv::forward(&op, graph.view(), &x, weights, &mut y, &mut scratch).unwrap();
-        assert_close(
-            &y,
-            &features(&result("y"), OUT_CHANNELS),
-            &format!("{name}, y"),
-        );
+        assert_close(&y, &features(&result("y"), OUT_CHANNELS), &format!("{name}, y"));
 
         let mut dx = vec![0.0; x.len()];
         let (mut d_neighbour, mut d_own) = (vec![0.0; neighbour.len()], vec![0.0; own.len()]);
-        let gradients = Weights {
-            neighbour: &mut d_neighbour[..],
-            self_term: &mut d_own,
-            bias: &mut [],
-        };
+        let gradients = Weights { neighbour: &mut d_neighbour[..], self_term: &mut d_own, bias: &mut [] };
         let wanted = Some(&mut dx[..]);
-        gauge_conv::backward(
-            &op,
-            graph.view(),
-            &x,
-            weights,
-            &dy,
-            wanted,
-            gradients,
-            &mut scratch,
-        )
-        .unwrap();
+        gauge_conv::backward(&op, graph.view(), &x, weights, &dy, wanted, gradients, &mut scratch).unwrap();
         for (what, ours, expected) in [
             ("dx", &dx, features(&result("dx"), IN_CHANNELS)),
-            (
-                "dweight",
-                &d_neighbour,
-                neighbour_weights(&result("dweight")),
-            ),
-            (
-                "dself_weight",
-                &d_own,
-                self_weights(&result("dself_weight")),
-            ),
+            ("dweight", &d_neighbour, neighbour_weights(&result("dweight"))),
+            ("dself_weight", &d_own, self_weights(&result("dself_weight"))),
         ] {
             assert_close(ours, &expected, &format!("{name}, {what}"));
         }

@@ -11,19 +11,13 @@ const COMPONENTS: usize = 5;
 fn our_features(golden: &Golden, name: &str) -> Vec<f64> {
     let published: Vec<f64> = golden.data(name);
     let rows = published.chunks_exact(CHANNELS * COMPONENTS);
-    rows.flat_map(|row| {
-        (0..COMPONENTS * CHANNELS).map(|at| row[at % CHANNELS * COMPONENTS + at / CHANNELS])
-    })
-    .collect()
+    rows.flat_map(|row| (0..COMPONENTS * CHANNELS).map(|at| row[at % CHANNELS * COMPONENTS + at / CHANNELS])).collect()
 }
 
 fn assert_close(ours: &[f64], golden: &[f64]) {
     assert_eq!(ours.len(), golden.len());
     for (at, (ours, golden)) in ours.iter().zip(golden).enumerate() {
-        assert!(
-            (ours - golden).abs() <= 1e-12,
-            "entry {at}: {ours} is not {golden}"
-        );
+        assert!((ours - golden).abs() <= 1e-12, "entry {at}: {ours} is not {golden}");
     }
 }
 
@@ -43,9 +37,8 @@ fn pooling_and_unpooling_equal_the_published_code() {
     }
     let mut members: Vec<u32> = (0..fine.len() as u32).collect();
     members.sort_by_key(|&f| cluster_of[f as usize]);
-    let offsets: Vec<u32> = (0..=coarse_ids.len() as u32)
-        .map(|c| cluster_of.iter().filter(|&&of| of < c).count() as u32)
-        .collect();
+    let offsets: Vec<u32> =
+        (0..=coarse_ids.len() as u32).map(|c| cluster_of.iter().filter(|&&of| of < c).count() as u32).collect();
     let clusters = ClusterArrays::union(&[ClusterParts {
         offsets: &offsets,
         members: &members,

@@ -33,17 +33,12 @@ impl Curvature {
         let positions: Vec<f64> = centred(mesh)?.iter().flat_map(|x| x.to_array()).collect();
         let traces = jets.apply(0, Derivative::Laplacian, &positions, 3)?;
         let seconds = jets.apply(0, Derivative::RaiseTwice, &positions, 3)?;
-        let mut curvature = Self {
-            mean: Vec::with_capacity(vertices),
-            traceless: Vec::with_capacity(2 * vertices),
-        };
+        let mut curvature = Self { mean: Vec::with_capacity(vertices), traceless: Vec::with_capacity(2 * vertices) };
         let rows = traces.chunks_exact(6).zip(seconds.chunks_exact(6));
         for (frame, (trace, second)) in graph.frames().iter().zip(rows) {
             // The second fundamental form, positive where the surface bends away from the normal.
             let half = |row: &[f64]| -0.5 * frame.normal.dot(DVec3::from_slice(row));
-            curvature
-                .mean
-                .push(half(&trace[..3]).clamp(-LARGEST, LARGEST));
+            curvature.mean.push(half(&trace[..3]).clamp(-LARGEST, LARGEST));
             let traceless = [half(&second[..3]), half(&second[3..])];
             let size = traceless[0].hypot(traceless[1]);
             let scale = (LARGEST / size).min(1.0);
@@ -68,11 +63,7 @@ impl Curvature {
         let vertices = self.mean.len();
         check_length("masses", mass.len(), vertices)?;
         for (basis, order) in [(scalar, 0), (second, 2)] {
-            let given = if basis.order == order {
-                basis.vertex_count()
-            } else {
-                0
-            };
+            let given = if basis.order == order { basis.vertex_count() } else { 0 };
             check_length("vertices of an eigenbasis of order 0 or 2", given, vertices)?;
         }
         let mean = diffuse(&self.mean, mass, scalar, times);
@@ -83,10 +74,7 @@ impl Curvature {
             values.extend_from_slice(&mean[vertex * count..(vertex + 1) * count]);
             values.extend_from_slice(&traceless[2 * vertex * count..2 * (vertex + 1) * count]);
         }
-        Ok(FeatureField {
-            kind: vec![(count, 0), (count, 2)],
-            values,
-        })
+        Ok(FeatureField { kind: vec![(count, 0), (count, 2)], values })
     }
 }
 
@@ -96,11 +84,7 @@ fn diffuse(field: &[f64], mass: &[f64], basis: &Eigenbasis, times: &[f64]) -> Ve
     let pairs = basis.len();
     let parts = if basis.order == 0 { 1 } else { 2 };
     let part = |row: &[f64], part: usize, pair: usize| {
-        if part < parts {
-            row[part * pairs + pair]
-        } else {
-            0.0
-        }
+        if part < parts { row[part * pairs + pair] } else { 0.0 }
     };
     // Coefficients `Phi^H M f`.
     let mut coefficients = vec![[0.0; 2]; pairs];
@@ -113,10 +97,8 @@ fn diffuse(field: &[f64], mass: &[f64], basis: &Eigenbasis, times: &[f64]) -> Ve
             sum[1] += re * y - im * x;
         }
     }
-    let decays: Vec<Vec<f64>> = times
-        .iter()
-        .map(|time| basis.values.iter().map(|l| (-l * time).exp()).collect())
-        .collect();
+    let decays: Vec<Vec<f64>> =
+        times.iter().map(|time| basis.values.iter().map(|l| (-l * time).exp()).collect()).collect();
     let mut result = vec![0.0; field.len() * times.len()];
     let targets = result.chunks_exact_mut((parts * times.len()).max(1));
     for (row, target) in rows().zip(targets) {

@@ -23,10 +23,7 @@ pub struct MatrixOptions {
 impl Default for MatrixOptions {
     /// Edge vectors in units of the mean edge length; the vertex is not its own neighbour.
     fn default() -> Self {
-        Self {
-            unit_edges: true,
-            count_self: false,
-        }
+        Self { unit_edges: true, count_self: false }
     }
 }
 
@@ -69,21 +66,14 @@ pub fn matrix_features(
     options: &MatrixOptions,
 ) -> Result<FeatureField, GeometryError> {
     check_graph(mesh, graph)?;
-    let unit = if options.unit_edges {
-        mean_radius(graph)
-    } else {
-        1.0
-    };
+    let unit = if options.unit_edges { mean_radius(graph) } else { 1.0 };
     let mut values = vec![0.0; CHANNELS * COMPONENTS * mesh.vertex_count()];
     values
         .par_chunks_exact_mut(CHANNELS * COMPONENTS)
         .with_min_len(256)
         .enumerate()
         .for_each(|(p, row)| vertex_features(mesh, graph, p, unit, options.count_self, row));
-    Ok(FeatureField {
-        kind: vec![(CHANNELS, 0), (CHANNELS, 1), (CHANNELS, 2)],
-        values,
-    })
+    Ok(FeatureField { kind: vec![(CHANNELS, 0), (CHANNELS, 1), (CHANNELS, 2)], values })
 }
 
 /// Mean edge length of a graph; 1 if it is zero or undefined.
@@ -93,14 +83,7 @@ fn mean_radius(graph: &GaugeGraph) -> f64 {
     if mean > 0.0 { mean } else { 1.0 }
 }
 
-fn vertex_features(
-    mesh: &Mesh,
-    graph: &GaugeGraph,
-    p: usize,
-    unit: f64,
-    count_self: bool,
-    row: &mut [f64],
-) {
+fn vertex_features(mesh: &Mesh, graph: &GaugeGraph, p: usize, unit: f64, count_self: bool, row: &mut [f64]) {
     let frame = &graph.frames()[p];
     let local = |vector| {
         let [x, y] = frame.coefficients(vector);

@@ -34,9 +34,5 @@ use crate::{GaugeGraph, GeometryError, Mesh};
 
 /// Returns an error unless the graph has as many vertices as the mesh.
 fn check_graph(mesh: &Mesh, graph: &GaugeGraph) -> Result<(), GeometryError> {
-    check_length(
-        "vertices of a graph",
-        graph.vertex_count(),
-        mesh.vertex_count(),
-    )
+    check_length("vertices of a graph", graph.vertex_count(), mesh.vertex_count())
 }

@@ -9,10 +9,7 @@ use crate::{DVec3, GaugeGraph, Mesh};
 /// The coordinates of every vertex as three scalars, `3x0`: the XYZ features of the paper. They are
 /// not invariant under rigid motion.
 pub fn positions(mesh: &Mesh) -> FeatureField {
-    FeatureField {
-        kind: vec![(3, 0)],
-        values: bytemuck::cast_slice(mesh.vertices()).to_vec(),
-    }
+    FeatureField { kind: vec![(3, 0)], values: bytemuck::cast_slice(mesh.vertices()).to_vec() }
 }
 
 /// Positions relative to the centroid of the area, in units of the square root of the area, as
@@ -28,10 +25,7 @@ pub fn centroid_features(mesh: &Mesh, graph: &GaugeGraph) -> Result<FeatureField
         values.extend([x.dot(frame.normal), x.length()]);
         values.extend(frame.coefficients(x));
     }
-    Ok(FeatureField {
-        kind: vec![(2, 0), (1, 1)],
-        values,
-    })
+    Ok(FeatureField { kind: vec![(2, 0), (1, 1)], values })
 }
 
 /// Positions relative to the centroid of the area, in units of the square root of the area.
@@ -50,9 +44,7 @@ pub fn centred(mesh: &Mesh) -> Result<Vec<DVec3>, SurfaceError> {
         moment += own / 3.0 * (a + b + c);
     }
     if area == 0.0 {
-        return Err(SurfaceError::NoExtent {
-            faces: mesh.face_count(),
-        });
+        return Err(SurfaceError::NoExtent { faces: mesh.face_count() });
     }
     let (centroid, scale) = (moment / area, area.sqrt().recip());
     let relative = |position: &DVec3| (*position - centroid) * scale;

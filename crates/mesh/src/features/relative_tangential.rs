@@ -19,10 +19,7 @@ pub struct RelativeTangentialOptions {
 impl Default for RelativeTangentialOptions {
     /// Powers 0.5 and 0.7, the larger set of the published experiments; tangent components only.
     fn default() -> Self {
-        Self {
-            powers: vec![0.5, 0.7],
-            normal_part: false,
-        }
+        Self { powers: vec![0.5, 0.7], normal_part: false }
     }
 }
 
@@ -60,40 +57,29 @@ pub fn relative_tangential(
     check_graph(mesh, graph)?;
     let powers = &options.powers;
     if let Some(index) = powers.iter().position(|power| !power.is_finite()) {
-        return Err(GeometryError::NotFinite {
-            what: "relative power",
-            index,
-        });
+        return Err(GeometryError::NotFinite { what: "relative power", index });
     }
     let channels = powers.len();
     let mut kind = vec![(channels, 1)];
     if options.normal_part {
         kind.insert(0, (channels, 0));
     }
-    let mut field = FeatureField {
-        kind,
-        values: Vec::new(),
-    };
+    let mut field = FeatureField { kind, values: Vec::new() };
     let dimension = field.dimension();
     field.values = vec![0.0; dimension * mesh.vertex_count()];
-    field
-        .values
-        .par_chunks_exact_mut(dimension.max(1))
-        .with_min_len(256)
-        .enumerate()
-        .for_each(|(p, row)| {
-            let frame = &graph.frames()[p];
-            let tangent = dimension - 2 * channels;
-            for (channel, &power) in powers.iter().enumerate() {
-                let vector = weighted_vector(mesh, graph, p, power);
-                let [x, y] = frame.coefficients(vector);
-                row[tangent + channel] = x;
-                row[tangent + channels + channel] = y;
-                if options.normal_part {
-                    row[channel] = frame.normal.dot(vector);
-                }
+    field.values.par_chunks_exact_mut(dimension.max(1)).with_min_len(256).enumerate().for_each(|(p, row)| {
+        let frame = &graph.frames()[p];
+        let tangent = dimension - 2 * channels;
+        for (channel, &power) in powers.iter().enumerate() {
+            let vector = weighted_vector(mesh, graph, p, power);
+            let [x, y] = frame.coefficients(vector);
+            row[tangent + channel] = x;
+            row[tangent + channels + channel] = y;
+            if options.normal_part {
+                row[channel] = frame.normal.dot(vector);
             }
-        });
+        }
+    });
     Ok(field)
 }
 

@@ -24,10 +24,8 @@ pub fn signature_times() -> [f64; 16] {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn heat_kernel_signatures(basis: &Eigenbasis, times: &[f64]) -> Vec<f64> {
-    let filters: Vec<Vec<f64>> = times
-        .iter()
-        .map(|time| basis.values.iter().map(|l| (-l * time).exp()).collect())
-        .collect();
+    let filters: Vec<Vec<f64>> =
+        times.iter().map(|time| basis.values.iter().map(|l| (-l * time).exp()).collect()).collect();
     signatures(basis, &filters)
 }
 
@@ -41,19 +39,13 @@ pub fn wave_kernel_signatures(basis: &Eigenbasis, count: usize) -> Vec<f64> {
     let logarithm = |&value: &f64| (value > LEAST).then(|| value.ln());
     let logarithms: Vec<Option<f64>> = basis.values.iter().map(logarithm).collect();
     let found = logarithms.iter().flatten();
-    let (low, high) = found.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| {
-        (low.min(x), high.max(x))
-    });
+    let (low, high) = found.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
     let spacing = (high - low) / count.saturating_sub(1).max(1) as f64;
     let sigma = (7.0 * spacing).max(1e-3);
     let filters: Vec<Vec<f64>> = (0..count)
         .map(|index| {
             let energy = low + spacing * index as f64;
-            let gaussian = |x: &Option<f64>| {
-                x.map_or(0.0, |x| {
-                    (-(x - energy).powi(2) / (2.0 * sigma * sigma)).exp()
-                })
-            };
+            let gaussian = |x: &Option<f64>| x.map_or(0.0, |x| (-(x - energy).powi(2) / (2.0 * sigma * sigma)).exp());
             let filter: Vec<f64> = logarithms.iter().map(gaussian).collect();
             let total: f64 = filter.iter().sum();
             let scale = if total > 0.0 { total.recip() } else { 0.0 };

@@ -110,10 +110,7 @@ impl GeodesicSolver {
     pub fn distances_from_each(&self, vertices: &[usize]) -> Result<Vec<Vec<f64>>, GeodesicError> {
         let node_of = |&vertex: &usize| match self.node.get(vertex) {
             Some(&node) => Ok(node),
-            None => Err(GeodesicError::NoSuchVertex {
-                vertex,
-                vertices: self.node.len(),
-            }),
+            None => Err(GeodesicError::NoSuchVertex { vertex, vertices: self.node.len() }),
         };
         let sources: Vec<u32> = vertices.iter().map(node_of).collect::<Result<_, _>>()?;
         let blocks = sources.par_chunks(BLOCK).flat_map_iter(|sources| {

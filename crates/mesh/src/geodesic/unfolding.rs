@@ -112,11 +112,7 @@ impl Corner {
         let crossing = self.apex.x * height + (source.x - self.apex.x) * self.apex.y;
         let squared = self.apex.distance_squared(source);
         let is_seen = height > 0.0 && (0.0..=self.base * height).contains(&crossing);
-        if is_seen && squared < least * least {
-            squared.sqrt()
-        } else {
-            least
-        }
+        if is_seen && squared < least * least { squared.sqrt() } else { least }
     }
 }
 
@@ -138,13 +134,7 @@ mod tests {
     fn a_source_behind_the_base_is_seen_straight_and_one_beside_it_along_a_side() {
         // Base from (0, 0) to (2, 0), this corner at (1, 1).
         let sides = [2f64.sqrt(); 2];
-        let corner = Corner {
-            others: [0, 1],
-            sides,
-            base: 2.0,
-            inverse_base: 0.5,
-            apex: apex(2.0, sides),
-        };
+        let corner = Corner { others: [0, 1], sides, base: 2.0, inverse_base: 0.5, apex: apex(2.0, sides) };
         assert!((corner.apex - DVec2::ONE).length() < 1e-15);
         for (source, expected) in [
             (DVec2::new(1.0, -3.0), 4.0),
@@ -154,24 +144,13 @@ mod tests {
             (DVec2::new(-3.0, 0.0), 3.0 + 2f64.sqrt()),
         ] {
             let known = [DVec2::ZERO, DVec2::new(2.0, 0.0)].map(|other| other.distance(source));
-            assert!(
-                (corner.shorter(known, f64::INFINITY) - expected).abs() < 1e-14,
-                "{source}"
-            );
+            assert!((corner.shorter(known, f64::INFINITY) - expected).abs() < 1e-14, "{source}");
         }
         assert_eq!(corner.shorter([1.0, 1.0], 0.5), 0.5);
         // Distances that differ by more than the base, and one that is not known yet.
         assert_eq!(corner.shorter([1.0, 9.0], f64::INFINITY), 1.0 + sides[0]);
-        assert_eq!(
-            corner.shorter([f64::INFINITY, 2.0], f64::INFINITY),
-            2.0 + sides[1]
-        );
-        let flat = Corner {
-            base: 0.0,
-            inverse_base: f64::INFINITY,
-            apex: apex(0.0, sides),
-            ..corner
-        };
+        assert_eq!(corner.shorter([f64::INFINITY, 2.0], f64::INFINITY), 2.0 + sides[1]);
+        let flat = Corner { base: 0.0, inverse_base: f64::INFINITY, apex: apex(0.0, sides), ..corner };
         assert_eq!(flat.shorter([1.0, 1.0], f64::INFINITY), 1.0 + sides[0]);
     }
 }

@@ -38,10 +38,7 @@ impl Adjacency {
         Self::one_ring_from_corners(mesh, &CornerTable::new(mesh))
     }
 
-    pub(super) fn one_ring_from_corners(
-        mesh: &Mesh,
-        table: &CornerTable,
-    ) -> Result<Self, GeometryError> {
+    pub(super) fn one_ring_from_corners(mesh: &Mesh, table: &CornerTable) -> Result<Self, GeometryError> {
         Self::from_rows(mesh.vertex_count(), |vertices, rows| {
             let mut row = Vec::new();
             for vertex in vertices {
@@ -57,11 +54,7 @@ impl Adjacency {
     ///
     /// # Errors
     /// The radius is negative or not finite, or there are too many edges for 32-bit positions.
-    pub fn within_radius(
-        points: &[DVec3],
-        radius: f64,
-        limit: usize,
-    ) -> Result<Self, GeometryError> {
+    pub fn within_radius(points: &[DVec3], radius: f64, limit: usize) -> Result<Self, GeometryError> {
         if !(radius.is_finite() && radius >= 0.0) {
             return Err(GeometryError::BadRadius { radius });
         }
@@ -92,8 +85,7 @@ impl Adjacency {
             Vec::new()
         };
         let accepts = |target: u32, squared_distance: f64, source: u32| {
-            !limited
-                || last[target as usize].is_some_and(|bound| (squared_distance, source) <= bound)
+            !limited || last[target as usize].is_some_and(|bound| (squared_distance, source) <= bound)
         };
         Self::from_rows(points.len(), |vertices, rows| {
             let mut found = Vec::new();
@@ -102,10 +94,7 @@ impl Adjacency {
                 near(vertex, &mut found);
                 row.clear();
                 row.extend(
-                    found
-                        .iter()
-                        .filter(|f| accepts(f.point, f.squared_distance, vertex as u32))
-                        .map(|f| f.point),
+                    found.iter().filter(|f| accepts(f.point, f.squared_distance, vertex as u32)).map(|f| f.point),
                 );
                 row.sort_unstable();
                 rows.push(&row);
@@ -115,12 +104,7 @@ impl Adjacency {
 
     /// Neighbourhoods of [`Neighbourhood::Patch`](super::Neighbourhood::Patch): the given one-rings, then further
     /// vertices by index.
-    pub(super) fn patches(
-        one_ring: &Self,
-        points: &[DVec3],
-        radius: f64,
-        limit: usize,
-    ) -> Result<Self, GeometryError> {
+    pub(super) fn patches(one_ring: &Self, points: &[DVec3], radius: f64, limit: usize) -> Result<Self, GeometryError> {
         if !(radius.is_finite() && radius >= 0.0) {
             return Err(GeometryError::BadRadius { radius });
         }
@@ -161,9 +145,7 @@ impl Adjacency {
             let (mut found, mut near, mut row) = (Vec::new(), Vec::new(), Vec::new());
             for vertex in vertices {
                 beyond(vertex, &mut found, &mut near);
-                near.retain(|&(distance, q)| {
-                    last[q as usize].is_none_or(|bound| (distance, vertex as u32) <= bound)
-                });
+                near.retain(|&(distance, q)| last[q as usize].is_none_or(|bound| (distance, vertex as u32) <= bound));
                 let ring = one_ring.neighbours_of(vertex);
                 row.clear();
                 row.extend_from_slice(ring);
@@ -200,16 +182,10 @@ impl Adjacency {
     }
 
     /// As [`new`](Self::new). With `own`, rows may contain their vertex.
-    pub(super) fn checked(
-        offsets: Vec<u32>,
-        neighbours: Vec<u32>,
-        own: bool,
-    ) -> Result<Self, GeometryError> {
+    pub(super) fn checked(offsets: Vec<u32>, neighbours: Vec<u32>, own: bool) -> Result<Self, GeometryError> {
         let bad = |problem: String| Err(GeometryError::BadGraph { problem });
         let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
-            return bad(
-                "the row offsets are empty; even a graph without vertices has one offset".into(),
-            );
+            return bad("the row offsets are empty; even a graph without vertices has one offset".into());
         };
         if first != 0 || last as usize != neighbours.len() {
             return bad(format!(
@@ -227,30 +203,19 @@ impl Adjacency {
             seen.clear();
             for &neighbour in &neighbours[start..end] {
                 if neighbour as usize >= vertices || (neighbour as usize == vertex && !own) {
-                    return bad(format!(
-                        "row {vertex} of {vertices} contains the invalid neighbour {neighbour}"
-                    ));
+                    return bad(format!("row {vertex} of {vertices} contains the invalid neighbour {neighbour}"));
                 }
                 if !seen.insert(neighbour) {
-                    return bad(format!(
-                        "row {vertex} contains the neighbour {neighbour} twice"
-                    ));
+                    return bad(format!("row {vertex} contains the neighbour {neighbour} twice"));
                 }
             }
         }
         let reverse = reverse_edges(&offsets, &neighbours);
         if let Some(edge) = reverse.iter().position(|&r| r == NO_REVERSE) {
             let vertex = offsets.partition_point(|&o| o as usize <= edge) - 1;
-            return bad(format!(
-                "{} is a neighbour of {vertex}, but not vice versa",
-                neighbours[edge]
-            ));
+            return bad(format!("{} is a neighbour of {vertex}, but not vice versa", neighbours[edge]));
         }
-        Ok(Self {
-            offsets,
-            neighbours,
-            reverse,
-        })
+        Ok(Self { offsets, neighbours, reverse })
     }
 
     /// Collects symmetric rows that blocks of vertices write in parallel.
@@ -262,10 +227,8 @@ impl Adjacency {
             .into_par_iter()
             .map(|index| {
                 let range = block(index, vertices);
-                let mut rows = Rows {
-                    degrees: Vec::with_capacity(range.len()),
-                    neighbours: Vec::with_capacity(8 * range.len()),
-                };
+                let mut rows =
+                    Rows { degrees: Vec::with_capacity(range.len()), neighbours: Vec::with_capacity(8 * range.len()) };
                 write(range, &mut rows);
                 rows
             })
@@ -287,11 +250,7 @@ impl Adjacency {
         }
         let reverse = reverse_edges(&offsets, &neighbours);
         debug_assert!(!reverse.contains(&NO_REVERSE));
-        Ok(Self {
-            offsets,
-            neighbours,
-            reverse,
-        })
+        Ok(Self { offsets, neighbours, reverse })
     }
 
     /// Number of vertices.
@@ -367,22 +326,16 @@ pub(super) fn reverse_edges(offsets: &[u32], neighbours: &[u32]) -> Vec<u32> {
             return *long_rows[&target].get(&source).unwrap_or(&NO_REVERSE);
         }
         let start = range.start as u32;
-        neighbours[range]
-            .iter()
-            .position(|&q| q == source)
-            .map_or(NO_REVERSE, |at| start + at as u32)
+        neighbours[range].iter().position(|&q| q == source).map_or(NO_REVERSE, |at| start + at as u32)
     };
     let mut reverse = vec![NO_REVERSE; neighbours.len()];
-    split_blocks(offsets, &mut reverse)
-        .into_par_iter()
-        .enumerate()
-        .for_each(|(index, reverse)| {
-            let edges = block(index, vertices)
-                .flat_map(|vertex| row(vertex).map(move |edge| (neighbours[edge], vertex as u32)));
-            for (place, (neighbour, vertex)) in reverse.iter_mut().zip(edges) {
-                *place = find(neighbour, vertex);
-            }
-        });
+    split_blocks(offsets, &mut reverse).into_par_iter().enumerate().for_each(|(index, reverse)| {
+        let edges =
+            block(index, vertices).flat_map(|vertex| row(vertex).map(move |edge| (neighbours[edge], vertex as u32)));
+        for (place, (neighbour, vertex)) in reverse.iter_mut().zip(edges) {
+            *place = find(neighbour, vertex);
+        }
+    });
     reverse
 }
 
@@ -435,11 +388,7 @@ impl CornerTable {
             }
             CornerFaces::Listed(listed)
         };
-        Self {
-            offsets,
-            corners: sorted,
-            faces,
-        }
+        Self { offsets, corners: sorted, faces }
     }
 
     /// Positions of the corners at a vertex, in the corner list of the mesh.

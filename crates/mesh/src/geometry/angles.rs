@@ -46,17 +46,11 @@ pub(crate) fn atan2(y: f64, x: f64) -> f64 {
     let w = z * z;
     // Two interleaved Horner schemes, in w^2.
     let v = w * w;
-    let even = ((((SERIES[10] * v + SERIES[8]) * v + SERIES[6]) * v + SERIES[4]) * v + SERIES[2])
-        * v
-        + SERIES[0];
+    let even = ((((SERIES[10] * v + SERIES[8]) * v + SERIES[6]) * v + SERIES[4]) * v + SERIES[2]) * v + SERIES[0];
     let odd = (((SERIES[9] * v + SERIES[7]) * v + SERIES[5]) * v + SERIES[3]) * v + SERIES[1];
     let reduced = z + z * w * (even + odd * w);
     let octant = if steep { FRAC_PI_4 + reduced } else { reduced };
-    let quadrant = if across > along {
-        FRAC_PI_2 - octant
-    } else {
-        octant
-    };
+    let quadrant = if across > along { FRAC_PI_2 - octant } else { octant };
     let half = if x < 0.0 { PI - quadrant } else { quadrant };
     half.copysign(y)
 }

@@ -66,9 +66,7 @@ pub enum GeometryError {
         reference: u32,
     },
     /// A direction is zero, not finite or parallel to the normal.
-    #[error(
-        "vertex {vertex}: the direction of its first frame axis has no component in the tangent plane"
-    )]
+    #[error("vertex {vertex}: the direction of its first frame axis has no component in the tangent plane")]
     NoTangentDirection {
         /// The vertex.
         vertex: usize,
@@ -80,9 +78,7 @@ pub enum GeometryError {
         radius: f64,
     },
     /// There are more directed edges than 32-bit positions can address.
-    #[error(
-        "{edges} directed edges exceed 32-bit positions; use a smaller radius or neighbour limit"
-    )]
+    #[error("{edges} directed edges exceed 32-bit positions; use a smaller radius or neighbour limit")]
     TooManyEdges {
         /// Number of directed edges.
         edges: usize,
@@ -96,19 +92,12 @@ pub enum GeometryError {
 }
 
 fn plural(count: usize) -> String {
-    if count == 1 {
-        "1 vertex has".into()
-    } else {
-        format!("{count} vertices have")
-    }
+    if count == 1 { "1 vertex has".into() } else { format!("{count} vertices have") }
 }
 
 fn list(examples: &[(u32, NormalTrouble)], count: usize) -> String {
-    let mut text = examples
-        .iter()
-        .map(|(vertex, trouble)| format!("vertex {vertex} ({trouble})"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text =
+        examples.iter().map(|(vertex, trouble)| format!("vertex {vertex} ({trouble})")).collect::<Vec<_>>().join(", ");
     if count > examples.len() {
         text.push_str(&format!(" and {} more", count - examples.len()));
     }
@@ -116,10 +105,7 @@ fn list(examples: &[(u32, NormalTrouble)], count: usize) -> String {
 }
 
 fn advice(examples: &[(u32, NormalTrouble)]) -> &'static str {
-    if examples
-        .iter()
-        .any(|(_, trouble)| *trouble == NormalTrouble::DegenerateFaces)
-    {
+    if examples.iter().any(|(_, trouble)| *trouble == NormalTrouble::DegenerateFaces) {
         "drop degenerate faces and the vertices that only they use"
     } else {
         "orient the faces consistently, or split the vertices where sheets touch or fold back"

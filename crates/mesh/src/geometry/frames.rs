@@ -32,36 +32,21 @@ impl Frame {
             return None;
         }
         // A second projection restores orthogonality, which rounding destroys for steep directions.
-        let e1 = tangent
-            .normalize()
-            .reject_from_normalized(normal)
-            .normalize();
-        Some(Self {
-            e1,
-            e2: normal.cross(e1),
-            normal,
-        })
+        let e1 = tangent.normalize().reject_from_normalized(normal).normalize();
+        Some(Self { e1, e2: normal.cross(e1), normal })
     }
 
     /// A frame for a vertex without a direction to any neighbour. The first axis is the tangent
     /// component of the coordinate axis farthest from the normal.
     fn anyhow(normal: DVec3) -> Self {
         let axis = DVec3::AXES[normal.abs().min_position()];
-        Self::towards(normal, axis).unwrap_or(Self {
-            e1: DVec3::X,
-            e2: DVec3::Y,
-            normal: DVec3::Z,
-        })
+        Self::towards(normal, axis).unwrap_or(Self { e1: DVec3::X, e2: DVec3::Y, normal: DVec3::Z })
     }
 
     /// The frame rotated by `angle` about its normal, from `e1` towards `e2`.
     pub fn turned(&self, angle: f64) -> Self {
         let (sine, cosine) = angle.sin_cos();
-        Self {
-            e1: cosine * self.e1 + sine * self.e2,
-            e2: cosine * self.e2 - sine * self.e1,
-            normal: self.normal,
-        }
+        Self { e1: cosine * self.e1 + sine * self.e2, e2: cosine * self.e2 - sine * self.e1, normal: self.normal }
     }
 
     /// Coefficients of a vector in space with respect to the two tangent axes.
@@ -90,8 +75,7 @@ impl Frame {
             // normal.
             source.e1 - sum * (2.0 * self.normal.dot(source.e1) / squared)
         } else {
-            let across =
-                Self::towards(self.normal, edge).unwrap_or_else(|| Self::anyhow(self.normal));
+            let across = Self::towards(self.normal, edge).unwrap_or_else(|| Self::anyhow(self.normal));
             let axis = across.e2;
             2.0 * axis.dot(source.e1) * axis - source.e1
         };
@@ -125,17 +109,13 @@ pub(super) fn frames(
                     if !neighbours.contains(&reference) {
                         return Err(GeometryError::NotANeighbour { vertex, reference });
                     }
-                    towards(reference)
-                        .ok_or(GeometryError::ReferenceWithoutDirection { vertex, reference })
+                    towards(reference).ok_or(GeometryError::ReferenceWithoutDirection { vertex, reference })
                 }
                 Gauge::Directions(directions) if !neighbours.is_empty() => {
                     Frame::towards(normal, directions[vertex].normalize_or_zero())
                         .ok_or(GeometryError::NoTangentDirection { vertex })
                 }
-                _ => Ok(neighbours
-                    .iter()
-                    .find_map(|&q| towards(q))
-                    .unwrap_or_else(|| Frame::anyhow(normal))),
+                _ => Ok(neighbours.iter().find_map(|&q| towards(q)).unwrap_or_else(|| Frame::anyhow(normal))),
             }
         })
         .collect()

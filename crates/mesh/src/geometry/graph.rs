@@ -5,10 +5,7 @@ use super::angles::angles;
 use super::frames::is_along_normal;
 use super::normals::{normals_from_corners, of_moderate_size};
 use super::weights::{Coefficients, vertex_areas};
-use super::{
-    Adjacency, Frame, Gauge, GeometryError, GeometryOptions, NeighbourWeights, Neighbourhood,
-    frames,
-};
+use super::{Adjacency, Frame, Gauge, GeometryError, GeometryOptions, NeighbourWeights, Neighbourhood, frames};
 use crate::Mesh;
 use glam::DVec3;
 use rayon::prelude::*;
@@ -68,14 +65,11 @@ impl GaugeGraph {
             return Ok(graph);
         }
         let table = CornerTable::new(mesh);
-        let normals =
-            normals_from_corners(mesh, &table, options.normals, options.estimate_normals)?;
+        let normals = normals_from_corners(mesh, &table, options.normals, options.estimate_normals)?;
         let points = mesh.vertices();
         let adjacency = match options.neighbourhood {
             Neighbourhood::OneRing => Adjacency::one_ring_from_corners(mesh, &table)?,
-            Neighbourhood::Radius { radius, limit } => {
-                Adjacency::within_radius(points, radius, limit)?
-            }
+            Neighbourhood::Radius { radius, limit } => Adjacency::within_radius(points, radius, limit)?,
             Neighbourhood::Patch { radius, limit } => {
                 let one_ring = Adjacency::one_ring_from_corners(mesh, &table)?;
                 Adjacency::patches(&one_ring, points, radius, limit)?
@@ -104,16 +98,11 @@ impl GaugeGraph {
     ///
     /// # Errors
     /// The lengths of the arguments differ.
-    pub fn with_frames(
-        points: &[DVec3],
-        frames: Vec<Frame>,
-        adjacency: Adjacency,
-    ) -> Result<Self, GeometryError> {
+    pub fn with_frames(points: &[DVec3], frames: Vec<Frame>, adjacency: Adjacency) -> Result<Self, GeometryError> {
         check_length("positions", points.len(), adjacency.vertex_count())?;
         check_length("frames", frames.len(), adjacency.vertex_count())?;
         let edges = adjacency.edge_count();
-        let (mut theta, mut transport, mut radius) =
-            (vec![0.0; edges], vec![0.0; edges], vec![0.0; edges]);
+        let (mut theta, mut transport, mut radius) = (vec![0.0; edges], vec![0.0; edges], vec![0.0; edges]);
         let offsets = adjacency.offsets();
         split_blocks(offsets, &mut theta)
             .into_par_iter()
@@ -162,14 +151,7 @@ impl GaugeGraph {
                 }
             }
         }
-        Ok(Self {
-            adjacency,
-            theta,
-            transport,
-            radius,
-            frames,
-            coefficients: None,
-        })
+        Ok(Self { adjacency, theta, transport, radius, frames, coefficients: None })
     }
 
     /// Creates a graph from its arrays, as computed by [`new`](Self::new) or read from a file.
@@ -183,18 +165,10 @@ impl GaugeGraph {
         radius: Vec<f64>,
         frames: Vec<Frame>,
     ) -> Result<Self, GeometryError> {
-        for (what, values) in [
-            ("angle", &theta),
-            ("transport", &transport),
-            ("radius", &radius),
-        ] {
+        for (what, values) in [("angle", &theta), ("transport", &transport), ("radius", &radius)] {
             if values.len() != adjacency.edge_count() {
                 return Err(GeometryError::BadGraph {
-                    problem: format!(
-                        "{} values of {what} for {} edges",
-                        values.len(),
-                        adjacency.edge_count()
-                    ),
+                    problem: format!("{} values of {what} for {} edges", values.len(), adjacency.edge_count()),
                 });
             }
             if let Some(index) = values.iter().position(|value| !value.is_finite()) {
@@ -204,19 +178,9 @@ impl GaugeGraph {
         check_length("frames", frames.len(), adjacency.vertex_count())?;
         let finite = |f: &Frame| f.e1.is_finite() && f.e2.is_finite() && f.normal.is_finite();
         if let Some(index) = frames.iter().position(|frame| !finite(frame)) {
-            return Err(GeometryError::NotFinite {
-                what: "frame",
-                index,
-            });
+            return Err(GeometryError::NotFinite { what: "frame", index });
         }
-        Ok(Self {
-            adjacency,
-            theta,
-            transport,
-            radius,
-            frames,
-            coefficients: None,
-        })
+        Ok(Self { adjacency, theta, transport, radius, frames, coefficients: None })
     }
 
     /// The geometry in frames rotated by `angles`, from `e1` towards `e2`: `theta_pq - a_p` and
@@ -227,10 +191,7 @@ impl GaugeGraph {
     pub fn gauge_transform(mut self, angles: &[f64]) -> Result<Self, GeometryError> {
         check_length("gauge angles", angles.len(), self.vertex_count())?;
         if let Some(index) = angles.iter().position(|angle| !angle.is_finite()) {
-            return Err(GeometryError::NotFinite {
-                what: "gauge angle",
-                index,
-            });
+            return Err(GeometryError::NotFinite { what: "gauge angle", index });
         }
         if let Some(coefficients) = &mut self.coefficients {
             coefficients.rotate(&self.adjacency, angles);
@@ -326,18 +287,6 @@ fn wrap(angle: f64) -> f64 {
 }
 
 /// Returns an error unless there is one entry per vertex.
-pub(crate) fn check_length(
-    what: &'static str,
-    given: usize,
-    vertices: usize,
-) -> Result<(), GeometryError> {
-    if given == vertices {
-        Ok(())
-    } else {
-        Err(GeometryError::WrongLength {
-            what,
-            given,
-            vertices,
-        })
-    }
+pub(crate) fn check_length(what: &'static str, given: usize, vertices: usize) -> Result<(), GeometryError> {
+    if given == vertices { Ok(()) } else { Err(GeometryError::WrongLength { what, given, vertices }) }
 }

@@ -20,26 +20,16 @@ const CANCELLED: f64 = 1e-12;
 ///
 /// # Errors
 /// [`GeometryError::NoTangentPlane`] with the vertices whose faces all have zero area or cancel.
-pub fn vertex_normals(
-    mesh: &Mesh,
-    weighting: NormalWeighting,
-) -> Result<Vec<DVec3>, GeometryError> {
+pub fn vertex_normals(mesh: &Mesh, weighting: NormalWeighting) -> Result<Vec<DVec3>, GeometryError> {
     normals(mesh, weighting, false)
 }
 
 /// As [`vertex_normals`], with the mean normal of the neighbours where the faces of a vertex have none.
-pub(crate) fn estimated_normals(
-    mesh: &Mesh,
-    weighting: NormalWeighting,
-) -> Result<Vec<DVec3>, GeometryError> {
+pub(crate) fn estimated_normals(mesh: &Mesh, weighting: NormalWeighting) -> Result<Vec<DVec3>, GeometryError> {
     normals(mesh, weighting, true)
 }
 
-fn normals(
-    mesh: &Mesh,
-    weighting: NormalWeighting,
-    estimates: bool,
-) -> Result<Vec<DVec3>, GeometryError> {
+fn normals(mesh: &Mesh, weighting: NormalWeighting, estimates: bool) -> Result<Vec<DVec3>, GeometryError> {
     let moderate = of_moderate_size(mesh);
     let mesh = moderate.as_ref().map_or(mesh, |(mesh, _)| mesh);
     normals_from_corners(mesh, &CornerTable::new(mesh), weighting, estimates)
@@ -88,27 +78,23 @@ pub(super) fn normals_from_corners(
 ) -> Result<Vec<DVec3>, GeometryError> {
     let face_normals = face_normals(mesh, weighting);
     let mut normals = vec![DVec3::ZERO; mesh.vertex_count()];
-    normals
-        .par_iter_mut()
-        .with_min_len(1024)
-        .enumerate()
-        .for_each(|(vertex, normal)| {
-            let mut sum = DVec3::ZERO;
-            let mut total = 0.0;
-            for corner in table.corners_of(vertex) {
-                let face = table.face_of(corner);
-                let mut term = face_normals[face];
-                if weighting == NormalWeighting::CornerAngle {
-                    term *= corner_angle(mesh, table, corner, term);
-                }
-                sum += term;
-                total += term.length();
+    normals.par_iter_mut().with_min_len(1024).enumerate().for_each(|(vertex, normal)| {
+        let mut sum = DVec3::ZERO;
+        let mut total = 0.0;
+        for corner in table.corners_of(vertex) {
+            let face = table.face_of(corner);
+            let mut term = face_normals[face];
+            if weighting == NormalWeighting::CornerAngle {
+                term *= corner_angle(mesh, table, corner, term);
             }
-            // If only rounding remains, the sum stays zero, which marks a vertex without a normal.
-            if sum.length() > CANCELLED * total {
-                *normal = sum.normalize();
-            }
-        });
+            sum += term;
+            total += term.length();
+        }
+        // If only rounding remains, the sum stays zero, which marks a vertex without a normal.
+        if sum.length() > CANCELLED * total {
+            *normal = sum.normalize();
+        }
+    });
     if estimates {
         estimate(mesh, table, &mut normals);
     }
@@ -121,16 +107,10 @@ pub(super) fn normals_from_corners(
         }
         count += 1;
         if examples.len() < EXAMPLES {
-            let flat = table
-                .corners_of(vertex)
-                .all(|corner| face_normals[table.face_of(corner)] == DVec3::ZERO);
+            let flat = table.corners_of(vertex).all(|corner| face_normals[table.face_of(corner)] == DVec3::ZERO);
             examples.push((
                 vertex as u32,
-                if flat {
-                    NormalTrouble::DegenerateFaces
-                } else {
-                    NormalTrouble::CancellingFaces
-                },
+                if flat { NormalTrouble::DegenerateFaces } else { NormalTrouble::CancellingFaces },
             ));
         }
     }
@@ -143,9 +123,8 @@ pub(super) fn normals_from_corners(
 /// Gives vertices without a normal the mean normal of their neighbours, from those with a normal inwards, and z where
 /// no neighbour has any.
 fn estimate(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
-    let mut missing: Vec<usize> = (0..normals.len())
-        .filter(|&v| normals[v] == DVec3::ZERO && table.corners_of(v).len() > 0)
-        .collect();
+    let mut missing: Vec<usize> =
+        (0..normals.len()).filter(|&v| normals[v] == DVec3::ZERO && table.corners_of(v).len() > 0).collect();
     while !missing.is_empty() {
         let found: Vec<(usize, DVec3)> = (missing.iter())
             .map(|&vertex| {
@@ -159,9 +138,7 @@ fn estimate(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
             .filter(|(_, normal)| *normal != DVec3::ZERO)
             .collect();
         if found.is_empty() {
-            missing
-                .iter()
-                .for_each(|&vertex| normals[vertex] = DVec3::Z);
+            missing.iter().for_each(|&vertex| normals[vertex] = DVec3::Z);
             return;
         }
         for (vertex, normal) in found {
@@ -171,17 +148,15 @@ fn estimate(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
     }
 }
 
-/// Gives vertices without faces the normal of the nearest vertex that has one, so that it rotates with the mesh. If there is none it is
-/// the z axis.
+/// Gives vertices without faces the normal of the nearest vertex that has one, so that it rotates with the mesh. If
+/// there is none it is the z axis.
 fn adopt(mesh: &Mesh, table: &CornerTable, normals: &mut [DVec3]) {
     let is_unused = |&vertex: &usize| table.corners_of(vertex).len() == 0;
     let unused: Vec<usize> = (0..normals.len()).filter(is_unused).collect();
     if unused.is_empty() {
         return;
     }
-    let known: Vec<usize> = (0..normals.len())
-        .filter(|&vertex| normals[vertex] != DVec3::ZERO)
-        .collect();
+    let known: Vec<usize> = (0..normals.len()).filter(|&vertex| normals[vertex] != DVec3::ZERO).collect();
     let position = |&vertex: &usize| mesh.vertices()[vertex];
     let index = PointIndex::new(&known.iter().map(position).collect::<Vec<_>>());
     for vertex in unused {
@@ -199,9 +174,5 @@ fn corner_angle(mesh: &Mesh, table: &CornerTable, corner: usize, normal: DVec3) 
     let to_previous = mesh.vertices()[previous as usize] - at;
     let cross = to_next.cross(to_previous);
     let angle = cross.length().atan2(to_next.dot(to_previous));
-    if cross.dot(normal) < 0.0 {
-        std::f64::consts::TAU - angle
-    } else {
-        angle
-    }
+    if cross.dot(normal) < 0.0 { std::f64::consts::TAU - angle } else { angle }
 }

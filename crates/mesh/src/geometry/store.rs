@@ -63,11 +63,7 @@ impl GaugeGraph {
         for (name, values) in &integers {
             tensors.push(tensor(name, Dtype::I64, vec![values.len()], values)?);
         }
-        let mut floats = vec![
-            ("theta", self.theta()),
-            ("transport", self.transport()),
-            ("radius", self.radius()),
-        ];
+        let mut floats = vec![("theta", self.theta()), ("transport", self.transport()), ("radius", self.radius())];
         for (weights, name) in NeighbourWeights::STORED {
             if self.weights() == weights {
                 floats.extend([("areas", self.areas()), (name, self.coefficients().1)]);
@@ -105,14 +101,7 @@ impl GaugeGraph {
                 .collect()
         };
         let frames: Vec<Frame> = bytemuck::pod_collect_to_vec(
-            checked(
-                &file,
-                "frames",
-                Dtype::F64,
-                &[3, 3],
-                "f64 of shape [vertices, 3, 3]",
-            )?
-            .data(),
+            checked(&file, "frames", Dtype::F64, &[3, 3], "f64 of shape [vertices, 3, 3]")?.data(),
         );
         let mut stored = NeighbourWeights::STORED.into_iter();
         let weights = stored.find(|(_, name)| file.names().contains(name));
@@ -123,18 +112,10 @@ impl GaugeGraph {
                 problem: "`reverse` does not contain the reverse edges".into(),
             }));
         }
-        let graph = Self::from_parts(
-            adjacency,
-            floats("theta")?,
-            floats("transport")?,
-            floats("radius")?,
-            frames,
-        )?;
+        let graph = Self::from_parts(adjacency, floats("theta")?, floats("transport")?, floats("radius")?, frames)?;
         match weights {
             None => Ok(graph),
-            Some((weights, name)) => {
-                Ok(graph.with_coefficients(weights, floats("areas")?, floats(name)?)?)
-            }
+            Some((weights, name)) => Ok(graph.with_coefficients(weights, floats("areas")?, floats(name)?)?),
         }
     }
 }
@@ -145,10 +126,7 @@ fn tensor<'a, T: NoUninit>(
     shape: Vec<usize>,
     values: &'a [T],
 ) -> Result<(&'a str, TensorView<'a>), SafeTensorError> {
-    Ok((
-        name,
-        TensorView::new(dtype, shape, bytemuck::cast_slice(values))?,
-    ))
+    Ok((name, TensorView::new(dtype, shape, bytemuck::cast_slice(values))?))
 }
 
 /// A tensor of the file, checked for its element type and for its shape after the first dimension.
@@ -161,12 +139,7 @@ fn checked<'a>(
 ) -> Result<TensorView<'a>, StoreError> {
     let view = file.tensor(name)?;
     if view.dtype() != dtype || view.shape().get(1..) != Some(rest) {
-        return Err(StoreError::Tensor {
-            name,
-            dtype: view.dtype(),
-            shape: view.shape().to_vec(),
-            expected,
-        });
+        return Err(StoreError::Tensor { name, dtype: view.dtype(), shape: view.shape().to_vec(), expected });
     }
     Ok(view)
 }

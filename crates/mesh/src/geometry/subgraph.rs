@@ -53,11 +53,7 @@ impl GaugeGraph {
             radius: take(self.radius()),
             frames: (vertices.iter().map(|&vertex| frames[vertex as usize])).collect(),
             coefficients,
-            adjacency: Adjacency {
-                reverse: reverse_edges(&offsets, &neighbours),
-                offsets,
-                neighbours,
-            },
+            adjacency: Adjacency { reverse: reverse_edges(&offsets, &neighbours), offsets, neighbours },
         }
     }
 }

@@ -14,9 +14,7 @@ const RIDGE: [f64; 5] = [1e-6, 1e-6, 1e-4, 2e-4, 1e-4];
 pub(crate) const LEAST_COSINE: f64 = 0.05;
 
 /// Weights of the neighbours of a vertex in a convolution.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NeighbourWeights {
     /// All neighbours count the same, as in the paper.
@@ -44,8 +42,7 @@ impl NeighbourWeights {
     }
 
     /// Weights that a graph stores coefficients for, with the name of their tensor.
-    pub(super) const STORED: [(Self, &'static str); 2] =
-        [(Self::Area, "area_weights"), (Self::Jets, "jets")];
+    pub(super) const STORED: [(Self, &'static str); 2] = [(Self::Area, "area_weights"), (Self::Jets, "jets")];
 }
 
 /// Coefficients of the edges of a graph.
@@ -106,11 +103,7 @@ impl GaugeGraph {
             })
             .collect();
         if weights != NeighbourWeights::Count {
-            graph.coefficients = Some(Coefficients {
-                weights,
-                areas,
-                values: rows.concat(),
-            });
+            graph.coefficients = Some(Coefficients { weights, areas, values: rows.concat() });
         }
         Ok(graph)
     }
@@ -171,9 +164,8 @@ impl GaugeGraph {
         fit_jets(&mut points, |[dx, dy, dxx, dxy, dyy]| {
             coefficients.extend([dxx + dyy, dx, dy, dxx - dyy, 2.0 * dxy]);
         });
-        let sums = coefficients.chunks_exact(5).fold([0.0; 5], |sums, values| {
-            std::array::from_fn(|k| sums[k] + values[k])
-        });
+        let sums =
+            coefficients.chunks_exact(5).fold([0.0; 5], |sums, values| std::array::from_fn(|k| sums[k] + values[k]));
         coefficients.extend(sums.map(|sum| -sum));
         coefficients
     }
@@ -204,20 +196,14 @@ impl GaugeGraph {
         check_length("areas", areas.len(), self.vertex_count())?;
         let (edges, found) = (self.edge_count(), values.len());
         if found != edges * weights.columns() {
-            return Err(GeometryError::BadGraph {
-                problem: format!("{found} coefficients for {edges} edges"),
-            });
+            return Err(GeometryError::BadGraph { problem: format!("{found} coefficients for {edges} edges") });
         }
         for (what, values) in [("area", &areas), ("coefficient", &values)] {
             if let Some(index) = values.iter().position(|value| !value.is_finite()) {
                 return Err(GeometryError::NotFinite { what, index });
             }
         }
-        self.coefficients = Some(Coefficients {
-            weights,
-            areas,
-            values,
-        });
+        self.coefficients = Some(Coefficients { weights, areas, values });
         Ok(self)
     }
 
@@ -291,11 +277,7 @@ fn small_cholesky(mut matrix: [[f64; 5]; 5]) -> [[f64; 5]; 5] {
         for j in 0..=i {
             let products = matrix[i].iter().zip(&matrix[j]).take(j);
             let sum = matrix[i][j] - products.map(|(x, y)| x * y).sum::<f64>();
-            matrix[i][j] = if i == j {
-                sum.max(f64::MIN_POSITIVE).sqrt().recip()
-            } else {
-                sum * matrix[j][j]
-            };
+            matrix[i][j] = if i == j { sum.max(f64::MIN_POSITIVE).sqrt().recip() } else { sum * matrix[j][j] };
         }
     }
     matrix

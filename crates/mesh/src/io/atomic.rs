@@ -22,10 +22,7 @@ const MOST_LINKS: usize = 40;
 /// # Errors
 /// The path does not name a file or names something other than a regular file, the folder is not
 /// writable, or `write` fails.
-pub fn write_atomically(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+pub fn write_atomically(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let (target, permissions) = resolve(path)?;
     let (temporary, file) = create_beside(&target)?;
     let written = fill(file, write)
@@ -43,12 +40,10 @@ pub fn write_atomically(
 /// rename would replace or destroy them, or fail late.
 fn resolve(path: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() && metadata.permissions().readonly() => Err(
-            io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"),
-        ),
-        Ok(metadata) if metadata.is_file() => {
-            Ok((fs::canonicalize(path)?, Some(metadata.permissions())))
+        Ok(metadata) if metadata.is_file() && metadata.permissions().readonly() => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"))
         }
+        Ok(metadata) if metadata.is_file() => Ok((fs::canonicalize(path)?, Some(metadata.permissions()))),
         Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(_) => Err(not_a_file()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((end_of_links(path)?, None)),
@@ -65,28 +60,17 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "the symbolic links lead in a circle",
-    ))
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "the symbolic links lead in a circle"))
 }
 
 /// Creates a temporary file next to `target`.
 fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
     if target.file_name().is_none() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the path does not name a file",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file"));
     }
     for attempt in 0u32.. {
-        let temporary =
-            target.with_file_name(format!(".gemcnn-{}-{attempt}.tmp", std::process::id()));
-        match OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-        {
+        let temporary = target.with_file_name(format!(".gemcnn-{}-{attempt}.tmp", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
             Ok(file) => return Ok((temporary, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -171,10 +155,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn not_a_file() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "this is a device, pipe or socket, not a file",
-    )
+    io::Error::new(io::ErrorKind::InvalidInput, "this is a device, pipe or socket, not a file")
 }
 
 fn fill(file: File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

@@ -34,11 +34,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, FileProblem> {
         let data = rest.iter().position(|&c| c == b'=').unwrap_or(rest.len());
         let padding = rest[data..].iter().take_while(|&&c| c == b'=').count();
         let (part, after) = rest.split_at(data + padding);
-        ENGINE
-            .decode_vec(part, &mut bytes)
-            .map_err(|_| FileProblem::BadData {
-                why: "the Base64 text is damaged",
-            })?;
+        ENGINE.decode_vec(part, &mut bytes).map_err(|_| FileProblem::BadData { why: "the Base64 text is damaged" })?;
         rest = after;
     }
     Ok(bytes)

@@ -12,10 +12,7 @@ const CHANNELS: [&str; 4] = ["red", "green", "blue", "alpha"];
 pub(super) fn columns(values: &[f64], channels: usize) -> Vec<VertexAttribute> {
     let scale = if values.iter().all(|value| (0.0..=1.0).contains(value)) {
         Some(255.0)
-    } else if values
-        .iter()
-        .all(|value| (0.0..=255.0).contains(value) && value.fract() == 0.0)
-    {
+    } else if values.iter().all(|value| (0.0..=255.0).contains(value) && value.fract() == 0.0) {
         Some(1.0)
     } else {
         None
@@ -26,9 +23,7 @@ pub(super) fn columns(values: &[f64], channels: usize) -> Vec<VertexAttribute> {
         .map(|(channel, &name)| {
             let column = values.iter().skip(channel).step_by(channels);
             let values = match scale {
-                Some(scale) => {
-                    AttributeValues::U8(column.map(|v| (v * scale).round() as u8).collect())
-                }
+                Some(scale) => AttributeValues::U8(column.map(|v| (v * scale).round() as u8).collect()),
                 None => AttributeValues::F64(column.copied().collect()),
             };
             VertexAttribute::new(name, values)

@@ -15,11 +15,7 @@ pub(super) struct Bytes<'a> {
 
 impl<'a> Bytes<'a> {
     pub(super) fn new(content: &'a [u8], little_endian: bool) -> Self {
-        Self {
-            rest: content,
-            file_size: content.len(),
-            little_endian,
-        }
+        Self { rest: content, file_size: content.len(), little_endian }
     }
 
     /// Number of unread bytes.
@@ -39,9 +35,7 @@ impl<'a> Bytes<'a> {
 
     /// A problem at the current byte.
     pub(super) fn fail(&self, problem: FileProblem) -> Box<Fault> {
-        problem.at(Location::Byte(
-            self.file_size.saturating_sub(self.rest.len()),
-        ))
+        problem.at(Location::Byte(self.file_size.saturating_sub(self.rest.len())))
     }
 
     fn ends_early(&self, expected: &'static str) -> Box<Fault> {
@@ -50,19 +44,13 @@ impl<'a> Bytes<'a> {
 
     /// The next value.
     pub(super) fn value<T: Value>(&mut self, expected: &'static str) -> Parsed<T> {
-        let (value, rest) = T::split_from(self.rest, self.little_endian)
-            .ok_or_else(|| self.ends_early(expected))?;
+        let (value, rest) = T::split_from(self.rest, self.little_endian).ok_or_else(|| self.ends_early(expected))?;
         self.rest = rest;
         Ok(value)
     }
 
     /// The bytes of `count` values of `size` bytes each.
-    pub(super) fn take(
-        &mut self,
-        count: u64,
-        size: usize,
-        expected: &'static str,
-    ) -> Parsed<&'a [u8]> {
+    pub(super) fn take(&mut self, count: u64, size: usize, expected: &'static str) -> Parsed<&'a [u8]> {
         let (taken, rest) = count
             .checked_mul(size as u64)
             .and_then(|bytes| usize::try_from(bytes).ok())

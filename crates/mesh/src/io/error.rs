@@ -143,9 +143,7 @@ pub enum FileProblem {
     #[error("the compressed data expand to more than 64 times the size of the file")]
     ExpandsTooMuch,
     /// The file has values for the vertices of a mesh, but no mesh.
-    #[error(
-        "{format} file without a surface: it has values for the vertices of a mesh in another file"
-    )]
+    #[error("{format} file without a surface: it has values for the vertices of a mesh in another file")]
     ValuesOnly {
         /// The format.
         format: FileFormat,
@@ -166,9 +164,7 @@ pub enum FileProblem {
         vertices: u64,
     },
     /// The header declares more elements than the remaining bytes can hold.
-    #[error(
-        "{declared} elements '{element}' are declared, but the file of {file_size} bytes can hold at most {room}"
-    )]
+    #[error("{declared} elements '{element}' are declared, but the file of {file_size} bytes can hold at most {room}")]
     CountTooLarge {
         /// Name of the element.
         element: String,
@@ -243,9 +239,7 @@ pub enum FileProblem {
     #[error("vertex index 0: OBJ indices start at 1")]
     ZeroIndex,
     /// A face refers to a vertex that does not exist.
-    #[error(
-        "vertex index {index} is out of range, there are {vertices} vertices and they count from {first}"
-    )]
+    #[error("vertex index {index} is out of range, there are {vertices} vertices and they count from {first}")]
     IndexOutOfRange {
         /// The index as written in the file.
         index: i64,
@@ -344,9 +338,7 @@ impl FileProblem {
             Self::CountTooLarge { .. } | Self::Truncated { .. } | Self::EndsEarly { .. } => {
                 "the file is truncated or its header is wrong: copy or export it again"
             }
-            Self::BadDocument { .. } | Self::BadData { .. } => {
-                "the file is damaged: copy or export it again"
-            }
+            Self::BadDocument { .. } | Self::BadData { .. } => "the file is damaged: copy or export it again",
             Self::ExpandsTooMuch => "write the file without compression",
             Self::ValuesOnly { .. } => {
                 "give the file of the surface, and this one as its values (`--values` of `gemcnn mesh convert`)"
@@ -355,9 +347,7 @@ impl FileProblem {
             Self::ExternalData { .. } => "export the mesh as one file, for glTF as .glb",
             Self::SceneTooLarge { .. } => "export only the meshes that are needed",
             Self::BadNumber { .. } => "correct it (examples: 12, -0.5, 1.5e-3)",
-            Self::NotFinite { .. } => {
-                "use finite coordinates, or remove the vertex in the program that wrote the mesh"
-            }
+            Self::NotFinite { .. } => "use finite coordinates, or remove the vertex in the program that wrote the mesh",
             Self::ValueCount { .. } | Self::TooFewValues { .. } | Self::TooManyValues { .. } => {
                 "correct the line, or export the mesh again"
             }
@@ -368,9 +358,7 @@ impl FileProblem {
             Self::NegativeLength { .. } => "the file is damaged: copy or export it again",
             Self::Mesh(_) => "split the mesh, or export it again",
             Self::UnknownExtension => "choose one of these extensions",
-            Self::AttributesNotHeld { .. } => {
-                "write a .ply, .vtp or .glb file, or omit the attributes"
-            }
+            Self::AttributesNotHeld { .. } => "write a .ply, .vtp or .glb file, or omit the attributes",
             Self::FaceAttributesNotHeld { .. } => "write a .ply or .vtp file, or omit them",
             Self::CoordinateNotHeld { .. } => "scale the mesh, or write a .ply or .vtp file",
             Self::ValueNotHeld { .. } => "write a .ply or .vtp file",
@@ -382,9 +370,7 @@ impl FileProblem {
     /// A position with a coordinate that is NaN or infinite.
     pub(super) fn not_finite(position: glam::DVec3) -> Self {
         let [x, y, z] = position.to_array();
-        Self::NotFinite {
-            found: format!("{x:?} {y:?} {z:?}"),
-        }
+        Self::NotFinite { found: format!("{x:?} {y:?} {z:?}") }
     }
 
     /// The problem with the location of a line of text.
@@ -399,10 +385,7 @@ impl FileProblem {
 
     /// The problem with the given location.
     pub(super) fn at(self, location: Location) -> Box<Fault> {
-        Box::new(Fault {
-            location,
-            problem: self,
-        })
+        Box::new(Fault { location, problem: self })
     }
 }
 
@@ -415,11 +398,7 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn in_file(self, path: &Path) -> FileError {
-        FileError {
-            path: path.to_path_buf(),
-            location: self.location,
-            problem: self.problem,
-        }
+        FileError { path: path.to_path_buf(), location: self.location, problem: self.problem }
     }
 }
 
@@ -429,10 +408,8 @@ pub(super) type Parsed<T> = Result<T, Box<Fault>>;
 /// A word of a file for a one-line message: printable and of limited length.
 pub(super) fn quote(word: &[u8]) -> String {
     const LONGEST: usize = 40;
-    let mut text: String = String::from_utf8_lossy(&word[..word.len().min(LONGEST)])
-        .chars()
-        .flat_map(char::escape_debug)
-        .collect();
+    let mut text: String =
+        String::from_utf8_lossy(&word[..word.len().min(LONGEST)]).chars().flat_map(char::escape_debug).collect();
     if word.len() > LONGEST {
         text.push_str("...");
     }

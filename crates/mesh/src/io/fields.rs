@@ -61,25 +61,15 @@ impl Columns {
 
     /// Appends a column. Its name becomes a valid and unique PLY name.
     pub(super) fn push_column(&mut self, name: &str, values: AttributeValues) {
-        let mut name: String = name
-            .trim()
-            .chars()
-            .map(|c| {
-                if c.is_whitespace() || c.is_control() {
-                    '_'
-                } else {
-                    c
-                }
-            })
-            .collect();
+        let mut name: String =
+            name.trim().chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect();
         if name.is_empty() {
             name = "field".to_owned();
         } else if name.starts_with('#') {
             name.insert(0, '_');
         }
-        let is_taken = |names: &HashMap<String, usize>, name: &String| {
-            names.contains_key(name) || AXES.contains(&name.as_str())
-        };
+        let is_taken =
+            |names: &HashMap<String, usize>, name: &String| names.contains_key(name) || AXES.contains(&name.as_str());
         if is_taken(&self.names, &name) {
             let mut number = self.names.get(&name).copied().unwrap_or(1);
             let unique = loop {
@@ -105,8 +95,7 @@ impl Columns {
 /// returns true if there are any.
 pub(super) fn join_columns(all: &mut Vec<VertexAttribute>, more: Vec<VertexAttribute>) -> bool {
     let before = (all.len(), more.len());
-    let mut more: HashMap<String, AttributeValues> =
-        more.into_iter().map(|c| (c.name, c.values)).collect();
+    let mut more: HashMap<String, AttributeValues> = more.into_iter().map(|c| (c.name, c.values)).collect();
     all.retain_mut(|column| {
         let values = more.remove(&column.name);
         values.is_some_and(|values| column.values.append(values))
@@ -120,10 +109,7 @@ fn column_names(field: &Field) -> Vec<String> {
     let name = &field.name;
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let lower = name.to_ascii_lowercase();
-    let is_colour = matches!(
-        lower.as_str(),
-        "rgb" | "rgba" | "color" | "colors" | "colour" | "colours" | "color_0"
-    );
+    let is_colour = matches!(lower.as_str(), "rgb" | "rgba" | "color" | "colors" | "colour" | "colours" | "color_0");
     match field.components {
         1 => return vec![name.clone()],
         count @ (3 | 4) if is_colour && matches!(field.values, AttributeValues::U8(_)) => {
@@ -140,15 +126,13 @@ fn column_names(field: &Field) -> Vec<String> {
         return given.clone();
     }
     (0..field.components)
-        .map(
-            |component| match (given.get(component), AXES.get(component)) {
-                (Some(suffix), _) if given.len() == field.components && !suffix.is_empty() => {
-                    format!("{name}_{suffix}")
-                }
-                (_, Some(axis)) if field.components <= 3 => format!("{name}_{axis}"),
-                _ => format!("{name}_{component}"),
-            },
-        )
+        .map(|component| match (given.get(component), AXES.get(component)) {
+            (Some(suffix), _) if given.len() == field.components && !suffix.is_empty() => {
+                format!("{name}_{suffix}")
+            }
+            (_, Some(axis)) if field.components <= 3 => format!("{name}_{axis}"),
+            _ => format!("{name}_{component}"),
+        })
         .collect()
 }
 
@@ -158,11 +142,8 @@ pub fn vector_name(names: [&str; 3]) -> Option<String> {
     let [x, y, _] = names;
     let at = x.bytes().zip(y.bytes()).position(|(a, b)| a != b)?;
     let (before, after) = (x.get(..at)?, x.get(at + 1..)?);
-    let fits = |(name, axis): (&str, &str)| {
-        name.strip_prefix(before)
-            .and_then(|rest| rest.strip_prefix(axis))
-            == Some(after)
-    };
+    let fits =
+        |(name, axis): (&str, &str)| name.strip_prefix(before).and_then(|rest| rest.strip_prefix(axis)) == Some(after);
     let stem = match after {
         "" => before.trim_end_matches('_'),
         _ => before,
@@ -184,9 +165,8 @@ pub(super) fn groups(attributes: &[VertexAttribute]) -> Vec<Group<'_>> {
     let mut groups = Vec::with_capacity(attributes.len());
     let mut rest = attributes;
     while let [first, ..] = rest {
-        let (length, name) = group_at(rest)
-            .filter(|(_, name)| names.insert(name.clone()))
-            .unwrap_or_else(|| (1, first.name.clone()));
+        let (length, name) =
+            group_at(rest).filter(|(_, name)| names.insert(name.clone())).unwrap_or_else(|| (1, first.name.clone()));
         let (columns, after) = rest.split_at(length);
         groups.push(Group { name, columns });
         rest = after;
@@ -195,13 +175,9 @@ pub(super) fn groups(attributes: &[VertexAttribute]) -> Vec<Group<'_>> {
 }
 
 fn group_at(rest: &[VertexAttribute]) -> Option<(usize, String)> {
-    let named = |names: &[&str]| {
-        rest.len() >= names.len() && rest.iter().zip(names).all(|(a, &name)| a.name == name)
-    };
+    let named = |names: &[&str]| rest.len() >= names.len() && rest.iter().zip(names).all(|(a, &name)| a.name == name);
     let of_one_type = |count: usize| {
-        rest[1..count]
-            .iter()
-            .all(|a| std::mem::discriminant(&a.values) == std::mem::discriminant(&rest[0].values))
+        rest[1..count].iter().all(|a| std::mem::discriminant(&a.values) == std::mem::discriminant(&rest[0].values))
     };
     for (count, name) in [(4, "RGBA"), (3, "RGB")] {
         let bytes = matches!(rest[0].values, AttributeValues::U8(_));
@@ -230,44 +206,23 @@ mod tests {
     #[test]
     fn vectors_are_recognised_by_their_axis_letter() {
         assert_eq!(vector_name(["vx0", "vy0", "vz0"]).as_deref(), Some("v0"));
-        assert_eq!(
-            vector_name(["flow_x", "flow_y", "flow_z"]).as_deref(),
-            Some("flow")
-        );
+        assert_eq!(vector_name(["flow_x", "flow_y", "flow_z"]).as_deref(), Some("flow"));
         assert_eq!(vector_name(["x", "y", "z"]), None);
         assert_eq!(vector_name(["ax", "ay", "bz"]), None);
         assert_eq!(vector_name(["ax", "ay", "az2"]), None);
-        assert_eq!(
-            vector_name(["a\u{e9}x", "a\u{e9}y", "a\u{e9}z"]).as_deref(),
-            Some("a\u{e9}")
-        );
+        assert_eq!(vector_name(["a\u{e9}x", "a\u{e9}y", "a\u{e9}z"]).as_deref(), Some("a\u{e9}"));
     }
 
     #[test]
     fn groups_and_columns_are_inverse() {
-        let names = [
-            "label", "vx0", "vy0", "vz0", "nx", "ny", "nz", "v0x", "w_x", "w_y", "w_z",
-        ];
+        let names = ["label", "vx0", "vy0", "vz0", "nx", "ny", "nz", "v0x", "w_x", "w_y", "w_z"];
         let mut attributes: Vec<VertexAttribute> = names.map(column).to_vec();
         for name in COLOURS {
             attributes.push(VertexAttribute::new(name, AttributeValues::U8(vec![1, 2])));
         }
         let grouped = groups(&attributes);
-        let found: Vec<_> = grouped
-            .iter()
-            .map(|g| (&g.name[..], g.columns.len()))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                ("label", 1),
-                ("v0", 3),
-                ("Normals", 3),
-                ("v0x", 1),
-                ("w", 3),
-                ("RGBA", 4)
-            ]
-        );
+        let found: Vec<_> = grouped.iter().map(|g| (&g.name[..], g.columns.len())).collect();
+        assert_eq!(found, [("label", 1), ("v0", 3), ("Normals", 3), ("v0x", 1), ("w", 3), ("RGBA", 4)]);
         let mut columns = Columns::default();
         for group in &grouped {
             let mut rows = Vec::new();
@@ -296,9 +251,6 @@ mod tests {
             columns.push_column(name, AttributeValues::U8(Vec::new()));
         }
         let names: Vec<String> = columns.into_vec().into_iter().map(|c| c.name).collect();
-        assert_eq!(
-            names,
-            ["a_b", "a_b_2", "a_b_3", "x_2", "field", "_#1", "a_b_2_2"]
-        );
+        assert_eq!(names, ["a_b", "a_b_2", "a_b_3", "x_2", "field", "_#1", "a_b_2_2"]);
     }
 }

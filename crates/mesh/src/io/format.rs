@@ -111,8 +111,7 @@ const VALUES_ONLY: [&str; 4] = [".label.gii", ".shape.gii", ".func.gii", ".time.
 pub fn has_mesh_name(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.to_ascii_lowercase();
-    READ_EXTENSIONS.contains(&extension(path).as_str())
-        && !VALUES_ONLY.iter().any(|ending| name.ends_with(ending))
+    READ_EXTENSIONS.contains(&extension(path).as_str()) && !VALUES_ONLY.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Format family, as detected from the content.
@@ -153,8 +152,8 @@ const STRANGERS: [(&[u8], &str); 6] = [
 
 /// Statements at the start of an OBJ file.
 const OBJ_KEYWORDS: [&[u8]; 16] = [
-    b"v", b"vt", b"vn", b"vp", b"f", b"fo", b"l", b"p", b"g", b"o", b"s", b"mg", b"usemtl",
-    b"mtllib", b"usemap", b"cstype",
+    b"v", b"vt", b"vn", b"vp", b"f", b"fo", b"l", b"p", b"g", b"o", b"s", b"mg", b"usemtl", b"mtllib", b"usemap",
+    b"cstype",
 ];
 
 /// Detects the format. `content` is the file without a byte order mark.
@@ -190,10 +189,7 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     if extension(path) == "annot" {
         return Ok(Family::FreeSurferAnnot);
     }
-    if let Some((_, with)) = ARCHIVES
-        .iter()
-        .find(|(magic, _)| content.starts_with(magic))
-    {
+    if let Some((_, with)) = ARCHIVES.iter().find(|(magic, _)| content.starts_with(magic)) {
         return Err(FileProblem::Compressed { with });
     }
     let is_matlab = content.starts_with(b"MATLAB ") || content.starts_with(b"\x89HDF");
@@ -203,10 +199,7 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
     if is_utf16(content) {
         return Err(FileProblem::Utf16);
     }
-    let looks_like = STRANGERS
-        .iter()
-        .find(|(magic, _)| content.starts_with(magic))
-        .map(|&(_, what)| what);
+    let looks_like = STRANGERS.iter().find(|(magic, _)| content.starts_with(magic)).map(|&(_, what)| what);
     let extension = extension(path);
     let unknown = Err(FileProblem::UnknownFormat { looks_like });
     let Some(words) = Lines::new(content).next_words() else {
@@ -228,9 +221,7 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
         return Ok(Family::Obj);
     }
     match extension.as_str() {
-        "ply" => Err(FileProblem::BadHeader {
-            why: "the first line is not 'ply'".to_owned(),
-        }),
+        "ply" => Err(FileProblem::BadHeader { why: "the first line is not 'ply'".to_owned() }),
         _ if looks_like.is_some() => unknown,
         "obj" => Ok(Family::Obj),
         // Without a keyword the file starts with the counts.
@@ -242,29 +233,19 @@ pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
 
 /// Encoding of an STL file whose size is inconclusive: text has no zero bytes.
 fn stl_by_content(content: &[u8]) -> Family {
-    if content.iter().take(1 << 10).any(|&byte| byte == 0) {
-        Family::StlBinary
-    } else {
-        Family::StlAscii
-    }
+    if content.iter().take(1 << 10).any(|&byte| byte == 0) { Family::StlBinary } else { Family::StlAscii }
 }
 
 /// The extension in lower case, or an empty string.
 pub(super) fn extension(path: &Path) -> String {
-    path.extension()
-        .map(|extension| extension.to_string_lossy().to_ascii_lowercase())
-        .unwrap_or_default()
+    path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
 /// True for a UTF-16 byte order mark, or for text in which every second byte is zero.
 fn is_utf16(content: &[u8]) -> bool {
     let start = &content[..content.len().min(32)];
     let is_text = |byte: u8| is_space(byte) || (b' '..=b'~').contains(&byte);
-    let pairs = |low: usize| {
-        start.len() >= 8
-            && start
-                .chunks_exact(2)
-                .all(|pair| is_text(pair[low]) && pair[1 - low] == 0)
-    };
+    let pairs =
+        |low: usize| start.len() >= 8 && start.chunks_exact(2).all(|pair| is_text(pair[low]) && pair[1 - low] == 0);
     content.starts_with(b"\xff\xfe") || content.starts_with(b"\xfe\xff") || pairs(0) || pairs(1)
 }

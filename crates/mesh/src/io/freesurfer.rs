@@ -17,9 +17,7 @@ const OLD_QUADS: [u8; 3] = [0xff, 0xff, 0xff];
 
 /// True if the file starts like a surface or a newer file of values.
 pub(super) fn has_magic(content: &[u8]) -> bool {
-    [TRIANGLES, QUADS, OLD_QUADS]
-        .iter()
-        .any(|magic| content.starts_with(magic))
+    [TRIANGLES, QUADS, OLD_QUADS].iter().any(|magic| content.starts_with(magic))
 }
 
 /// True if the file is a newer file of values, which is as long as its header says.
@@ -33,9 +31,7 @@ pub(super) fn is_curv(content: &[u8]) -> bool {
 
 /// True if the size is that of an older file of values.
 pub(super) fn is_old_curv(content: &[u8]) -> bool {
-    let count = content
-        .first_chunk()
-        .map(|bytes| u64::from(three_bytes(*bytes)));
+    let count = content.first_chunk().map(|bytes| u64::from(three_bytes(*bytes)));
     count.is_some_and(|count| content.len() as u64 == 6 + 2 * count && count > 0)
 }
 
@@ -50,11 +46,7 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     }
     let mut bytes = Bytes::new(content, false);
     let magic = bytes.take(3, 1, "byte")?;
-    if magic == TRIANGLES {
-        parse_triangles(bytes)
-    } else {
-        parse_quads(bytes, magic == OLD_QUADS)
-    }
+    if magic == TRIANGLES { parse_triangles(bytes) } else { parse_quads(bytes, magic == OLD_QUADS) }
 }
 
 fn parse_triangles(mut bytes: Bytes) -> Parsed<MeshFile> {
@@ -103,9 +95,7 @@ fn positions(bytes: &mut Bytes, count: u32, in_hundredths: bool) -> Parsed<Vec<D
     };
     let data = bytes.take(count.into(), 3 * scalar.bytes(), "vertex")?;
     let values = scalar.decode(data, false);
-    let position = |vertex: usize| {
-        DVec3::from_array([0, 1, 2].map(|axis| values.to_f64(3 * vertex + axis) / scale))
-    };
+    let position = |vertex: usize| DVec3::from_array([0, 1, 2].map(|axis| values.to_f64(3 * vertex + axis) / scale));
     Ok((0..count as usize).map(position).collect())
 }
 
@@ -146,23 +136,17 @@ pub(super) fn parse_annot(content: &[u8]) -> Parsed<ValueFile> {
     let count: u32 = bytes.value("the number of vertices")?;
     let pairs = Scalar::I32.decode(bytes.take(count.into(), 8, "vertex")?, false);
     let table = colour_table(&mut bytes)?;
-    let by_colour: std::collections::HashMap<i32, i32> = table
-        .iter()
-        .map(|entry| (entry.colour, entry.place))
-        .collect();
+    let by_colour: std::collections::HashMap<i32, i32> =
+        table.iter().map(|entry| (entry.colour, entry.place)).collect();
     let mut labels = vec![-1; count as usize];
     for row in 0..count as usize {
-        let vertex = vertex_index(pairs.to_f64(2 * row) as i64, labels.len())
-            .map_err(|problem| bytes.fail(problem))?;
+        let vertex = vertex_index(pairs.to_f64(2 * row) as i64, labels.len()).map_err(|problem| bytes.fail(problem))?;
         let colour = pairs.to_f64(2 * row + 1) as i32;
         labels[vertex as usize] = by_colour.get(&colour).copied().unwrap_or(-1);
     }
     Ok(ValueFile {
         attributes: vec![VertexAttribute::new("label", AttributeValues::I32(labels))],
-        label_names: table
-            .into_iter()
-            .map(|entry| (entry.place, entry.name))
-            .collect(),
+        label_names: table.into_iter().map(|entry| (entry.place, entry.name)).collect(),
         notes: Vec::new(),
         format: FileFormat::FreeSurferAnnot,
     })
@@ -208,11 +192,7 @@ fn colour_table(bytes: &mut Bytes) -> Parsed<Vec<Entry>> {
         }
         // The fourth number is not part of the key.
         colour[3] = 0;
-        table.push(Entry {
-            place,
-            name,
-            colour: i32::from_le_bytes(colour),
-        });
+        table.push(Entry { place, name, colour: i32::from_le_bytes(colour) });
     }
     Ok(table)
 }
@@ -220,11 +200,8 @@ fn colour_table(bytes: &mut Bytes) -> Parsed<Vec<Entry>> {
 /// A text after its length.
 fn text(bytes: &mut Bytes) -> Parsed<String> {
     let length: i32 = bytes.value("the length of a name")?;
-    let length = u64::try_from(length).map_err(|_| {
-        bytes.fail(FileProblem::NegativeLength {
-            length: length.into(),
-        })
-    })?;
+    let length =
+        u64::try_from(length).map_err(|_| bytes.fail(FileProblem::NegativeLength { length: length.into() }))?;
     let text = bytes.take(length, 1, "byte")?;
     let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
     Ok(quote(&text[..end]))

@@ -66,10 +66,7 @@ impl Array {
             "FLOAT32" | "16" => Scalar::F32,
             "FLOAT64" | "64" => Scalar::F64,
             _ => {
-                return Err(unsupported(format!(
-                    "a GIFTI array of type '{}'",
-                    quote(kind.as_bytes())
-                )));
+                return Err(unsupported(format!("a GIFTI array of type '{}'", quote(kind.as_bytes()))));
             }
         };
         let mut dimensions = [1; 6];
@@ -77,9 +74,7 @@ impl Array {
         for (place, dimension) in dimensions.iter_mut().enumerate().take(number) {
             *dimension = tag.number(&format!("Dim{place}"), 1)?;
         }
-        let components = dimensions[1..]
-            .iter()
-            .try_fold(1_u64, |product, &dimension| product.checked_mul(dimension));
+        let components = dimensions[1..].iter().try_fold(1_u64, |product, &dimension| product.checked_mul(dimension));
         let (Some(components), Ok(rows)) = (components, usize::try_from(dimensions[0])) else {
             return Err(bad("the dimensions of an array are too large"));
         };
@@ -126,10 +121,7 @@ impl Array {
                 return Err(FileProblem::ExternalData { file });
             }
             other => {
-                return Err(unsupported(format!(
-                    "the GIFTI encoding '{}'",
-                    quote(other.as_bytes())
-                )));
+                return Err(unsupported(format!("the GIFTI encoding '{}'", quote(other.as_bytes()))));
             }
         };
         if !self.by_columns || self.components <= 1 || count > u32::MAX as usize {
@@ -144,10 +136,7 @@ impl Array {
 
     /// Name of the field: that of the file, or one by its meaning.
     fn field_name(&self) -> String {
-        let intent = self
-            .intent
-            .strip_prefix("NIFTI_INTENT_")
-            .unwrap_or(&self.intent);
+        let intent = self.intent.strip_prefix("NIFTI_INTENT_").unwrap_or(&self.intent);
         match intent {
             "RGB_VECTOR" | "RGBA_VECTOR" => "RGB".to_owned(),
             _ if !self.name.trim().is_empty() => self.name.clone(),
@@ -218,9 +207,7 @@ impl Content {
             "NIFTI_INTENT_POINTSET" => Some(&mut self.points),
             "NIFTI_INTENT_TRIANGLE" => Some(&mut self.triangles),
             "NIFTI_INTENT_NODE_INDEX" => {
-                return Err(unsupported(
-                    "a GIFTI file with values of some vertices only".to_owned(),
-                ));
+                return Err(unsupported("a GIFTI file with values of some vertices only".to_owned()));
             }
             _ => None,
         };
@@ -255,9 +242,7 @@ impl Content {
             left_out += u64::from(!columns.push(field, rows));
         }
         if left_out > 0 {
-            notes.push(format!(
-                "{left_out} array(s) without one row for each vertex are skipped"
-            ));
+            notes.push(format!("{left_out} array(s) without one row for each vertex are skipped"));
         }
         columns.into_vec()
     }
@@ -283,10 +268,7 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
         }
     }
     let attributes = Content::columns(found.fields, positions.len(), &mut found.notes);
-    Ok(MeshFile {
-        notes: found.notes,
-        ..assemble(positions, faces, attributes, FileFormat::Gifti)?
-    })
+    Ok(MeshFile { notes: found.notes, ..assemble(positions, faces, attributes, FileFormat::Gifti)? })
 }
 
 /// Reads the values of a file, whether or not it has a surface.
@@ -297,10 +279,5 @@ pub(super) fn parse_values(content: &[u8]) -> Parsed<ValueFile> {
         None => found.fields.first().and_then(Field::rows),
     };
     let attributes = Content::columns(found.fields, rows.unwrap_or(0), &mut found.notes);
-    Ok(ValueFile {
-        attributes,
-        label_names: found.label_names,
-        notes: found.notes,
-        format: FileFormat::Gifti,
-    })
+    Ok(ValueFile { attributes, label_names: found.label_names, notes: found.notes, format: FileFormat::Gifti })
 }

@@ -19,11 +19,7 @@ pub(super) struct Inflater {
 
 impl Inflater {
     pub(super) fn new(file_size: usize) -> Self {
-        Self {
-            left: (file_size as u64)
-                .saturating_mul(MOST_PER_BYTE)
-                .saturating_add(MOST_FIXED),
-        }
+        Self { left: (file_size as u64).saturating_mul(MOST_PER_BYTE).saturating_add(MOST_FIXED) }
     }
 
     /// Appends the inflated `data` to `out`. Gzip is recognised by its signature.
@@ -36,15 +32,10 @@ impl Inflater {
             ZlibDecoder::new(data).take(limit).read_to_end(out)
         };
         if result.is_err() {
-            return Err(FileProblem::BadData {
-                why: "compressed data are damaged",
-            });
+            return Err(FileProblem::BadData { why: "compressed data are damaged" });
         }
         let inflated = (out.len() - before) as u64;
-        self.left = self
-            .left
-            .checked_sub(inflated)
-            .ok_or(FileProblem::ExpandsTooMuch)?;
+        self.left = self.left.checked_sub(inflated).ok_or(FileProblem::ExpandsTooMuch)?;
         Ok(())
     }
 }
@@ -66,10 +57,7 @@ mod tests {
         let mut out = Vec::new();
         inflater.inflate(&half, &mut out).unwrap();
         assert_eq!(out, vec![7; 700_000]);
-        assert!(matches!(
-            inflater.inflate(&half, &mut Vec::new()),
-            Err(FileProblem::ExpandsTooMuch)
-        ));
+        assert!(matches!(inflater.inflate(&half, &mut Vec::new()), Err(FileProblem::ExpandsTooMuch)));
         assert!(matches!(
             Inflater::new(100).inflate(&half[..half.len() / 2], &mut out),
             Err(FileProblem::BadData { .. })

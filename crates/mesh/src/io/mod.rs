@@ -31,9 +31,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-pub use atomic::{
-    SharedFolder, is_leftover, read_file, read_text, remove_leftovers, write_atomically,
-};
+pub use atomic::{SharedFolder, is_leftover, read_file, read_text, remove_leftovers, write_atomically};
 pub use error::{FileError, FileProblem, Location};
 pub use fields::vector_name;
 pub use format::{FileFormat, has_mesh_name};
@@ -75,9 +73,7 @@ pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
     let path = path.as_ref();
     let bytes = read_regular_file(path).map_err(|problem| problem.of_file().in_file(path))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    parse_with(path, &bytes, &mut |file| {
-        read_regular_file(&folder.join(file))
-    })
+    parse_with(path, &bytes, &mut |file| read_regular_file(&folder.join(file)))
 }
 
 /// Reads a mesh file from memory. `name` appears in error messages; its extension decides the
@@ -95,11 +91,7 @@ pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
 /// # Errors
 /// The content is not a valid mesh file.
 pub fn parse_mesh(name: &Path, bytes: &[u8]) -> Result<MeshFile, FileError> {
-    parse_with(name, bytes, &mut |file| {
-        Err(FileProblem::ExternalData {
-            file: error::quote(file.as_bytes()),
-        })
-    })
+    parse_with(name, bytes, &mut |file| Err(FileProblem::ExternalData { file: error::quote(file.as_bytes()) }))
 }
 
 fn parse_with(name: &Path, bytes: &[u8], external: External) -> Result<MeshFile, FileError> {
@@ -119,10 +111,7 @@ fn parse(name: &Path, content: &[u8], external: External) -> Parsed<MeshFile> {
         Family::Gltf => gltf::parse(content, external),
         Family::Gifti => gifti::parse(content),
         Family::FreeSurfer => freesurfer::parse(content),
-        Family::FreeSurferAnnot => Err(FileProblem::ValuesOnly {
-            format: FileFormat::FreeSurferAnnot,
-        }
-        .of_file()),
+        Family::FreeSurferAnnot => Err(FileProblem::ValuesOnly { format: FileFormat::FreeSurferAnnot }.of_file()),
         Family::Gmsh => gmsh::parse(content),
     }
 }
@@ -134,9 +123,7 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, FileProblem> {
         return Err(FileProblem::NotAFile { what: "a folder" });
     }
     if !metadata.is_file() {
-        return Err(FileProblem::NotAFile {
-            what: "a device, pipe or socket",
-        });
+        return Err(FileProblem::NotAFile { what: "a device, pipe or socket" });
     }
     fs::read(path).map_err(FileProblem::Read)
 }
@@ -273,11 +260,7 @@ pub fn write_mesh_with_faces(
 
 /// Checks that attributes have names that can be PLY properties next to the reserved ones, and one
 /// value for each of `elements` elements.
-fn check_attributes(
-    attributes: &[VertexAttribute],
-    reserved: &[&str],
-    elements: usize,
-) -> Result<(), FileProblem> {
+fn check_attributes(attributes: &[VertexAttribute], reserved: &[&str], elements: usize) -> Result<(), FileProblem> {
     let mut names: HashSet<&str> = reserved.iter().copied().collect();
     for VertexAttribute { name, values } in attributes {
         let why = if name.is_empty() {
@@ -292,17 +275,10 @@ fn check_attributes(
             None
         };
         if let Some(why) = why {
-            return Err(FileProblem::AttributeName {
-                name: error::quote(name.as_bytes()),
-                why,
-            });
+            return Err(FileProblem::AttributeName { name: error::quote(name.as_bytes()), why });
         }
         if values.len() != elements {
-            return Err(FileProblem::AttributeLength {
-                name: name.clone(),
-                values: values.len(),
-                elements,
-            });
+            return Err(FileProblem::AttributeLength { name: name.clone(), values: values.len(), elements });
         }
     }
     Ok(())
@@ -358,24 +334,17 @@ impl Tally {
     /// The note `COUNT WHAT; the first is at PLACE`, if anything was counted.
     fn note(&self, what: &str) -> Option<String> {
         let first = self.first.as_ref()?;
-        Some(format!(
-            "{} {what}; the first is at {}",
-            self.count,
-            first.in_words()
-        ))
+        Some(format!("{} {what}; the first is at {}", self.count, first.in_words()))
     }
 }
 
 /// Checks an index that counts from 0.
 fn vertex_index(index: i64, vertices: usize) -> Result<u32, FileProblem> {
-    u32::try_from(index)
-        .ok()
-        .filter(|&vertex| (vertex as usize) < vertices)
-        .ok_or(FileProblem::IndexOutOfRange {
-            index,
-            vertices,
-            first: 0,
-        })
+    u32::try_from(index).ok().filter(|&vertex| (vertex as usize) < vertices).ok_or(FileProblem::IndexOutOfRange {
+        index,
+        vertices,
+        first: 0,
+    })
 }
 
 /// Converts a strip to triangles: every corner after the second forms a triangle with the two before

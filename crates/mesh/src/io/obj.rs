@@ -36,9 +36,7 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     while let Some(line) = lines.next() {
         let first_line = lines.number();
         let statement = join_continued(line, &mut lines);
-        reader
-            .statement(Words::new(&statement), first_line)
-            .map_err(|problem| problem.at_line(first_line))?;
+        reader.statement(Words::new(&statement), first_line).map_err(|problem| problem.at_line(first_line))?;
     }
     reader.finish()
 }
@@ -76,17 +74,12 @@ impl Reader {
         match keyword {
             b"v" => self.vertex(words),
             b"f" | b"fo" => self.face(words, line),
-            b"vt" | b"vn" | b"vp" | b"g" | b"o" | b"s" | b"usemtl" | b"mtllib" | b"l" | b"p" => {
-                Ok(())
-            }
+            b"vt" | b"vn" | b"vp" | b"g" | b"o" | b"s" | b"usemtl" | b"mtllib" | b"l" | b"p" => Ok(()),
             _ if is_statement(keyword) => {
                 self.has_unknown_statements = true;
                 Ok(())
             }
-            _ => Err(FileProblem::Unexpected {
-                found: quote(keyword),
-                expected: "a statement such as 'v' or 'f'",
-            }),
+            _ => Err(FileProblem::Unexpected { found: quote(keyword), expected: "a statement such as 'v' or 'f'" }),
         }
     }
 
@@ -96,19 +89,12 @@ impl Reader {
         let mut found = 0;
         for word in words {
             if let Some(value) = values.get_mut(found) {
-                *value = if found < 3 {
-                    coordinate(word)?
-                } else {
-                    number(word, "a number")?
-                };
+                *value = if found < 3 { coordinate(word)? } else { number(word, "a number")? };
             }
             found += 1;
         }
         if !matches!(found, 3 | 4 | 6 | 7) {
-            return Err(FileProblem::ValueCount {
-                found,
-                expected: "3 coordinates and an optional colour",
-            });
+            return Err(FileProblem::ValueCount { found, expected: "3 coordinates and an optional colour" });
         }
         if found >= 6 && self.colours.len() == 3 * self.vertices.len() {
             self.colours.extend_from_slice(&values[3..6]);
@@ -148,13 +134,11 @@ impl Reader {
             1.. => Some(index - 1),
             _ => index.checked_add_unsigned(vertices as u64),
         };
-        vertex
-            .and_then(|vertex| u32::try_from(vertex).ok())
-            .ok_or(FileProblem::IndexOutOfRange {
-                index,
-                vertices,
-                first: 1,
-            })
+        vertex.and_then(|vertex| u32::try_from(vertex).ok()).ok_or(FileProblem::IndexOutOfRange {
+            index,
+            vertices,
+            first: 1,
+        })
     }
 
     fn finish(self) -> Parsed<MeshFile> {
@@ -164,12 +148,7 @@ impl Reader {
         }
         if let Some(&(vertex, line)) = self.forward.iter().find(|(v, _)| *v as usize >= vertices) {
             let index = i64::from(vertex) + 1;
-            return Err(FileProblem::IndexOutOfRange {
-                index,
-                vertices,
-                first: 1,
-            }
-            .at_line(line));
+            return Err(FileProblem::IndexOutOfRange { index, vertices, first: 1 }.at_line(line));
         }
         if vertices == 0 && self.has_statements {
             return Err(FileProblem::NoVertices.of_file());
@@ -179,9 +158,7 @@ impl Reader {
         } else {
             Vec::new()
         };
-        let notes = self
-            .short_faces
-            .note("face(s) with fewer than 3 corners are skipped");
+        let notes = self.short_faces.note("face(s) with fewer than 3 corners are skipped");
         Ok(MeshFile {
             notes: notes.into_iter().collect(),
             ..assemble(self.vertices, self.faces, attributes, FileFormat::Obj)?
@@ -192,18 +169,11 @@ impl Reader {
 /// True if a word could be the keyword of a statement that is skipped.
 fn is_statement(word: &[u8]) -> bool {
     word.first().is_some_and(u8::is_ascii_alphabetic)
-        && word
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        && word.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
 pub(super) fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "# {} vertices, {} faces",
-        mesh.vertex_count(),
-        mesh.face_count()
-    )?;
+    writeln!(out, "# {} vertices, {} faces", mesh.vertex_count(), mesh.face_count())?;
     for position in mesh.vertices() {
         writeln!(out, "v {:?} {:?} {:?}", position.x, position.y, position.z)?;
     }

@@ -74,12 +74,7 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
 
 type Elements = (Vec<DVec3>, Vec<VertexAttribute>, Faces);
 
-fn read_lines(
-    lines: &mut Lines,
-    vertices: usize,
-    faces: usize,
-    keyword: &Keyword,
-) -> Parsed<Elements> {
+fn read_lines(lines: &mut Lines, vertices: usize, faces: usize, keyword: &Keyword) -> Parsed<Elements> {
     let (positions, attributes) = read_vertices(lines, vertices, keyword)?;
     let faces = read_faces(lines, faces, vertices)?;
     Ok((positions, attributes, faces))
@@ -87,12 +82,7 @@ fn read_lines(
 
 /// Reads the elements as a sequence of numbers, whatever the lines: a vertex has the values that
 /// the keyword gives, a face has no colour, and nothing follows the last face.
-fn read_across_lines(
-    lines: Lines,
-    vertices: usize,
-    faces: usize,
-    keyword: &Keyword,
-) -> Option<Elements> {
+fn read_across_lines(lines: Lines, vertices: usize, faces: usize, keyword: &Keyword) -> Option<Elements> {
     let mut words = lines.flat_map(Words::new);
     let mut next = || words.next();
     let before_colour = if keyword.normals { 3 } else { 0 };
@@ -131,9 +121,7 @@ fn read_across_lines(
 
 fn next_words<'a>(lines: &mut Lines<'a>) -> Parsed<Words<'a>> {
     let expected = "the number of vertices";
-    lines
-        .next_words()
-        .ok_or_else(|| FileProblem::EndsEarly { expected }.at_line(lines.number()))
+    lines.next_words().ok_or_else(|| FileProblem::EndsEarly { expected }.at_line(lines.number()))
 }
 
 fn check_variant(keyword: &Keyword, after: &Words) -> Result<(), FileProblem> {
@@ -144,18 +132,15 @@ fn check_variant(keyword: &Keyword, after: &Words) -> Result<(), FileProblem> {
     } else {
         return Ok(());
     };
-    Err(FileProblem::Unsupported {
-        what: what.to_owned(),
-    })
+    Err(FileProblem::Unsupported { what: what.to_owned() })
 }
 
 /// Numbers of vertices and faces. A number of edges may follow and is ignored.
 fn counts(mut words: Words) -> Result<(u64, u64), FileProblem> {
     let mut next = || {
-        let word = words.next().ok_or(FileProblem::ValueCount {
-            found: 1,
-            expected: "the numbers of vertices, faces and edges",
-        })?;
+        let word = words
+            .next()
+            .ok_or(FileProblem::ValueCount { found: 1, expected: "the numbers of vertices, faces and edges" })?;
         number(word, "a count")
     };
     Ok((next()?, next()?))
@@ -166,20 +151,14 @@ const MOST_FURTHER: usize = 3 + 4 + 2;
 
 /// A vertex is `x y z [nx ny nz] [r g b [a]] [s t]`. Colours are also accepted without `C` in the
 /// keyword, because many files omit it. The first vertex defines the number of values.
-fn read_vertices(
-    lines: &mut Lines,
-    count: usize,
-    keyword: &Keyword,
-) -> Parsed<(Vec<DVec3>, Vec<VertexAttribute>)> {
+fn read_vertices(lines: &mut Lines, count: usize, keyword: &Keyword) -> Parsed<(Vec<DVec3>, Vec<VertexAttribute>)> {
     let before_colour = if keyword.normals { 3 } else { 0 };
     let after_colour = if keyword.texture { 2 } else { 0 };
     let mut positions = Vec::with_capacity(count);
     let mut colours = Vec::new();
     let mut channels = None;
     for read in 0..count {
-        let words = lines
-            .next_words()
-            .ok_or_else(|| truncated("vertex", read, count).at_line(lines.number()))?;
+        let words = lines.next_words().ok_or_else(|| truncated("vertex", read, count).at_line(lines.number()))?;
         let fail = |problem: FileProblem| problem.at_line(lines.number());
         let mut position = DVec3::ZERO;
         let mut further: [&[u8]; MOST_FURTHER] = Default::default();
@@ -208,19 +187,14 @@ fn read_vertices(
         }
         positions.push(position);
     }
-    Ok((
-        positions,
-        colour::columns(&colours, channels.unwrap_or_default()),
-    ))
+    Ok((positions, colour::columns(&colours, channels.unwrap_or_default())))
 }
 
 /// A face is `n v1 ... vn`; the rest of the line is its colour.
 fn read_faces(lines: &mut Lines, count: usize, vertices: usize) -> Parsed<Faces> {
     let mut faces = Faces::with_capacity(count, 0);
     for read in 0..count {
-        let words = lines
-            .next_words()
-            .ok_or_else(|| truncated("face", read, count).at_line(lines.number()))?;
+        let words = lines.next_words().ok_or_else(|| truncated("face", read, count).at_line(lines.number()))?;
         read_face(words, vertices, &mut faces).map_err(|p| p.at_line(lines.number()))?;
     }
     Ok(faces)
@@ -229,9 +203,7 @@ fn read_faces(lines: &mut Lines, count: usize, vertices: usize) -> Parsed<Faces>
 fn read_face(mut words: Words, vertices: usize, faces: &mut Faces) -> Result<(), FileProblem> {
     let mut next = |expected| match words.next() {
         Some(word) => number::<i64>(word, expected),
-        None => Err(FileProblem::TooFewValues {
-            element: "face".to_owned(),
-        }),
+        None => Err(FileProblem::TooFewValues { element: "face".to_owned() }),
     };
     let corners = next("a number of corners")?;
     if corners < 3 {
@@ -248,11 +220,7 @@ fn read_face(mut words: Words, vertices: usize, faces: &mut Faces) -> Result<(),
 }
 
 fn truncated(element: &str, read: usize, declared: usize) -> FileProblem {
-    FileProblem::Truncated {
-        element: element.to_owned(),
-        read: read as u64,
-        declared: declared as u64,
-    }
+    FileProblem::Truncated { element: element.to_owned(), read: read as u64, declared: declared as u64 }
 }
 
 pub(super) fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {

@@ -11,20 +11,12 @@ pub(super) struct Room {
 impl Room {
     /// Creates a budget of `left` bytes in a file of `file_size` bytes.
     pub(super) fn new(left: usize, file_size: usize) -> Self {
-        Self {
-            left: left as u64,
-            file_size,
-        }
+        Self { left: left as u64, file_size }
     }
 
     /// Claims the bytes of `count` elements of at least `bytes` bytes each. Returns the count,
     /// which is then safe to allocate.
-    pub(super) fn claim(
-        &mut self,
-        element: &[u8],
-        count: u64,
-        bytes: u64,
-    ) -> Result<usize, FileProblem> {
+    pub(super) fn claim(&mut self, element: &[u8], count: u64, bytes: u64) -> Result<usize, FileProblem> {
         let needed = count.checked_mul(bytes).filter(|&n| n <= self.left);
         match (needed, usize::try_from(count)) {
             (Some(needed), Ok(count)) => {

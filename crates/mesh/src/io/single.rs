@@ -9,11 +9,7 @@ pub(super) fn check(mesh: &Mesh, format: FileFormat) -> Result<(), FileProblem> 
     for (vertex, position) in mesh.vertices().iter().enumerate() {
         for value in position.to_array() {
             if !(value as f32).is_finite() {
-                return Err(FileProblem::CoordinateNotHeld {
-                    vertex,
-                    value,
-                    format,
-                });
+                return Err(FileProblem::CoordinateNotHeld { vertex, value, format });
             }
         }
     }

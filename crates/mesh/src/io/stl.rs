@@ -25,8 +25,7 @@ const TRIANGLE: usize = 50;
 
 /// True if the triangle count in the header matches the file size exactly.
 pub(super) fn has_binary_size(content: &[u8]) -> bool {
-    declared_triangles(content)
-        .is_some_and(|count| content.len() as u64 == HEADER as u64 + TRIANGLE as u64 * count)
+    declared_triangles(content).is_some_and(|count| content.len() as u64 == HEADER as u64 + TRIANGLE as u64 * count)
 }
 
 fn declared_triangles(content: &[u8]) -> Option<u64> {
@@ -43,14 +42,11 @@ struct Welder {
 
 impl Welder {
     fn vertex(&mut self, position: DVec3) -> u32 {
-        *self
-            .numbers
-            .entry(position_key(position))
-            .or_insert_with(|| {
-                self.vertices.push(position);
-                // The index saturates above u32::MAX; `Mesh::new` then rejects the vertices.
-                u32::try_from(self.vertices.len() - 1).unwrap_or(u32::MAX)
-            })
+        *self.numbers.entry(position_key(position)).or_insert_with(|| {
+            self.vertices.push(position);
+            // The index saturates above u32::MAX; `Mesh::new` then rejects the vertices.
+            u32::try_from(self.vertices.len() - 1).unwrap_or(u32::MAX)
+        })
     }
 }
 
@@ -88,10 +84,7 @@ pub(super) fn parse_binary(content: &[u8]) -> Parsed<MeshFile> {
 /// `solid NAME`, then `facet normal X Y Z outer loop vertex X Y Z ... endloop endfacet`, then
 /// `endsolid NAME`, any number of times. Line breaks matter only after names.
 pub(super) fn parse_ascii(content: &[u8]) -> Parsed<MeshFile> {
-    let mut reader = AsciiReader {
-        lines: Lines::new(content),
-        words: Words::default(),
-    };
+    let mut reader = AsciiReader { lines: Lines::new(content), words: Words::default() };
     let mut welder = Welder::default();
     let mut faces = Faces::new();
     while let Some(keyword) = reader.next() {
@@ -131,8 +124,7 @@ impl<'a> AsciiReader<'a> {
     }
 
     fn need(&mut self, expected: &'static str) -> Parsed<&'a [u8]> {
-        self.next()
-            .ok_or_else(|| self.fail(FileProblem::EndsEarly { expected }))
+        self.next().ok_or_else(|| self.fail(FileProblem::EndsEarly { expected }))
     }
 
     fn fail(&self, problem: FileProblem) -> Box<super::error::Fault> {

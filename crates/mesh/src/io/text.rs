@@ -11,10 +11,7 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        Self {
-            rest: text,
-            number: 0,
-        }
+        Self { rest: text, number: 0 }
     }
 
     /// Number of the current line, from 1.
@@ -84,10 +81,7 @@ impl<'a> Iterator for Words<'a> {
             self.rest = &[];
             return None;
         }
-        let end = from_start
-            .iter()
-            .position(|&b| is_space(b))
-            .unwrap_or(from_start.len());
+        let end = from_start.iter().position(|&b| is_space(b)).unwrap_or(from_start.len());
         let (word, rest) = from_start.split_at(end);
         self.rest = rest;
         Some(word)
@@ -100,27 +94,17 @@ pub(super) fn is_space(byte: u8) -> bool {
 }
 
 /// Parses a word as a number of type `T`.
-pub(super) fn number<T: std::str::FromStr>(
-    word: &[u8],
-    expected: &'static str,
-) -> Result<T, FileProblem> {
+pub(super) fn number<T: std::str::FromStr>(word: &[u8], expected: &'static str) -> Result<T, FileProblem> {
     std::str::from_utf8(word)
         .ok()
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| FileProblem::BadNumber {
-            found: quote(word),
-            expected,
-        })
+        .ok_or_else(|| FileProblem::BadNumber { found: quote(word), expected })
 }
 
 /// Parses a word as a finite number.
 pub(super) fn coordinate(word: &[u8]) -> Result<f64, FileProblem> {
     let value: f64 = number(word, "a number")?;
-    if value.is_finite() {
-        Ok(value)
-    } else {
-        Err(FileProblem::NotFinite { found: quote(word) })
-    }
+    if value.is_finite() { Ok(value) } else { Err(FileProblem::NotFinite { found: quote(word) }) }
 }
 
 /// Decodes `%20` and the like.

@@ -51,12 +51,7 @@ pub fn parse_values(name: &Path, bytes: &[u8]) -> Result<ValueFile, FileError> {
         Some(parsed) => parsed.map_err(|fault| fault.in_file(name))?,
         None => {
             let file = parse_mesh(name, bytes)?;
-            ValueFile {
-                attributes: file.attributes,
-                label_names: Vec::new(),
-                notes: file.notes,
-                format: file.format,
-            }
+            ValueFile { attributes: file.attributes, label_names: Vec::new(), notes: file.notes, format: file.format }
         }
     };
     match file.attributes.is_empty() {
@@ -75,12 +70,8 @@ fn own_format(name: &Path, bytes: &[u8]) -> Option<Parsed<ValueFile>> {
     match format::tell(name, bytes) {
         Ok(Family::Gifti) => Some(gifti::parse_values(bytes)),
         Ok(Family::FreeSurferAnnot) => Some(freesurfer::parse_annot(bytes)),
-        Ok(Family::FreeSurfer) if freesurfer::is_curv(bytes) => {
-            Some(freesurfer::parse_curv(bytes, column))
-        }
-        Err(FileProblem::UnknownFormat { .. } | FileProblem::Utf16)
-            if freesurfer::is_old_curv(bytes) =>
-        {
+        Ok(Family::FreeSurfer) if freesurfer::is_curv(bytes) => Some(freesurfer::parse_curv(bytes, column)),
+        Err(FileProblem::UnknownFormat { .. } | FileProblem::Utf16) if freesurfer::is_old_curv(bytes) => {
             Some(freesurfer::parse_curv(bytes, column))
         }
         _ => None,

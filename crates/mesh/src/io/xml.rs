@@ -36,10 +36,7 @@ impl Tag<'_> {
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
         let mut attributes = self.start.attributes();
         // Duplicates are harmless; looking for them takes quadratic time.
-        let found = attributes
-            .with_checks(false)
-            .flatten()
-            .find(|attribute| attribute.key.into_inner() == name)?;
+        let found = attributes.with_checks(false).flatten().find(|attribute| attribute.key.into_inner() == name)?;
         let value = &*found.value;
         Some(unescape(value).map_or_else(|_| value.to_owned(), Cow::into_owned))
     }
@@ -65,11 +62,7 @@ impl<'a> Document<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let mut reader = Reader::from_str(text);
         reader.config_mut().expand_empty_elements = true;
-        Self {
-            reader,
-            text,
-            depth: 0,
-        }
+        Self { reader, text, depth: 0 }
     }
 
     /// The next part.

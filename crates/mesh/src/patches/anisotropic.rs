@@ -14,16 +14,16 @@ const STEP: f64 = 1.0 / 32.0;
 
 /// Heat kernels of anisotropic diffusion around each vertex.
 ///
-/// Diffusion has the conductivity 1 along the direction at an angle to the principal direction of largest curvature, and
-/// `1 / anisotropy` across it. A kernel is `k` implicit steps of time `radius^2 / 32` from the vertex,
+/// Diffusion has the conductivity 1 along the direction at an angle to the principal direction of largest curvature,
+/// and `1 / anisotropy` across it. A kernel is `k` implicit steps of time `radius^2 / 32` from the vertex,
 ///
 /// ```text
 /// h_k = (M (M + t L)^-1)^k e_vertex,
 /// ```
 ///
-/// with finite elements, on the disc of the radius, held at 0 outside. Where it is negative, because the triangles are too
-/// coarse for the anisotropy, it is set to 0. The weights of a kernel sum to 1. Kernels have a direction but no sense, so they are
-/// those of any frame. On umbilical vertices the direction is arbitrary.
+/// with finite elements, on the disc of the radius, held at 0 outside. Where it is negative, because the triangles are
+/// too coarse for the anisotropy, it is set to 0. The weights of a kernel sum to 1. Kernels have a direction but no
+/// sense, so they are those of any frame. On umbilical vertices the direction is arbitrary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnisotropicHeat {
     /// Radius of the discs, in square roots of the area of the mesh.
@@ -129,10 +129,7 @@ impl AnisotropicHeat {
                 let direction = graph.frames()[vertex].vector([cosine, sine]);
                 let doubled: f64 = 2.0 * direction.dot(across).atan2(direction.dot(axis));
                 let strength = a.hypot(b);
-                mean = [
-                    mean[0] + strength * doubled.cos(),
-                    mean[1] + strength * doubled.sin(),
-                ];
+                mean = [mean[0] + strength * doubled.cos(), mean[1] + strength * doubled.sin()];
             }
             let principal = 0.5 * mean[1].atan2(mean[0]);
             // Gradients of the hat functions in the plane of the triangle.
@@ -143,8 +140,7 @@ impl AnisotropicHeat {
             });
             for (i, j) in (0..9).map(|at| (at / 3, at % 3)) {
                 let values = (0..self.angles).map(|angle| {
-                    let (sine, cosine) =
-                        (principal + PI * angle as f64 / self.angles as f64).sin_cos();
+                    let (sine, cosine) = (principal + PI * angle as f64 / self.angles as f64).sin_cos();
                     let along = |g: [f64; 2]| g[0] * cosine + g[1] * sine;
                     let off = |g: [f64; 2]| g[1] * cosine - g[0] * sine;
                     let [g, h] = [gradients[i], gradients[j]];

@@ -13,11 +13,11 @@ const FRONT: usize = 3;
 
 /// The geodesic disc around every vertex of a graph: its vertices with coordinates of the log map.
 ///
-/// Coordinates are those of a discrete exponential map (Schmidt, Grimm and Wyvill 2006). A front passes the vertices in the
-/// order of their distance along edges. A neighbour of the centre has the coordinates of the graph. Any other vertex
-/// takes the mean, by inverse length, of those that its neighbours behind the front give: their own coordinates plus the edge
-/// to the vertex, transported to the centre along the front. Coordinates rotate with the frame of the centre and
-/// depend on no other frame.
+/// Coordinates are those of a discrete exponential map (Schmidt, Grimm and Wyvill 2006). A front passes the vertices in
+/// the order of their distance along edges. A neighbour of the centre has the coordinates of the graph. Any other
+/// vertex takes the mean, by inverse length, of those that its neighbours behind the front give: their own coordinates
+/// plus the edge to the vertex, transported to the centre along the front. Coordinates rotate with the frame of the
+/// centre and depend on no other frame.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, patches::Discs, shapes};
@@ -63,9 +63,7 @@ impl Discs {
         };
         let discs: Vec<Vec<(u32, [f64; 2])>> = (0..count as u32)
             .into_par_iter()
-            .map_init(front, |front, centre| {
-                front.disc(graph, centre, radius, limit)
-            })
+            .map_init(front, |front, centre| front.disc(graph, centre, radius, limit))
             .collect();
         let mut offsets = vec![0];
         offsets.extend(discs.iter().scan(0, |end, disc| {
@@ -73,11 +71,7 @@ impl Discs {
             Some(*end)
         }));
         let (vertices, coordinates) = discs.into_iter().flatten().unzip();
-        Self {
-            offsets,
-            vertices,
-            coordinates,
-        }
+        Self { offsets, vertices, coordinates }
     }
 
     /// Number of discs.
@@ -100,13 +94,7 @@ impl Discs {
 }
 
 impl Front {
-    fn disc(
-        &mut self,
-        graph: &GaugeGraph,
-        centre: u32,
-        radius: f64,
-        limit: usize,
-    ) -> Vec<(u32, [f64; 2])> {
+    fn disc(&mut self, graph: &GaugeGraph, centre: u32, radius: f64, limit: usize) -> Vec<(u32, [f64; 2])> {
         let mut disc: Vec<(u32, [f64; 2])> = Vec::new();
         self.reach(centre, 0.0);
         let mut passed = 0;
@@ -182,9 +170,6 @@ impl Front {
             }
         }
         let scale = if total > 0.0 { total.recip() } else { 0.0 };
-        Place {
-            at: sum.map(|s| s * scale),
-            turn,
-        }
+        Place { at: sum.map(|s| s * scale), turn }
     }
 }

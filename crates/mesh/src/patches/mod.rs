@@ -23,8 +23,8 @@ pub use zernike::ZernikeFit;
 /// A row of a sparse matrix: vertices and weights.
 pub type PatchRow = Vec<(u32, f64)>;
 
-/// Cholesky factor of a symmetric positive definite matrix, row after row. Each row starts at its first entry that is not zero,
-/// so an order of the unknowns that keeps these near the diagonal saves most of the work. Pivots are at least
+/// Cholesky factor of a symmetric positive definite matrix, row after row. Each row starts at its first entry that is
+/// not zero, so an order of the unknowns that keeps these near the diagonal saves most of the work. Pivots are at least
 /// `f64::MIN_POSITIVE`, so that the factor of any finite matrix is finite.
 struct Envelope {
     size: usize,
@@ -36,11 +36,7 @@ struct Envelope {
 impl Envelope {
     /// A matrix of `size` rows of zeros.
     fn new(size: usize) -> Self {
-        Self {
-            size,
-            lower: vec![0.0; size * size],
-            starts: vec![0; size],
-        }
+        Self { size, lower: vec![0.0; size * size], starts: vec![0; size] }
     }
 
     /// Adds to an entry, if it is in the lower triangle.
@@ -111,11 +107,7 @@ mod tests {
         for band in [2, 5, size] {
             // A product of a band with its transpose, so most rows start after the first column.
             let band = |i: usize, j: usize| {
-                if j <= i && i < j + band {
-                    entry(i, j)
-                } else {
-                    0.0
-                }
+                if j <= i && i < j + band { entry(i, j) } else { 0.0 }
             };
             let matrix = |i: usize, j: usize| {
                 let product: f64 = (0..size).map(|k| band(i, k) * band(j, k)).sum();
@@ -127,9 +119,7 @@ mod tests {
             }
             factor.factor();
             let wanted: Vec<f64> = (0..size).map(|i| (i as f64).sin()).collect();
-            let mut x: Vec<f64> = (0..size)
-                .map(|i| (0..size).map(|j| matrix(i, j) * wanted[j]).sum())
-                .collect();
+            let mut x: Vec<f64> = (0..size).map(|i| (0..size).map(|j| matrix(i, j) * wanted[j]).sum()).collect();
             factor.solve(&mut x);
             assert!(x.iter().zip(&wanted).all(|(x, w)| (x - w).abs() < 1e-12));
         }

@@ -4,13 +4,13 @@ use crate::Mesh;
 use crate::classes::bucket;
 use rayon::prelude::*;
 
-/// The spiral around every vertex: the vertex, its one-ring in the orientation of the faces, the vertices around that ring
-/// in the same sense, and so on. Of this sequence every `dilation`-th vertex is kept, `length` in all; fewer where the
-/// component of the vertex ends.
+/// The spiral around every vertex: the vertex, its one-ring in the orientation of the faces, the vertices around that
+/// ring in the same sense, and so on. Of this sequence every `dilation`-th vertex is kept, `length` in all; fewer where
+/// the component of the vertex ends.
 ///
 /// The one-ring starts at its lowest vertex, or at the border. Each later ring is the union of the fans of the ring
-/// before, in its order; a fan starts behind a vertex that the spiral has reached. Spirals therefore depend on the faces
-/// and on the numbers of the vertices, but not on positions.
+/// before, in its order; a fan starts behind a vertex that the spiral has reached. Spirals therefore depend on the
+/// faces and on the numbers of the vertices, but not on positions.
 ///
 /// ```
 /// use gemcnn_mesh::{patches::spirals, shapes};
@@ -28,9 +28,8 @@ pub fn spirals(mesh: &Mesh, length: usize, dilation: usize) -> Vec<Vec<u32>> {
     });
     let corners = corners.filter(|&(own, [after, before])| own != after && own != before);
     let (offsets, turns) = bucket(mesh.vertex_count(), corners);
-    let fans: Vec<Vec<u32>> = (offsets.par_windows(2))
-        .map(|row| fan(&turns[row[0] as usize..row[1] as usize]))
-        .collect();
+    let fans: Vec<Vec<u32>> =
+        (offsets.par_windows(2)).map(|row| fan(&turns[row[0] as usize..row[1] as usize])).collect();
     let dilation = dilation.max(1);
     let reach = length.saturating_sub(1).saturating_mul(dilation) + 1;
     (0..fans.len() as u32)
@@ -44,9 +43,9 @@ pub fn spirals(mesh: &Mesh, length: usize, dilation: usize) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// The neighbours of a vertex in the orientation of its faces; each corner `[after, before]` turns from one to the next.
-/// Starts at the lowest vertex that begins an open fan, else at the lowest of all, and goes on likewise where the faces
-/// form several fans.
+/// The neighbours of a vertex in the orientation of its faces; each corner `[after, before]` turns from one to the
+/// next. Starts at the lowest vertex that begins an open fan, else at the lowest of all, and goes on likewise where the
+/// faces form several fans.
 fn fan(turns: &[[u32; 2]]) -> Vec<u32> {
     let mut order = Vec::with_capacity(turns.len() + 1);
     let mut used = vec![false; turns.len()];

@@ -8,9 +8,9 @@ const RIDGE: f64 = 1e-3;
 
 /// Coefficients of functions on geodesic discs in Zernike polynomials, as a sparse matrix.
 ///
-/// The polynomials `R_n^m(r) cos(m theta)` and `R_n^m(r) sin(m theta)` have mean square 1 on the unit disc. They are listed by the
-/// angular order `m`, then cosine and sine, then the degree `n = m, m + 2, ...`: the layout of features of order `m`. If the
-/// frame of the centre rotates, coefficients rotate as such features do.
+/// The polynomials `R_n^m(r) cos(m theta)` and `R_n^m(r) sin(m theta)` have mean square 1 on the unit disc. They are
+/// listed by the angular order `m`, then cosine and sine, then the degree `n = m, m + 2, ...`: the layout of features
+/// of order `m`. If the frame of the centre rotates, coefficients rotate as such features do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ZernikeFit {
     /// Number of polynomials of each angular order from 0.
@@ -41,10 +41,7 @@ impl ZernikeFit {
             }
             coefficients(vertices, &weights, &values, polynomials.len())
         });
-        Self {
-            multiplicities: (0..=degree).map(|m| (degree - m) / 2 + 1).collect(),
-            rows: rows.collect(),
-        }
+        Self { multiplicities: (0..=degree).map(|m| (degree - m) / 2 + 1).collect(), rows: rows.collect() }
     }
 }
 
@@ -107,14 +104,11 @@ impl Polynomial {
             let sign = if k.is_multiple_of(2) { 1.0 } else { -1.0 };
             norm * sign * factorial(n - k) / below
         };
-        Self {
-            order: m,
-            is_sine,
-            radial: (0..=(n - m) / 2).rev().map(coefficient).collect(),
-        }
+        Self { order: m, is_sine, radial: (0..=(n - m) / 2).rev().map(coefficient).collect() }
     }
 
-    /// The value at a point of the unit disc. `r^m` times the cosine and sine of `m theta` are the parts of `(x + i y)^m`.
+    /// The value at a point of the unit disc. `r^m` times the cosine and sine of `m theta` are the parts of `(x + i
+    /// y)^m`.
     fn value(&self, x: f64, y: f64) -> f64 {
         let square = x * x + y * y;
         let radial = (self.radial.iter().rev()).fold(0.0, |sum, c| sum * square + c);

@@ -30,9 +30,8 @@ impl<'a> BoxTree<'a> {
             boxes: Vec::with_capacity(count),
             sizes: Vec::with_capacity(count),
         };
-        let centres: Vec<DVec3> = (0..count as u32)
-            .map(|triangle| original.corners(triangle).iter().sum::<DVec3>() / 3.0)
-            .collect();
+        let centres: Vec<DVec3> =
+            (0..count as u32).map(|triangle| original.corners(triangle).iter().sum::<DVec3>() / 3.0).collect();
         let mut order = std::mem::take(&mut tree.order);
         tree.build(&mut order, &centres);
         tree.order = order;
@@ -56,9 +55,7 @@ impl<'a> BoxTree<'a> {
             let axis = (last - first).max_position();
             let middle = order.len() / 2;
             order.select_nth_unstable_by(middle, |&a, &b| {
-                centres[a as usize][axis]
-                    .total_cmp(&centres[b as usize][axis])
-                    .then(a.cmp(&b))
+                centres[a as usize][axis].total_cmp(&centres[b as usize][axis]).then(a.cmp(&b))
             });
             let (left, right) = order.split_at_mut(middle);
             self.build(left, centres);
@@ -90,10 +87,7 @@ impl<'a> BoxTree<'a> {
         let left = node + 1;
         let right = left + self.sizes[left] as usize;
         let [to_left, to_right] = [left, right].map(|child| self.squared_distance(child, point));
-        let mut children = [
-            (to_left, left, start, middle),
-            (to_right, right, middle, end),
-        ];
+        let mut children = [(to_left, left, start, middle), (to_right, right, middle, end)];
         if to_right < to_left {
             children.reverse();
         }

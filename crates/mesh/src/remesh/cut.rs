@@ -51,11 +51,7 @@ impl Cut {
     /// A closed surface, which needs no cuts.
     pub(crate) fn of_closed(surface: Triangulation) -> Self {
         let vertices = surface.positions.len();
-        Self {
-            surface,
-            origin: (0..vertices as u32).collect(),
-            locked: vec![false; vertices],
-        }
+        Self { surface, origin: (0..vertices as u32).collect(), locked: vec![false; vertices] }
     }
 
     /// Gives every fan of triangles its own vertex.
@@ -108,17 +104,12 @@ impl Cut {
     /// mesh keep their indices. Also returns the vertex of the surface for each vertex of the mesh.
     pub(crate) fn keeping_vertices(&self) -> (Vec<u32>, Faces) {
         let originals = self.origin.iter().enumerate();
-        let mut kept: Vec<u32> = originals
-            .filter(|&(v, &origin)| v as u32 == origin)
-            .map(|(v, _)| v as u32)
-            .collect();
+        let mut kept: Vec<u32> = originals.filter(|&(v, &origin)| v as u32 == origin).map(|(v, _)| v as u32).collect();
         let copies = self.origin.len() - kept.len();
         kept.extend(self.origin.len() as u32..self.surface.positions.len() as u32);
-        let faces = faces(&self.surface, |vertex| {
-            match self.origin.get(vertex as usize) {
-                Some(&origin) => origin,
-                None => vertex - copies as u32,
-            }
+        let faces = faces(&self.surface, |vertex| match self.origin.get(vertex as usize) {
+            Some(&origin) => origin,
+            None => vertex - copies as u32,
         });
         (kept, faces)
     }
@@ -127,9 +118,7 @@ impl Cut {
 /// The faces of a surface with renumbered vertices. Faces that then repeat a vertex are left out.
 pub(crate) fn faces(surface: &Triangulation, place: impl Fn(u32) -> u32) -> Faces {
     let triangles = surface.triangles().map(|triangle| triangle.map(&place));
-    triangles
-        .filter(|[a, b, c]| a != b && b != c && c != a)
-        .collect()
+    triangles.filter(|[a, b, c]| a != b && b != c && c != a).collect()
 }
 
 /// Opposite half-edge of every half-edge on an edge with exactly two sides in opposite directions.

@@ -36,10 +36,7 @@ pub fn flip_randomly(mesh: &Mesh, share: f64, seed: u64) -> Result<Remeshed, Rem
         }
     }
     let (_, faces) = cut.keeping_vertices();
-    Ok(Remeshed {
-        mesh: Mesh::new(mesh.vertices().to_vec(), faces)?,
-        sources: own_vertices(mesh).collect(),
-    })
+    Ok(Remeshed { mesh: Mesh::new(mesh.vertices().to_vec(), faces)?, sources: own_vertices(mesh).collect() })
 }
 
 fn can_flip(cut: &Cut, edge: u32) -> bool {

@@ -9,25 +9,10 @@ use glam::DVec3;
 use rayon::prelude::*;
 
 /// Steps from a lattice point to the corners of its cube; edges of tetrahedra run along them.
-const STEPS: [[usize; 3]; 8] = [
-    [0, 0, 0],
-    [1, 0, 0],
-    [0, 1, 0],
-    [1, 1, 0],
-    [0, 0, 1],
-    [1, 0, 1],
-    [0, 1, 1],
-    [1, 1, 1],
-];
+const STEPS: [[usize; 3]; 8] = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]];
 /// Corners of the six tetrahedra as indices into `STEPS`, each positively oriented.
-const TETRAHEDRA: [[usize; 4]; 6] = [
-    [0, 1, 3, 7],
-    [0, 3, 2, 7],
-    [0, 2, 6, 7],
-    [0, 6, 4, 7],
-    [0, 4, 5, 7],
-    [0, 5, 1, 7],
-];
+const TETRAHEDRA: [[usize; 4]; 6] =
+    [[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 5, 7], [0, 5, 1, 7]];
 /// Minimum distance of a crossing from the ends of its lattice edge, as a fraction of the edge, so
 /// that crossings do not coincide.
 const CLEARANCE: f64 = 0.1;
@@ -80,19 +65,13 @@ pub(crate) fn isosurface(
     spacing: f64,
 ) -> (Vec<DVec3>, Vec<[u32; 3]>) {
     let cells = ((high - low) / spacing).to_array();
-    let lattice = Lattice {
-        low,
-        spacing,
-        size: cells.map(|cells| cells.ceil() as usize + 1),
-    };
+    let lattice = Lattice { low, spacing, size: cells.map(|cells| cells.ceil() as usize + 1) };
     let values: Vec<f64> = (0..lattice.len())
         .into_par_iter()
         .with_min_len(1024)
         .map(|i| value(lattice.position(lattice.point(i))))
         .collect();
-    march_lattice(&lattice, &values, |along| {
-        along.clamp(CLEARANCE, 1.0 - CLEARANCE)
-    })
+    march_lattice(&lattice, &values, |along| along.clamp(CLEARANCE, 1.0 - CLEARANCE))
 }
 
 /// The zero set of a function given by its values on a lattice, negative inside. Triangles are
@@ -120,8 +99,7 @@ pub(crate) fn march_lattice(
                     let [dx, dy, dz] = STEPS[step];
                     [x + dx, y + dy, z + dz]
                 };
-                let corner_values: [f64; 8] =
-                    std::array::from_fn(|step| values[lattice.index(corner(step))]);
+                let corner_values: [f64; 8] = std::array::from_fn(|step| values[lattice.index(corner(step))]);
                 let inside = corner_values.map(|value| value < 0.0);
                 if inside == [true; 8] || inside == [false; 8] {
                     continue;
@@ -158,43 +136,21 @@ fn march(
 ) {
     /// Even permutations that move any one corner, or any two, to the front.
     const FRONT: [[usize; 4]; 4] = [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]];
-    const PAIRS: [[usize; 4]; 6] = [
-        [0, 1, 2, 3],
-        [0, 2, 3, 1],
-        [0, 3, 1, 2],
-        [1, 2, 0, 3],
-        [1, 3, 2, 0],
-        [2, 3, 0, 1],
-    ];
+    const PAIRS: [[usize; 4]; 6] = [[0, 1, 2, 3], [0, 2, 3, 1], [0, 3, 1, 2], [1, 2, 0, 3], [1, 3, 2, 0], [2, 3, 0, 1]];
     let is_inside = corners.map(|corner| inside[corner]);
     let count = is_inside.iter().filter(|&&inside| inside).count();
     match count {
         1 | 3 => {
-            for order in FRONT
-                .iter()
-                .filter(|order| is_inside[order[0]] == (count == 1))
-            {
+            for order in FRONT.iter().filter(|order| is_inside[order[0]] == (count == 1)) {
                 let [i, j, k, l] = order.map(|place| corners[place]);
                 let [first, second, third] = [crossing(i, j), crossing(i, k), crossing(i, l)];
-                triangles.push(if count == 1 {
-                    [first, second, third]
-                } else {
-                    [first, third, second]
-                });
+                triangles.push(if count == 1 { [first, second, third] } else { [first, third, second] });
             }
         }
         2 => {
-            for order in PAIRS
-                .iter()
-                .filter(|order| is_inside[order[0]] && is_inside[order[1]])
-            {
+            for order in PAIRS.iter().filter(|order| is_inside[order[0]] && is_inside[order[1]]) {
                 let [i, j, k, l] = order.map(|place| corners[place]);
-                let [ik, il, jl, jk] = [
-                    crossing(i, k),
-                    crossing(i, l),
-                    crossing(j, l),
-                    crossing(j, k),
-                ];
+                let [ik, il, jl, jk] = [crossing(i, k), crossing(i, l), crossing(j, l), crossing(j, k)];
                 triangles.extend([[ik, il, jl], [ik, jl, jk]]);
             }
         }
@@ -212,10 +168,9 @@ mod tests {
         let sphere = |p: DVec3| p.length() - 0.8;
         let ring = |p: DVec3| (p.truncate().length() - 0.6).hypot(p.z) - 0.25;
         let extent = DVec3::splat(1.0);
-        for (triangles, genus, volume) in [
-            (isosurface(sphere, -extent, extent, 0.07), 0, 2.145),
-            (isosurface(ring, -extent, extent, 0.07), 1, 0.740),
-        ] {
+        for (triangles, genus, volume) in
+            [(isosurface(sphere, -extent, extent, 0.07), 0, 2.145), (isosurface(ring, -extent, extent, 0.07), 1, 0.740)]
+        {
             let (vertices, triangles) = triangles;
             let enclosed: f64 = triangles
                 .iter()

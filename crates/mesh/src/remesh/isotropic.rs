@@ -30,10 +30,7 @@ pub struct IsotropicOptions {
 
 impl Default for IsotropicOptions {
     fn default() -> Self {
-        Self {
-            size: MeshSize::EdgeLength(1.0),
-            iterations: 4,
-        }
+        Self { size: MeshSize::EdgeLength(1.0), iterations: 4 }
     }
 }
 
@@ -79,18 +76,9 @@ impl Guide for Original<'_> {
 ///
 /// # Errors
 /// An option is out of range, the result would be too large, or coordinates overflow.
-pub fn isotropic(
-    mesh: &Mesh,
-    options: &IsotropicOptions,
-    seed: u64,
-) -> Result<Remeshed, RemeshError> {
+pub fn isotropic(mesh: &Mesh, options: &IsotropicOptions, seed: u64) -> Result<Remeshed, RemeshError> {
     options.size.check()?;
-    require(
-        (1..=100).contains(&options.iterations),
-        "iterations",
-        options.iterations,
-        "from 1 to 100",
-    )?;
+    require((1..=100).contains(&options.iterations), "iterations", options.iterations, "from 1 to 100")?;
     let original = Original::new(mesh);
     let (mean, area) = (original.mean_side(), original.area());
     // Each vertex corresponds to two triangles of area `sqrt(3) / 4 * length^2`.
@@ -147,13 +135,7 @@ pub fn isotropic(
         remesher.relax();
     }
     let (places, surface) = (remesher.places, remesher.surface);
-    finish(
-        &surface,
-        start,
-        &remesher.locked,
-        &remesher.origin,
-        |vertex| original.surface_point(places[vertex]),
-    )
+    finish(&surface, start, &remesher.locked, &remesher.origin, |vertex| original.surface_point(places[vertex]))
 }
 
 /// The start vertex of a half-edge of the original triangles. An unused vertex has no half-edge, and
@@ -161,10 +143,7 @@ pub fn isotropic(
 pub(super) fn at_corner(half_edge: u32) -> Place {
     let mut weights = [0.0; 3];
     weights[half_edge as usize % 3] = 1.0;
-    Place {
-        triangle: half_edge / 3,
-        weights,
-    }
+    Place { triangle: half_edge / 3, weights }
 }
 
 /// Moves every vertex a little in a random direction along the surface.
@@ -176,9 +155,7 @@ fn shake(remesher: &mut Remesher<Original>, seed: u64) {
         let direction = DVec3::from(std::array::from_fn(|_| uniform.signed()));
         let here = surface.positions[at];
         let edges = surface.neighbours(vertex);
-        let shortest = edges
-            .map(|v| here.distance(surface.positions[v as usize]))
-            .fold(f64::INFINITY, f64::min);
+        let shortest = edges.map(|v| here.distance(surface.positions[v as usize])).fold(f64::INFINITY, f64::min);
         if remesher.locked[at] || surface.on_border(vertex) || !shortest.is_finite() {
             continue;
         }
@@ -186,7 +163,6 @@ fn shake(remesher: &mut Remesher<Original>, seed: u64) {
         let step = direction - direction.dot(normal) * normal;
         // Along all three axes at most 1, so in length at most sqrt(3).
         let moved = here + SHAKE / 3.0_f64.sqrt() * shortest * step;
-        (surface.positions[at], remesher.places[at]) =
-            Guide::project(remesher.guide, moved, remesher.places[at]);
+        (surface.positions[at], remesher.places[at]) = Guide::project(remesher.guide, moved, remesher.places[at]);
     }
 }

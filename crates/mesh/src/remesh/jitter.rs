@@ -25,12 +25,7 @@ const TRIES: usize = 3;
 /// # Errors
 /// `amount` is not from 0 to 1, or coordinates overflow.
 pub fn jitter(mesh: &Mesh, amount: f64, seed: u64) -> Result<Remeshed, RemeshError> {
-    require(
-        (0.0..=1.0).contains(&amount),
-        "amount",
-        amount,
-        "from 0 to 1",
-    )?;
+    require((0.0..=1.0).contains(&amount), "amount", amount, "from 0 to 1")?;
     let original = Original::new(mesh);
     let cut = Cut::new(mesh);
     let mut positions = mesh.vertices().to_vec();
@@ -57,10 +52,7 @@ pub fn jitter(mesh: &Mesh, amount: f64, seed: u64) -> Result<Remeshed, RemeshErr
         }
     }
     let faces = original.triangles.iter().collect();
-    Ok(Remeshed {
-        mesh: Mesh::new(positions, faces)?,
-        sources,
-    })
+    Ok(Remeshed { mesh: Mesh::new(positions, faces)?, sources })
 }
 
 /// The point of a triangle with the given weights at the two corners that follow a vertex.
@@ -80,16 +72,11 @@ fn keeps_orientation(original: &Original, positions: &[DVec3], vertex: u32, poin
     original.around(vertex).iter().all(|&triangle| {
         let corners = original.triangles[triangle as usize];
         let at = |v: u32| {
-            if v == vertex {
-                point
-            } else {
-                positions[v as usize]
-            }
+            if v == vertex { point } else { positions[v as usize] }
         };
         let (before, after) = (original.corners(triangle), corners.map(at));
         let [normal, new] = [before, after].map(twice_area);
-        new.dot(normal) > FACING * new.length() * normal.length()
-            && shape(after) > THINNEST.min(0.5 * shape(before))
+        new.dot(normal) > FACING * new.length() * normal.length() && shape(after) > THINNEST.min(0.5 * shape(before))
     })
 }
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    IsotropicOptions, RemeshError, Remeshed, SubdivisionRule, flip_randomly, isotropic, jitter,
-    refine_locally, require, resample, simplify, subdivide,
+    IsotropicOptions, RemeshError, Remeshed, SubdivisionRule, flip_randomly, isotropic, jitter, refine_locally,
+    require, resample, simplify, subdivide,
 };
 use crate::mesh::Mesh;
 
@@ -25,12 +25,7 @@ impl MeshSize {
     pub(super) fn check(self) -> Result<(), RemeshError> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
         match self {
-            Self::EdgeLength(length) => require(
-                positive(length),
-                "edge_length",
-                length,
-                "positive and finite",
-            ),
+            Self::EdgeLength(length) => require(positive(length), "edge_length", length, "positive and finite"),
             Self::Ratio(ratio) => require(positive(ratio), "ratio", ratio, "positive and finite"),
             Self::Vertices(vertices) => require(vertices >= 4, "vertices", vertices, "at least 4"),
         }
@@ -132,9 +127,7 @@ pub fn remesh(mesh: &Mesh, kind: &RemeshKind, seed: u64) -> Result<Remeshed, Rem
             simplify(mesh, size.vertices(mesh))
         }
         RemeshKind::Subdivide { rounds, rule } => subdivide(mesh, *rounds, *rule),
-        RemeshKind::RefineLocally { regions, factor } => {
-            refine_locally(mesh, *regions, *factor, seed)
-        }
+        RemeshKind::RefineLocally { regions, factor } => refine_locally(mesh, *regions, *factor, seed),
         RemeshKind::FlipRandomly { share } => flip_randomly(mesh, *share, seed),
         RemeshKind::Jitter { amount } => jitter(mesh, *amount, seed),
         RemeshKind::Resample { resolution } => resample(mesh, *resolution, seed),
@@ -144,11 +137,7 @@ pub fn remesh(mesh: &Mesh, kind: &RemeshKind, seed: u64) -> Result<Remeshed, Rem
                 // Distinct seeds for the steps, by the golden ratio.
                 let seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(step as u64));
                 let next = remesh(&done.mesh, kind, seed)?;
-                done = if step == 0 {
-                    next
-                } else {
-                    done.then(mesh, next)
-                };
+                done = if step == 0 { next } else { done.then(mesh, next) };
             }
             Ok(done)
         }

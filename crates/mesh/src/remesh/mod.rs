@@ -92,10 +92,7 @@ pub enum RemeshError {
         resolution: usize,
     },
     /// The result would have too many vertices.
-    #[error(
-        "the result would have about {vertices:.0} vertices, more than {}: use a coarser setting",
-        MOST_VERTICES
-    )]
+    #[error("the result would have about {vertices:.0} vertices, more than {}: use a coarser setting", MOST_VERTICES)]
     TooLarge {
         /// Expected number of vertices.
         vertices: f64,
@@ -128,10 +125,7 @@ pub struct SurfacePoint {
 impl SurfacePoint {
     /// A vertex of the original mesh.
     pub fn vertex(vertex: u32) -> Self {
-        Self {
-            corners: [vertex; 3],
-            weights: [1.0, 0.0, 0.0],
-        }
+        Self { corners: [vertex; 3], weights: [1.0, 0.0, 0.0] }
     }
 
     /// Position of the point, given the vertices of the original mesh.
@@ -144,13 +138,7 @@ impl SurfacePoint {
 
     /// The corner with the largest weight; the first one of several.
     pub fn nearest_corner(&self) -> u32 {
-        let heaviest = (1..3).fold(0, |best, i| {
-            if self.weights[i] > self.weights[best] {
-                i
-            } else {
-                best
-            }
-        });
+        let heaviest = (1..3).fold(0, |best, i| if self.weights[i] > self.weights[best] { i } else { best });
         self.corners[heaviest]
     }
 
@@ -176,10 +164,8 @@ fn weighted(points: &[(f64, SurfacePoint)]) -> Option<SurfacePoint> {
         }
     }
     let first = corners[0];
-    (first != NONE).then(|| SurfacePoint {
-        corners: corners.map(|corner| if corner == NONE { first } else { corner }),
-        weights,
-    })
+    (first != NONE)
+        .then(|| SurfacePoint { corners: corners.map(|corner| if corner == NONE { first } else { corner }), weights })
 }
 
 /// Interpolates a field on the original mesh at the vertices of a remeshed one, given their sources.
@@ -191,9 +177,7 @@ fn weighted(points: &[(f64, SurfacePoint)]) -> Option<SurfacePoint> {
 pub fn carry_values(sources: &[SurfacePoint], width: usize, values: &[f64]) -> Vec<f64> {
     let mut carried = Vec::with_capacity(width * sources.len());
     for source in sources {
-        let rows = source
-            .corners
-            .map(|v| &values[v as usize * width..(v as usize + 1) * width]);
+        let rows = source.corners.map(|v| &values[v as usize * width..(v as usize + 1) * width]);
         let [u, v, w] = source.weights;
         carried.extend((0..width).map(|i| u * rows[0][i] + v * rows[1][i] + w * rows[2][i]));
     }
@@ -206,10 +190,7 @@ pub fn carry_values(sources: &[SurfacePoint], width: usize, values: &[f64]) -> V
 /// # Panics
 /// If there are fewer labels than vertices of the original mesh.
 pub fn carry_labels<L: Copy>(sources: &[SurfacePoint], labels: &[L]) -> Vec<L> {
-    sources
-        .iter()
-        .map(|source| labels[source.nearest_corner() as usize])
-        .collect()
+    sources.iter().map(|source| labels[source.nearest_corner() as usize]).collect()
 }
 
 /// Carries a column of values to the vertices of a remeshed mesh, given their sources: numbers with a fraction are
@@ -224,9 +205,7 @@ pub fn carry_attribute(sources: &[SurfacePoint], values: &AttributeValues) -> At
     };
     match values {
         AttributeValues::F64(_) => AttributeValues::F64(interpolated()),
-        AttributeValues::F32(_) => {
-            AttributeValues::F32(interpolated().iter().map(|&value| value as f32).collect())
-        }
+        AttributeValues::F32(_) => AttributeValues::F32(interpolated().iter().map(|&value| value as f32).collect()),
         labels => {
             let corners: Vec<u32> = sources.iter().map(SurfacePoint::nearest_corner).collect();
             labels.gather(&corners)
@@ -238,10 +217,7 @@ impl Remeshed {
     /// The triangulated mesh itself: every vertex is its own source.
     fn identity(mesh: &Mesh) -> Result<Self, RemeshError> {
         let faces = triangle_corners(mesh).iter().collect();
-        Ok(Self {
-            mesh: Mesh::new(mesh.vertices().to_vec(), faces)?,
-            sources: own_vertices(mesh).collect(),
-        })
+        Ok(Self { mesh: Mesh::new(mesh.vertices().to_vec(), faces)?, sources: own_vertices(mesh).collect() })
     }
 
     /// Joins two remeshings: `self` from `original`, and `next` from `self.mesh`. The sources of the
@@ -279,10 +255,7 @@ impl Remeshed {
                 .unwrap_or(SurfacePoint::vertex(nearest))
         };
         let sources = next.sources.iter().zip(next.mesh.vertices()).map(source);
-        Self {
-            sources: sources.collect(),
-            mesh: next.mesh,
-        }
+        Self { sources: sources.collect(), mesh: next.mesh }
     }
 }
 
@@ -301,11 +274,7 @@ fn require(
     if condition {
         return Ok(());
     }
-    Err(RemeshError::Parameter {
-        parameter,
-        value: value.to_string(),
-        allowed,
-    })
+    Err(RemeshError::Parameter { parameter, value: value.to_string(), allowed })
 }
 
 /// Returns an error if a result would have too many vertices.
@@ -349,10 +318,7 @@ fn finish(
         }
     }
     let faces = cut::faces(surface, |vertex| place[vertex as usize]);
-    Ok(Remeshed {
-        mesh: Mesh::new(positions, faces)?,
-        sources,
-    })
+    Ok(Remeshed { mesh: Mesh::new(positions, faces)?, sources })
 }
 
 #[cfg(test)]
@@ -369,9 +335,6 @@ mod tests {
         assert_eq!(mean.nearest_corner(), 9);
         let far = point([1, 2, 2], [0.5, 0.5, 0.0]);
         assert_eq!(weighted(&[(0.5, a), (0.5, far)]), None);
-        assert_eq!(
-            weighted(&[(1.0, a), (0.0, far)]),
-            Some(point([4, 7, 4], [0.5, 0.5, 0.0]))
-        );
+        assert_eq!(weighted(&[(1.0, a), (0.0, far)]), Some(point([4, 7, 4], [0.5, 0.5, 0.0])));
     }
 }

@@ -13,13 +13,8 @@ use crate::triangulate::each_triangle;
 ///
 /// # Errors
 /// A surface without faces.
-pub fn nearest_points(
-    surface: &Mesh,
-    points: &[DVec3],
-) -> Result<Vec<(SurfacePoint, f64)>, RemeshError> {
-    let found = |original: &Original, place: Place, squared: f64| {
-        (original.surface_point(place), squared.sqrt())
-    };
+pub fn nearest_points(surface: &Mesh, points: &[DVec3]) -> Result<Vec<(SurfacePoint, f64)>, RemeshError> {
+    let found = |original: &Original, place: Place, squared: f64| (original.surface_point(place), squared.sqrt());
     nearest(surface, points, found)
 }
 
@@ -30,9 +25,7 @@ pub fn nearest_points(
 pub fn nearest_faces(surface: &Mesh, points: &[DVec3]) -> Result<Vec<u32>, RemeshError> {
     let mut faces = Vec::with_capacity(surface.face_count());
     each_triangle(surface, |face, _| faces.push(face));
-    nearest(surface, points, |_, place, _| {
-        faces[place.triangle as usize]
-    })
+    nearest(surface, points, |_, place, _| faces[place.triangle as usize])
 }
 
 /// What `found` makes of the nearest place to each point and its squared distance.

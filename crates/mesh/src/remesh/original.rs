@@ -34,10 +34,7 @@ impl<'a> Original<'a> {
         let positions = mesh.vertices();
         let triangles = triangle_corners(mesh);
         let corners = triangles.as_flattened().iter().enumerate();
-        let (offsets, incident) = bucket(
-            positions.len(),
-            corners.map(|(corner, &vertex)| (vertex, corner as u32 / 3)),
-        );
+        let (offsets, incident) = bucket(positions.len(), corners.map(|(corner, &vertex)| (vertex, corner as u32 / 3)));
         let mut normals = vec![DVec3::ZERO; positions.len()];
         for triangle in &triangles {
             let area = twice_area(triangle.map(|v| positions[v as usize]));
@@ -48,13 +45,7 @@ impl<'a> Original<'a> {
         for normal in &mut normals {
             *normal = normal.normalize_or_zero();
         }
-        Self {
-            positions,
-            triangles,
-            normals,
-            offsets,
-            incident,
-        }
+        Self { positions, triangles, normals, offsets, incident }
     }
 
     /// Sum of the areas of the triangles.
@@ -68,9 +59,7 @@ impl<'a> Original<'a> {
     pub(crate) fn mean_side(&self) -> f64 {
         let sides = self.triangles.len() * 3;
         let triangles = (0..self.triangles.len() as u32).map(|t| self.corners(t));
-        let total: f64 = triangles
-            .map(|[a, b, c]| a.distance(b) + b.distance(c) + c.distance(a))
-            .sum();
+        let total: f64 = triangles.map(|[a, b, c]| a.distance(b) + b.distance(c) + c.distance(a)).sum();
         total / sides.max(1) as f64
     }
 
@@ -97,10 +86,7 @@ impl<'a> Original<'a> {
 
     /// The place as it is reported.
     pub(crate) fn surface_point(&self, place: Place) -> SurfacePoint {
-        SurfacePoint {
-            corners: self.triangles[place.triangle as usize],
-            weights: place.weights,
-        }
+        SurfacePoint { corners: self.triangles[place.triangle as usize], weights: place.weights }
     }
 
     /// True if one triangle has all corners of a point that have a positive weight.
@@ -144,9 +130,7 @@ impl<'a> Original<'a> {
             let mut closer = best;
             for &candidate in self.around(triangle[first]) {
                 let corners = self.triangles[candidate as usize];
-                if candidate == best.0.triangle
-                    || second.is_some_and(|second| !corners.contains(&triangle[second]))
-                {
+                if candidate == best.0.triangle || second.is_some_and(|second| !corners.contains(&triangle[second])) {
                     continue;
                 }
                 let found = self.nearest_on(candidate, point);
@@ -172,10 +156,7 @@ pub(crate) fn twice_area([a, b, c]: [DVec3; 3]) -> DVec3 {
 /// Shape of a triangle: twice its area divided by the square of its longest side. It is 0.87 for an
 /// equilateral triangle, and about the smallest angle in radians for a thin one.
 pub(crate) fn shape([a, b, c]: [DVec3; 3]) -> f64 {
-    let longest = (b - a)
-        .length_squared()
-        .max((c - b).length_squared())
-        .max((a - c).length_squared());
+    let longest = (b - a).length_squared().max((c - b).length_squared()).max((a - c).length_squared());
     let area = twice_area([a, b, c]).length();
     if longest > 0.0 { area / longest } else { 0.0 }
 }
@@ -266,9 +247,7 @@ mod tests {
             let direction = DVec3::from(std::array::from_fn(|_| uniform.signed()));
             let point = 1.02 * direction.normalize();
             // From any triangle of the same hemisphere.
-            let near = (0..1280)
-                .find(|&t| original.corners(t)[0].dot(point) > 0.3)
-                .unwrap();
+            let near = (0..1280).find(|&t| original.corners(t)[0].dot(point) > 0.3).unwrap();
             let (place, distance) = original.walk(near, point);
             let all = (0..1280).map(|t| original.nearest_on(t, point).1);
             assert!(distance <= all.fold(f64::INFINITY, f64::min) + 1e-12);

@@ -68,11 +68,7 @@ mod tests {
     #[test]
     fn the_minimum_of_three_planes_is_their_common_point() {
         let corner = DVec3::new(0.3, -2.0, 5.0);
-        let normals = [
-            DVec3::X,
-            DVec3::new(0.6, 0.8, 0.0),
-            DVec3::new(0.0, -0.6, 0.8),
-        ];
+        let normals = [DVec3::X, DVec3::new(0.6, 0.8, 0.0), DVec3::new(0.0, -0.6, 0.8)];
         let mut sum = Quadric::default();
         for (i, &normal) in normals.iter().enumerate() {
             let plane = Quadric::of_plane(normal, corner, 1.0 + i as f64);

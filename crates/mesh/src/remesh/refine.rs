@@ -29,19 +29,9 @@ const PASSES: usize = 32;
 /// # Errors
 /// There are more than 1,000 regions, `factor` is not from 1 to 64, the result would be too large,
 /// or coordinates overflow.
-pub fn refine_locally(
-    mesh: &Mesh,
-    regions: usize,
-    factor: f64,
-    seed: u64,
-) -> Result<Remeshed, RemeshError> {
+pub fn refine_locally(mesh: &Mesh, regions: usize, factor: f64, seed: u64) -> Result<Remeshed, RemeshError> {
     require(regions <= 1000, "regions", regions, "from 0 to 1,000")?;
-    require(
-        (1.0..=64.0).contains(&factor),
-        "factor",
-        factor,
-        "from 1 to 64",
-    )?;
+    require((1.0..=64.0).contains(&factor), "factor", factor, "from 1 to 64")?;
     let original = Original::new(mesh);
     let vertices = mesh.vertex_count() as f64;
     let refined = (REGION * regions as f64).min(1.0);
@@ -53,18 +43,9 @@ pub fn refine_locally(
     let area = original.area();
     let mut uniform = Uniform::new(seed);
     for centre in centres(&original, regions, &mut uniform) {
-        mark_ball(
-            &cut.surface,
-            centre,
-            (REGION * area / PI).sqrt(),
-            &mut inside,
-        );
+        mark_ball(&cut.surface, centre, (REGION * area / PI).sqrt(), &mut inside);
     }
-    let mut sources: Vec<SurfacePoint> = cut
-        .origin
-        .iter()
-        .map(|&v| SurfacePoint::vertex(v))
-        .collect();
+    let mut sources: Vec<SurfacePoint> = cut.origin.iter().map(|&v| SurfacePoint::vertex(v)).collect();
     let longest = SPLIT * original.mean_side() / factor;
     let most = 4 * expected as usize + 100;
     for _ in 0..PASSES {

@@ -62,12 +62,7 @@ pub(crate) struct Remesher<'a, G: Guide> {
 }
 
 impl<'a, G: Guide> Remesher<'a, G> {
-    pub(crate) fn new(
-        cut: Cut,
-        guide: &'a G,
-        base: f64,
-        place: impl FnMut(u32) -> G::Place,
-    ) -> Self {
+    pub(crate) fn new(cut: Cut, guide: &'a G, base: f64, place: impl FnMut(u32) -> G::Place) -> Self {
         let vertices = cut.surface.positions.len();
         let mut remesher = Self {
             guide,
@@ -93,12 +88,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
 
     /// Computes the target edge lengths at all vertices.
     pub(crate) fn measure(&mut self) {
-        self.wanted = self
-            .surface
-            .positions
-            .par_iter()
-            .map(|&p| self.guide.edge_length(p, self.base))
-            .collect();
+        self.wanted = self.surface.positions.par_iter().map(|&p| self.guide.edge_length(p, self.base)).collect();
     }
 
     /// Length of an edge relative to its target length.
@@ -146,11 +136,8 @@ impl<'a, G: Guide> Remesher<'a, G> {
     /// All edges, shortest first, with the bits of their relative lengths. The bits of non-negative
     /// numbers have the order of the numbers.
     fn edges_by_length(&self) -> Vec<(u64, u32)> {
-        let mut edges: Vec<(u64, u32)> = self
-            .surface
-            .edges()
-            .map(|edge| (self.relative_length(edge).to_bits(), edge))
-            .collect();
+        let mut edges: Vec<(u64, u32)> =
+            self.surface.edges().map(|edge| (self.relative_length(edge).to_bits(), edge)).collect();
         edges.sort_unstable();
         edges
     }
@@ -196,8 +183,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
                 let [b_at, c_at] = [b, c].map(|v| surface.positions[v as usize]);
                 let [b_place, c_place] = [b, c].map(|v| self.places[v as usize]);
                 let limit = longest * 0.5 * (self.wanted[kept as usize] + self.wanted[b as usize]);
-                b_at.distance(middle) < limit
-                    && self.faces_outwards([middle, b_at, c_at], [place, b_place, c_place])
+                b_at.distance(middle) < limit && self.faces_outwards([middle, b_at, c_at], [place, b_place, c_place])
             })
         });
         if sound {
@@ -225,9 +211,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
             ([false, true], [true, _]) => self.is_straight(ends[0]).then_some(End::At(1)),
             ([true, false], _) | (_, [true, false]) => Some(End::At(0)),
             ([false, true], _) | (_, [false, true]) => Some(End::At(1)),
-            (_, [true, true]) => (0..2)
-                .find(|&end| self.is_straight(ends[1 - end]))
-                .map(End::At),
+            (_, [true, true]) => (0..2).find(|&end| self.is_straight(ends[1 - end])).map(End::At),
             _ => Some(End::Neither),
         }
     }
@@ -245,9 +229,8 @@ impl<'a, G: Guide> Remesher<'a, G> {
 
     /// Flips edges if that brings the degrees of the four vertices closer to six.
     fn flip_for_degrees(&mut self) {
-        let mut degrees: Vec<i32> = (0..self.surface.positions.len() as u32)
-            .map(|vertex| self.surface.degree(vertex) as i32)
-            .collect();
+        let mut degrees: Vec<i32> =
+            (0..self.surface.positions.len() as u32).map(|vertex| self.surface.degree(vertex) as i32).collect();
         for edge in 0..self.surface.half_edge_slots() {
             if !self.surface.is_edge(edge) {
                 continue;
@@ -258,14 +241,9 @@ impl<'a, G: Guide> Remesher<'a, G> {
                 degrees[v as usize] - regular
             });
             let cost = |changes: [i32; 4]| -> i32 {
-                (excess.iter().zip(changes))
-                    .map(|(excess, change)| (excess + change).pow(2))
-                    .sum()
+                (excess.iter().zip(changes)).map(|(excess, change)| (excess + change).pow(2)).sum()
             };
-            if cost([-1, -1, 1, 1]) < cost([0; 4])
-                && self.surface.can_flip(edge)
-                && self.flip_keeps_orientation(edge)
-            {
+            if cost([-1, -1, 1, 1]) < cost([0; 4]) && self.surface.can_flip(edge) && self.flip_keeps_orientation(edge) {
                 self.surface.flip(edge);
                 for (vertex, change) in [(a, -1), (b, -1), (c, 1), (d, 1)] {
                     degrees[vertex as usize] += change;
@@ -311,10 +289,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
                 (a - apex).angle_between(b - apex)
             });
             let degrees_allow = || {
-                self.surface
-                    .ends(edge)
-                    .iter()
-                    .all(|&v| self.surface.degree(v) > 4)
+                self.surface.ends(edge).iter().all(|&v| self.surface.degree(v) > 4)
                     && opposite.iter().all(|&v| self.surface.degree(v) < 8)
             };
             if angles[0] + angles[1] > std::f64::consts::PI + 1e-6
@@ -335,10 +310,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
             .into_par_iter()
             .with_min_len(256)
             .map(|vertex| {
-                let (here, place) = (
-                    surface.positions[vertex as usize],
-                    self.places[vertex as usize],
-                );
+                let (here, place) = (surface.positions[vertex as usize], self.places[vertex as usize]);
                 if self.locked[vertex as usize] || surface.outgoing[vertex as usize] == NONE {
                     return (here, place);
                 }
@@ -361,10 +333,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
                 let normal = self.guide.normal(here, place);
                 let flat = here + step - step.dot(normal) * normal;
                 let (moved, moved_place) = self.guide.project(flat, place);
-                if G::CHECKS_RELAXATION
-                    && !self.fits(vertex, moved, moved_place)
-                    && self.fits(vertex, here, place)
-                {
+                if G::CHECKS_RELAXATION && !self.fits(vertex, moved, moved_place) && self.fits(vertex, here, place) {
                     return self.guide.project(here, place);
                 }
                 (moved, moved_place)
@@ -407,17 +376,10 @@ impl<'a, G: Guide> Remesher<'a, G> {
                     continue;
                 }
                 let quad = [self.surface.ends(edge), self.surface.opposite(edge)].concat();
-                if quad
-                    .iter()
-                    .any(|&v| touched.get(v as usize).is_none_or(|&touched| touched))
-                {
+                if quad.iter().any(|&v| touched.get(v as usize).is_none_or(|&touched| touched)) {
                     continue;
                 }
-                let done = if count > vertices {
-                    self.try_collapse(edge, f64::INFINITY)
-                } else {
-                    self.split(edge)
-                };
+                let done = if count > vertices { self.try_collapse(edge, f64::INFINITY) } else { self.split(edge) };
                 if done {
                     quad.iter().for_each(|&v| touched[v as usize] = true);
                     missing -= 1;

@@ -36,12 +36,7 @@ const SNAP: f64 = 0.005;
 /// # Errors
 /// `resolution` is not from 2 to 256, the surface is open, or no lattice point lies inside it.
 pub fn resample(mesh: &Mesh, resolution: usize, seed: u64) -> Result<Remeshed, RemeshError> {
-    require(
-        (2..=256).contains(&resolution),
-        "resolution",
-        resolution,
-        "from 2 to 256",
-    )?;
+    require((2..=256).contains(&resolution), "resolution", resolution, "from 2 to 256")?;
     let oriented = closed_and_oriented(mesh)?;
     let original = Original::new(mesh);
     let mut uniform = Uniform::new(seed);
@@ -75,13 +70,9 @@ pub fn resample(mesh: &Mesh, resolution: usize, seed: u64) -> Result<Remeshed, R
             along
         }
     });
-    vertices
-        .iter_mut()
-        .for_each(|vertex| *vertex = back * *vertex);
+    vertices.iter_mut().for_each(|vertex| *vertex = back * *vertex);
     if oriented && signed_volume(&original) < 0.0 {
-        triangles
-            .iter_mut()
-            .for_each(|triangle| triangle.swap(1, 2));
+        triangles.iter_mut().for_each(|triangle| triangle.swap(1, 2));
     }
     let places: Vec<Place> = in_chunks(&vertices, |chunk| {
         let mut near = 0;
@@ -93,10 +84,7 @@ pub fn resample(mesh: &Mesh, resolution: usize, seed: u64) -> Result<Remeshed, R
         places.collect()
     });
     let sources = places.iter().map(|&place| original.surface_point(place));
-    Ok(Remeshed {
-        sources: sources.collect(),
-        mesh: Mesh::new(vertices, triangles.iter().collect())?,
-    })
+    Ok(Remeshed { sources: sources.collect(), mesh: Mesh::new(vertices, triangles.iter().collect())? })
 }
 
 /// Maps chunks of fixed size in parallel, so that results do not depend on the number of threads.
@@ -134,18 +122,11 @@ fn random_rotation(uniform: &mut Uniform) -> DQuat {
 
 /// A lattice around the rotated surface with a random offset; `None` if the surface has no extent,
 /// or one that is not finite.
-fn lattice_around(
-    original: &Original,
-    rotation: DQuat,
-    resolution: usize,
-    uniform: &mut Uniform,
-) -> Option<Lattice> {
+fn lattice_around(original: &Original, rotation: DQuat, resolution: usize, uniform: &mut Uniform) -> Option<Lattice> {
     let bounds = |rotation: DQuat| {
         let corners = original.triangles.as_flattened().iter();
         let positions = corners.map(|&v| rotation * original.positions[v as usize]);
-        positions.fold((DVec3::INFINITY, DVec3::NEG_INFINITY), |(low, high), p| {
-            (low.min(p), high.max(p))
-        })
+        positions.fold((DVec3::INFINITY, DVec3::NEG_INFINITY), |(low, high), p| (low.min(p), high.max(p)))
     };
     let (low, high) = bounds(DQuat::IDENTITY);
     let spacing = (high - low).max_element() / resolution as f64;
@@ -158,9 +139,7 @@ fn lattice_around(
     Some(Lattice {
         low: low - spacing * offset,
         spacing,
-        size: (extent + offset)
-            .to_array()
-            .map(|cells| cells.ceil() as usize + 2),
+        size: (extent + offset).to_array().map(|cells| cells.ceil() as usize + 2),
     })
 }
 
@@ -178,26 +157,17 @@ fn signed_volume(original: &Original) -> f64 {
 
 /// For every lattice point, whether it is inside the surface. The crossings of each column of the
 /// lattice (parallel to z) with the triangles are counted from below.
-fn inside_points(
-    original: &Original,
-    rotated: &[DVec3],
-    lattice: &Lattice,
-    oriented: bool,
-) -> Vec<bool> {
+fn inside_points(original: &Original, rotated: &[DVec3], lattice: &Lattice, oriented: bool) -> Vec<bool> {
     let [nx, ny, nz] = lattice.size;
-    let scaled: Vec<DVec3> = rotated
-        .iter()
-        .map(|&p| (p - lattice.low) / lattice.spacing)
-        .collect();
+    let scaled: Vec<DVec3> = rotated.iter().map(|&p| (p - lattice.low) / lattice.spacing).collect();
     // Column, height and direction of every crossing.
     let mut crossings: Vec<(u32, (f64, i32))> = Vec::new();
     for triangle in &original.triangles {
         let corners = triangle.map(|v| scaled[v as usize]);
         let [a, b, c] = corners;
         let (low, high) = (a.min(b).min(c), a.max(b).max(c));
-        let range = |axis: usize, size: usize| {
-            low[axis].ceil().max(0.0) as usize..=(high[axis].floor() as usize).min(size - 1)
-        };
+        let range =
+            |axis: usize, size: usize| low[axis].ceil().max(0.0) as usize..=(high[axis].floor() as usize).min(size - 1);
         for y in range(1, ny) {
             for x in range(0, nx) {
                 let at = DVec3::new(x as f64, y as f64, 0.0);
@@ -214,11 +184,7 @@ fn inside_points(
         crossings.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         // Rounding can miss a crossing at a triangle seen edge-on; the column counts as outside.
         let is_inside = |winding: i32, count: usize| {
-            if oriented {
-                winding != 0
-            } else {
-                count % 2 == 1
-            }
+            if oriented { winding != 0 } else { count % 2 == 1 }
         };
         let total = crossings.iter().map(|&(_, direction)| direction).sum();
         if is_inside(total, crossings.len()) {
@@ -261,14 +227,7 @@ fn crossing(triangle: &[u32; 3], corners: [DVec3; 3], at: DVec3) -> Option<(f64,
     let total: f64 = areas.iter().sum();
     let heights = (0..3).map(|i| areas[i] * corners[i].z);
     let height = heights.sum::<f64>() / total;
-    Some((
-        if height.is_finite() {
-            height
-        } else {
-            corners[0].z
-        },
-        direction,
-    ))
+    Some((if height.is_finite() { height } else { corners[0].z }, direction))
 }
 
 /// Signed distance at the lattice points next to the surface, negative inside. Elsewhere only the
@@ -297,9 +256,7 @@ fn signed_distances(
             }
         }
     }
-    let points: Vec<u32> = (0..inside.len() as u32)
-        .filter(|&index| near[index as usize])
-        .collect();
+    let points: Vec<u32> = (0..inside.len() as u32).filter(|&index| near[index as usize]).collect();
     let distances = in_chunks(&points, |chunk| {
         let mut guess = 0;
         let distances = chunk.iter().map(|&index| {
@@ -310,17 +267,10 @@ fn signed_distances(
         });
         distances.collect()
     });
-    let mut values: Vec<f64> = inside
-        .iter()
-        .map(|&inside| if inside { -1.0 } else { 1.0 })
-        .collect();
+    let mut values: Vec<f64> = inside.iter().map(|&inside| if inside { -1.0 } else { 1.0 }).collect();
     for (&index, &distance) in points.iter().zip(&distances) {
         let value = &mut values[index as usize];
-        *value *= if *value < 0.0 {
-            distance.max(f64::MIN_POSITIVE)
-        } else {
-            distance
-        };
+        *value *= if *value < 0.0 { distance.max(f64::MIN_POSITIVE) } else { distance };
     }
     values
 }

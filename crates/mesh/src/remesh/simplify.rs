@@ -47,14 +47,8 @@ pub fn simplify(mesh: &Mesh, vertices: usize) -> Result<Remeshed, RemeshError> {
             break;
         }
     }
-    let Cut {
-        surface,
-        origin,
-        locked,
-    } = &simplifier.cut;
-    finish(surface, mesh.vertex_count(), locked, origin, |vertex| {
-        original.surface_point(simplifier.places[vertex])
-    })
+    let Cut { surface, origin, locked } = &simplifier.cut;
+    finish(surface, mesh.vertex_count(), locked, origin, |vertex| original.surface_point(simplifier.places[vertex]))
 }
 
 struct Simplifier<'a> {
@@ -97,15 +91,7 @@ impl<'a> Simplifier<'a> {
         }
         let places = surface.outgoing.iter().map(|&h| at_corner(h)).collect();
         let states = vec![0; surface.half_edge_slots() as usize];
-        Self {
-            cut,
-            original,
-            places,
-            quadrics,
-            centre,
-            queue: BinaryHeap::new(),
-            states,
-        }
+        Self { cut, original, places, quadrics, centre, queue: BinaryHeap::new(), states }
     }
 
     /// Queues all edges.
@@ -172,11 +158,7 @@ impl<'a> Simplifier<'a> {
     fn collapse(&mut self, edge: u32, point: DVec3) {
         let [kept, removed] = self.cut.surface.ends(edge).map(|v| v as usize);
         let walks = [kept, removed].map(|v| self.original.walk(self.places[v].triangle, point));
-        self.places[kept] = if walks[1].1 < walks[0].1 {
-            walks[1].0
-        } else {
-            walks[0].0
-        };
+        self.places[kept] = if walks[1].1 < walks[0].1 { walks[1].0 } else { walks[0].0 };
         let quadric = self.quadrics[removed];
         self.quadrics[kept].add(&quadric);
         if self.cut.locked[removed] {

@@ -29,11 +29,7 @@ pub enum SubdivisionRule {
 ///
 /// # Errors
 /// The result would be too large, or coordinates overflow.
-pub fn subdivide(
-    mesh: &Mesh,
-    rounds: usize,
-    rule: SubdivisionRule,
-) -> Result<Remeshed, RemeshError> {
+pub fn subdivide(mesh: &Mesh, rounds: usize, rule: SubdivisionRule) -> Result<Remeshed, RemeshError> {
     require(rounds <= 16, "rounds", rounds, "from 0 to 16")?;
     // Corners of the faces bound the number of edges, and each round has four times as many.
     let corners = mesh.faces().corners().len() as f64 / 2.0;
@@ -82,10 +78,7 @@ fn subdivide_once(coarse: Remeshed, rule: SubdivisionRule) -> Result<Remeshed, R
             faces.push(&triangle);
         }
     }
-    Ok(Remeshed {
-        mesh: Mesh::new(positions, faces)?,
-        sources,
-    })
+    Ok(Remeshed { mesh: Mesh::new(positions, faces)?, sources })
 }
 
 /// The old vertices, moved by Loop's rule.

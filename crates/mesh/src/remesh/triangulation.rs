@@ -41,14 +41,7 @@ impl Triangulation {
             twin[pair[0].2 as usize] = pair[1].2;
             twin[pair[1].2 as usize] = pair[0].2;
         }
-        Self {
-            border: vec![false; positions.len()],
-            positions,
-            start,
-            twin,
-            outgoing,
-            removed_vertices: 0,
-        }
+        Self { border: vec![false; positions.len()], positions, start, twin, outgoing, removed_vertices: 0 }
     }
 
     /// True if the edge lies on a border.
@@ -73,8 +66,7 @@ impl Triangulation {
 
     /// Iterates over the edges: one half-edge of each.
     pub(crate) fn edges(&self) -> impl Iterator<Item = u32> + '_ {
-        self.half_edges()
-            .filter(|&half_edge| half_edge < self.twin[half_edge as usize])
+        self.half_edges().filter(|&half_edge| half_edge < self.twin[half_edge as usize])
     }
 
     /// Number of half-edge slots, including removed ones. It grows with every split.
@@ -214,14 +206,7 @@ impl Triangulation {
         self.twin.extend([NONE; 6]);
         self.start[h1 as usize] = middle;
         self.start[t1 as usize] = middle;
-        for (slot, twin) in [
-            (h0, new + 3),
-            (t0, new),
-            (h1, new + 2),
-            (t1, new + 5),
-            (new + 1, bc),
-            (new + 4, ad),
-        ] {
+        for (slot, twin) in [(h0, new + 3), (t0, new), (h1, new + 2), (t1, new + 5), (new + 1, bc), (new + 4, ad)] {
             self.pair(slot, twin);
         }
         for (vertex, slot) in [(middle, new), (a, h0), (b, t0), (c, h2), (d, t2)] {
@@ -263,10 +248,7 @@ impl Triangulation {
         if !at_border && self.on_border(a) && self.on_border(b) {
             return false;
         }
-        let common = self
-            .neighbours(a)
-            .filter(|&v| self.are_neighbours(b, v))
-            .count();
+        let common = self.neighbours(a).filter(|&v| self.are_neighbours(b, v)).count();
         let can_lose = |v: u32| self.degree(v) > if self.on_border(v) { 2 } else { 3 };
         common == if at_border { 1 } else { 2 } && can_lose(c) && can_lose(d)
     }
@@ -294,9 +276,8 @@ impl Triangulation {
             self.start[slot as usize] = NONE;
         }
         self.border[a as usize] |= self.border[b as usize];
-        let remaining = std::iter::once(first_side)
-            .chain(fan)
-            .find(|&slot| slot != NONE && self.start[slot as usize] != NONE);
+        let remaining =
+            std::iter::once(first_side).chain(fan).find(|&slot| slot != NONE && self.start[slot as usize] != NONE);
         self.outgoing[a as usize] = remaining.unwrap_or(NONE);
         self.outgoing[b as usize] = NONE;
         self.rewind(a);
@@ -331,12 +312,7 @@ impl Triangulation {
 
     /// Corners of every remaining triangle.
     pub(crate) fn triangles(&self) -> impl Iterator<Item = [u32; 3]> + '_ {
-        self.start
-            .as_chunks::<3>()
-            .0
-            .iter()
-            .filter(|triangle| triangle[0] != NONE)
-            .copied()
+        self.start.as_chunks::<3>().0.iter().filter(|triangle| triangle[0] != NONE).copied()
     }
 
     /// Removes unused slots; vertices and triangles keep their order.
@@ -349,28 +325,17 @@ impl Triangulation {
                 positions.push(position);
             }
         }
-        let triangles: Vec<[u32; 3]> = self
-            .triangles()
-            .map(|triangle| triangle.map(|v| place[v as usize]))
-            .collect();
+        let triangles: Vec<[u32; 3]> = self.triangles().map(|triangle| triangle.map(|v| place[v as usize])).collect();
         Self::new(positions, &triangles)
     }
 }
 
 pub(super) fn next(half_edge: u32) -> u32 {
-    if half_edge % 3 == 2 {
-        half_edge - 2
-    } else {
-        half_edge + 1
-    }
+    if half_edge % 3 == 2 { half_edge - 2 } else { half_edge + 1 }
 }
 
 pub(super) fn previous(half_edge: u32) -> u32 {
-    if half_edge.is_multiple_of(3) {
-        half_edge + 2
-    } else {
-        half_edge - 1
-    }
+    if half_edge.is_multiple_of(3) { half_edge + 2 } else { half_edge - 1 }
 }
 
 fn around_triangle(half_edge: u32) -> [u32; 3] {
@@ -427,10 +392,7 @@ mod tests {
         assert_eq!(report(&surface).edges, first.edges + 3);
 
         while surface.vertex_count() > 20 {
-            let edge = surface
-                .edges()
-                .find(|&edge| surface.can_collapse(edge))
-                .unwrap();
+            let edge = surface.edges().find(|&edge| surface.can_collapse(edge)).unwrap();
             let [from, to] = surface.segment(edge);
             surface.collapse(edge, from.midpoint(to));
         }
@@ -471,10 +433,7 @@ mod tests {
             assert_eq!((report.euler, report.boundary_loops), (1, 1));
         }
         // Border edges cannot be flipped; all other edits occur.
-        assert_eq!(
-            counts.map(|count| count > 20),
-            [true, false, true, true, true, true]
-        );
+        assert_eq!(counts.map(|count| count > 20), [true, false, true, true, true, true]);
     }
 
     #[test]

@@ -108,11 +108,7 @@ impl Profile {
         let mut uniform = Uniform::new(seed);
         let turn = PI * uniform.signed();
         let waves = [1.0, 2.0, 3.0]
-            .map(|periods| Harmonic {
-                amplitude: uniform.signed() / periods,
-                periods,
-                phase: PI * uniform.signed(),
-            })
+            .map(|periods| Harmonic { amplitude: uniform.signed() / periods, periods, phase: PI * uniform.signed() })
             .to_vec();
         Self::Harmonics { turn, waves }
     }
@@ -130,9 +126,7 @@ impl Profile {
             }
             Self::Wave { amplitude, periods } => amplitude * (TAU * periods * s / length).sin(),
             Self::Harmonics { turn, waves } => {
-                let wave = |wave: &Harmonic| {
-                    wave.amplitude * (TAU * wave.periods * s / length + wave.phase).sin()
-                };
+                let wave = |wave: &Harmonic| wave.amplitude * (TAU * wave.periods * s / length + wave.phase).sin();
                 arc(*turn) + waves.iter().map(wave).sum::<f64>()
             }
             Self::Heading(HeadingFunction(heading)) => heading(s),
@@ -141,8 +135,7 @@ impl Profile {
 
     /// Returns an error if a parameter does not define a curve.
     fn check(&self) -> Result<(), ShapeError> {
-        let finite =
-            |parameter, value: f64| require(value.is_finite(), parameter, value, "a finite number");
+        let finite = |parameter, value: f64| require(value.is_finite(), parameter, value, "a finite number");
         match self {
             Self::Flat | Self::Heading(_) => Ok(()),
             Self::Cylinder { turn } => finite("turn", *turn),
@@ -153,12 +146,7 @@ impl Profile {
                     inner_radius,
                     "a finite number over 0",
                 )?;
-                require(
-                    *gap >= 0.0 && gap.is_finite(),
-                    "gap",
-                    gap,
-                    "a finite number, 0 or more",
-                )
+                require(*gap >= 0.0 && gap.is_finite(), "gap", gap, "a finite number, 0 or more")
             }
             Self::Wave { amplitude, periods } => {
                 finite("amplitude", *amplitude)?;
@@ -186,12 +174,7 @@ impl Profile {
         let mut previous: Option<DVec2> = None;
         for line in 0..count - 1 {
             let heading = self.heading(line as f64 + 0.5, length);
-            require(
-                heading.is_finite(),
-                "heading of the profile",
-                heading,
-                "finite at every arc length",
-            )?;
+            require(heading.is_finite(), "heading of the profile", heading, "finite at every arc length")?;
             let segment = DVec2::from_angle(heading);
             if previous.is_some_and(|previous| previous.dot(segment) < SHARPEST_FOLD) {
                 return Err(ShapeError::FoldedBack { line });
@@ -213,13 +196,7 @@ const SHARPEST_FOLD: f64 = -1.0 + 1e-9;
 /// # Errors
 /// The grid size is invalid, a parameter or heading is not finite or out of range, or the profile
 /// changes direction by pi between adjacent strips.
-pub fn bent_grid(
-    rows: usize,
-    columns: usize,
-    cells: Cells,
-    axis: Axis,
-    profile: &Profile,
-) -> Result<Mesh, ShapeError> {
+pub fn bent_grid(rows: usize, columns: usize, cells: Cells, axis: Axis, profile: &Profile) -> Result<Mesh, ShapeError> {
     require_grid(rows, columns, cells)?;
     match axis {
         Axis::Columns => {

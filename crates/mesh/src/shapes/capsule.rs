@@ -32,17 +32,10 @@ pub fn capsule(
     require(cap_bands >= 1, "cap_bands", cap_bands, "at least 1")?;
     require(tube_bands >= 1, "tube_bands", tube_bands, "at least 1")?;
     for (parameter, value) in [("radius", radius), ("length", length)] {
-        require(
-            value > 0.0 && value.is_finite(),
-            parameter,
-            value,
-            "a finite number over 0",
-        )?;
+        require(value > 0.0 && value.is_finite(), parameter, value, "a finite number over 0")?;
     }
     let ring_count = 2 * cap_bands as u128 + tube_bands as u128 - 1;
-    let vertex_count = ring_count
-        .saturating_mul(segments as u128)
-        .saturating_add(2);
+    let vertex_count = ring_count.saturating_mul(segments as u128).saturating_add(2);
     require_size(
         vertex_count,
         (ring_count - 1)
@@ -60,8 +53,7 @@ pub fn capsule(
         let (from_axis, height) = cap_ring(band);
         (from_axis, -height)
     });
-    let tube =
-        (1..tube_bands).map(|band| (radius, length * (band as f64 / tube_bands as f64 - 0.5)));
+    let tube = (1..tube_bands).map(|band| (radius, length * (band as f64 / tube_bands as f64 - 0.5)));
     let rings = south.chain(tube).chain((0..cap_bands).map(cap_ring));
 
     let pole = 0.5 * length + radius;

@@ -25,9 +25,7 @@ use crate::{Faces, Mesh};
 /// # Errors
 /// There are fewer than two rows or columns, or more cells than 32-bit indices can address.
 pub fn grid(rows: usize, columns: usize, cells: Cells) -> Result<Mesh, ShapeError> {
-    sheet(rows, columns, cells, |row, column| {
-        DVec3::new(column as f64, (rows - 1 - row) as f64, 0.0)
-    })
+    sheet(rows, columns, cells, |row, column| DVec3::new(column as f64, (rows - 1 - row) as f64, 0.0))
 }
 
 /// A mesh with the connectivity of the flat grid and vertices at `place(row, column)`.
@@ -48,12 +46,7 @@ pub(super) fn sheet(
     let index = |row: usize, column: usize| (row * columns + column) as u32;
     for row in 0..rows - 1 {
         for column in 0..columns - 1 {
-            let cell = [
-                index(row, column),
-                index(row + 1, column),
-                index(row + 1, column + 1),
-                index(row, column + 1),
-            ];
+            let cell = [index(row, column), index(row + 1, column), index(row + 1, column + 1), index(row, column + 1)];
             cells.push(&mut faces, cell);
         }
     }
@@ -64,8 +57,5 @@ pub(super) fn sheet(
 pub(super) fn require_grid(rows: usize, columns: usize, cells: Cells) -> Result<(), ShapeError> {
     require(rows >= 2, "rows", rows, "at least 2")?;
     require(columns >= 2, "columns", columns, "at least 2")?;
-    require_size(
-        product(&[rows, columns]),
-        product(&[rows - 1, columns - 1]).saturating_mul(cells.corners()),
-    )
+    require_size(product(&[rows, columns]), product(&[rows - 1, columns - 1]).saturating_mul(cells.corners()))
 }

@@ -55,9 +55,7 @@ pub enum ShapeError {
         count: u128,
     },
     /// The mesh does not fit in memory.
-    #[error(
-        "the shape needs {bytes} bytes of memory, which are not available: use a coarser shape"
-    )]
+    #[error("the shape needs {bytes} bytes of memory, which are not available: use a coarser shape")]
     OutOfMemory {
         /// Required memory in bytes.
         bytes: usize,
@@ -116,11 +114,7 @@ fn require(
     if condition {
         return Ok(());
     }
-    Err(ShapeError::Parameter {
-        parameter,
-        value: value.to_string(),
-        allowed,
-    })
+    Err(ShapeError::Parameter { parameter, value: value.to_string(), allowed })
 }
 
 /// Returns an error if 32-bit indices cannot address a mesh or if it does not fit in memory. Call
@@ -132,14 +126,10 @@ fn require_size(vertices: u128, corners: u128) -> Result<(), ShapeError> {
         }
     }
     let bytes = vertices as usize * size_of::<DVec3>() + corners as usize * size_of::<[u32; 2]>();
-    Vec::<u8>::new()
-        .try_reserve_exact(bytes)
-        .map_err(|_| ShapeError::OutOfMemory { bytes })
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| ShapeError::OutOfMemory { bytes })
 }
 
 /// Product of counts, saturating at `u128::MAX`.
 fn product(factors: &[usize]) -> u128 {
-    factors
-        .iter()
-        .fold(1, |all: u128, &factor| all.saturating_mul(factor as u128))
+    factors.iter().fold(1, |all: u128, &factor| all.saturating_mul(factor as u128))
 }

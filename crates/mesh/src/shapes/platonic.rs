@@ -23,12 +23,7 @@ pub fn icosahedron() -> Mesh {
 /// # Errors
 /// There are more than 13 subdivisions, or the mesh does not fit in memory.
 pub fn icosphere(subdivisions: u32) -> Result<Mesh, ShapeError> {
-    require(
-        subdivisions <= MAX_SUBDIVISIONS,
-        "subdivisions",
-        subdivisions,
-        "at most 13 (671,088,642 vertices)",
-    )?;
+    require(subdivisions <= MAX_SUBDIVISIONS, "subdivisions", subdivisions, "at most 13 (671,088,642 vertices)")?;
     let triangle_count = TRIANGLES.len() << (2 * subdivisions);
     let vertex_count = triangle_count / 2 + 2;
     require_size(vertex_count as u128, 3 * triangle_count as u128)?;

@@ -30,11 +30,7 @@ impl Roughness {
 
     /// Creates this roughness with the default amplitude.
     pub fn new(roughness: f64, seed: u64) -> Self {
-        Self {
-            roughness,
-            amplitude: Self::DEFAULT_AMPLITUDE,
-            seed,
-        }
+        Self { roughness, amplitude: Self::DEFAULT_AMPLITUDE, seed }
     }
 
     /// Width (standard deviation) of the smoothing Gaussian, in pixels.
@@ -75,18 +71,11 @@ impl Roughness {
 /// # Errors
 /// The grid size is invalid, the roughness is not in [-97, 3), or the amplitude is negative or
 /// greater than a million.
-pub fn rough_grid(
-    rows: usize,
-    columns: usize,
-    cells: Cells,
-    roughness: &Roughness,
-) -> Result<Mesh, ShapeError> {
+pub fn rough_grid(rows: usize, columns: usize, cells: Cells, roughness: &Roughness) -> Result<Mesh, ShapeError> {
     require_grid(rows, columns, cells)?;
     roughness.check()?;
     let mut uniform = Uniform::new(roughness.seed);
-    let mut heights: Vec<f64> = (0..rows * columns)
-        .map(|_| roughness.amplitude * uniform.signed())
-        .collect();
+    let mut heights: Vec<f64> = (0..rows * columns).map(|_| roughness.amplitude * uniform.signed()).collect();
     let kernel = half_gaussian(roughness.sigma());
     for row in 0..rows {
         smooth_line(&mut heights, row * columns, 1, columns, &kernel);
@@ -105,9 +94,7 @@ pub fn rough_grid(
 /// sum to 1.
 fn half_gaussian(sigma: f64) -> Vec<f64> {
     let radius = (4.0 * sigma).round() as usize;
-    let mut weights: Vec<f64> = (0..=radius)
-        .map(|distance| (-0.5 * (distance as f64 / sigma).powi(2)).exp())
-        .collect();
+    let mut weights: Vec<f64> = (0..=radius).map(|distance| (-0.5 * (distance as f64 / sigma).powi(2)).exp()).collect();
     let total = weights[0] + 2.0 * weights[1..].iter().sum::<f64>();
     for weight in &mut weights {
         *weight /= total;
@@ -188,8 +175,7 @@ mod tests {
                     for dc in -reach..=reach {
                         let squared = (dr * dr + dc * dc) as f64;
                         let weight = (-0.5 * squared / (sigma * sigma)).exp();
-                        let from =
-                            mirrored(row + dr, rows) * columns + mirrored(column + dc, columns);
+                        let from = mirrored(row + dr, rows) * columns + mirrored(column + dc, columns);
                         sum += weight * rough[from];
                         total += weight;
                     }

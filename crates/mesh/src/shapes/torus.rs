@@ -24,24 +24,9 @@ pub fn torus(
     minor_radius: f64,
     cells: Cells,
 ) -> Result<Mesh, ShapeError> {
-    require(
-        major_segments >= 3,
-        "major_segments",
-        major_segments,
-        "at least 3",
-    )?;
-    require(
-        minor_segments >= 3,
-        "minor_segments",
-        minor_segments,
-        "at least 3",
-    )?;
-    require(
-        major_radius > 0.0 && major_radius.is_finite(),
-        "major_radius",
-        major_radius,
-        "a finite number over 0",
-    )?;
+    require(major_segments >= 3, "major_segments", major_segments, "at least 3")?;
+    require(minor_segments >= 3, "minor_segments", minor_segments, "at least 3")?;
+    require(major_radius > 0.0 && major_radius.is_finite(), "major_radius", major_radius, "a finite number over 0")?;
     require(
         minor_radius > 0.0 && minor_radius < major_radius,
         "minor_radius",
@@ -57,11 +42,7 @@ pub fn torus(
         vertices.extend((0..minor_segments).map(|j| {
             let (sin_tube, cos_tube) = (TAU * j as f64 / minor_segments as f64).sin_cos();
             let from_axis = major_radius + minor_radius * cos_tube;
-            DVec3::new(
-                from_axis * cos_around,
-                from_axis * sin_around,
-                minor_radius * sin_tube,
-            )
+            DVec3::new(from_axis * cos_around, from_axis * sin_around, minor_radius * sin_tube)
         }));
     }
     let corner_count = vertices.len() * cells.corners() as usize;
@@ -70,10 +51,7 @@ pub fn torus(
         for j in 0..minor_segments {
             let (next_i, next_j) = ((i + 1) % major_segments, (j + 1) % minor_segments);
             let cell = [(i, j), (next_i, j), (next_i, next_j), (i, next_j)];
-            cells.push(
-                &mut faces,
-                cell.map(|(i, j)| (i * minor_segments + j) as u32),
-            );
+            cells.push(&mut faces, cell.map(|(i, j)| (i * minor_segments + j) as u32));
         }
     }
     Ok(Mesh::new(vertices, faces)?)

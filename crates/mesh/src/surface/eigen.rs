@@ -59,11 +59,7 @@ impl ConnectionLaplacian<'_> {
     /// The Laplacian is not positive definite up to rounding, memory is exhausted, or the
     /// iteration does not converge.
     pub fn eigenbasis(&self, count: usize) -> Result<Eigenbasis, SurfaceError> {
-        if self.order() == 0 {
-            self.lowest::<f64>(count)
-        } else {
-            self.lowest::<c64>(count)
-        }
+        if self.order() == 0 { self.lowest::<f64>(count) } else { self.lowest::<c64>(count) }
     }
 
     fn lowest<T: Scalar>(&self, count: usize) -> Result<Eigenbasis, SurfaceError> {
@@ -75,15 +71,8 @@ impl ConnectionLaplacian<'_> {
         let mut bases: Vec<ComponentBasis> = Vec::with_capacity(components.len());
         for nodes in &components {
             // By Weyl's law the number of eigenvalues below a bound grows with the area.
-            let area: f64 = nodes
-                .iter()
-                .map(|&n| laplacian.node_mass()[n as usize])
-                .sum();
-            let share = if components.len() == 1 {
-                count
-            } else {
-                (1.2 * area * count as f64) as usize + 4
-            };
+            let area: f64 = nodes.iter().map(|&n| laplacian.node_mass()[n as usize]).sum();
+            let share = if components.len() == 1 { count } else { (1.2 * area * count as f64) as usize + 4 };
             bases.push(self.component_basis::<T>(nodes, &mut place, share.min(count))?);
         }
         // A component may have more eigenvalues below the bound than its share.
@@ -97,8 +86,7 @@ impl ConnectionLaplacian<'_> {
                 let found = basis.values.len();
                 let last = basis.values.last().copied().unwrap_or(f64::NEG_INFINITY);
                 if found < nodes.len().min(count) && last <= bound {
-                    *basis =
-                        self.component_basis::<T>(nodes, &mut place, (2 * found).min(count))?;
+                    *basis = self.component_basis::<T>(nodes, &mut place, (2 * found).min(count))?;
                     is_complete = false;
                 }
             }
@@ -109,11 +97,7 @@ impl ConnectionLaplacian<'_> {
         let mut chosen: Vec<(f64, usize, usize)> = Vec::new();
         for (component, basis) in bases.iter().enumerate() {
             let pairs = basis.values.iter().enumerate();
-            chosen.extend(
-                pairs
-                    .filter(|(_, value)| **value <= bound)
-                    .map(|(pair, &value)| (value, component, pair)),
-            );
+            chosen.extend(pairs.filter(|(_, value)| **value <= bound).map(|(pair, &value)| (value, component, pair)));
         }
         chosen.sort_by(|a, b| a.0.total_cmp(&b.0));
         chosen.truncate(count);
@@ -168,11 +152,7 @@ impl ConnectionLaplacian<'_> {
         let factor = self.factor(&matrix, nodes, &order)?;
         let pairs = largest_of_inverse(&factor, nodes.len(), count);
         if pairs.converged < count {
-            return Err(SurfaceError::NotConverged {
-                order: self.order(),
-                wanted: count,
-                converged: pairs.converged,
-            });
+            return Err(SurfaceError::NotConverged { order: self.order(), wanted: count, converged: pairs.converged });
         }
         // Back from the elimination order.
         let width = T::PARTS * count;
@@ -181,11 +161,7 @@ impl ConnectionLaplacian<'_> {
             vectors[row as usize * width..][..width].copy_from_slice(source);
         }
         Ok(ComponentBasis {
-            values: pairs
-                .values
-                .iter()
-                .map(|value| value.powf(-1.0 / POWER as f64) - SHIFT)
-                .collect(),
+            values: pairs.values.iter().map(|value| value.powf(-1.0 / POWER as f64) - SHIFT).collect(),
             vectors,
         })
     }
@@ -215,9 +191,7 @@ fn dense<T: Scalar>(matrix: &Hermitian<T>, count: usize) -> Option<ComponentBasi
             vectors.extend((0..count).map(|pair| pairs.U()[(row, pair)].imaginary_part()));
         }
     }
-    let values = (0..count)
-        .map(|pair| values[pair].real_part() - SHIFT)
-        .collect();
+    let values = (0..count).map(|pair| values[pair].real_part() - SHIFT).collect();
     Some(ComponentBasis { values, vectors })
 }
 

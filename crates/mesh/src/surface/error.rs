@@ -28,9 +28,7 @@ pub enum SurfaceError {
         bytes: usize,
     },
     /// The eigensolver did not converge.
-    #[error(
-        "only {converged} of {wanted} eigenpairs of order {order} converged; request fewer or repair the mesh"
-    )]
+    #[error("only {converged} of {wanted} eigenpairs of order {order} converged; request fewer or repair the mesh")]
     NotConverged {
         /// Order of the fields.
         order: usize,
@@ -68,23 +66,12 @@ pub enum SurfaceError {
 
 /// Returns an error unless a field has `[vertices, parts, columns]` values, where `parts` is 1 for
 /// order 0 and 2 otherwise.
-pub(super) fn check_field(
-    order: usize,
-    vertices: usize,
-    field: &[f64],
-    columns: usize,
-) -> Result<(), SurfaceError> {
+pub(super) fn check_field(order: usize, vertices: usize, field: &[f64], columns: usize) -> Result<(), SurfaceError> {
     let expected = vertices * columns * parts(order);
     if field.len() == expected {
         Ok(())
     } else {
-        Err(SurfaceError::FieldLength {
-            order,
-            columns,
-            vertices,
-            given: field.len(),
-            expected,
-        })
+        Err(SurfaceError::FieldLength { order, columns, vertices, given: field.len(), expected })
     }
 }
 

@@ -157,9 +157,7 @@ impl<'a> Evolution<'a> {
             match self.equation {
                 Equation::Heat | Equation::VectorHeat => 0.5 * u * u,
                 Equation::Wave => 0.5 * (state.rates[at].powi(2) + u * curved[at]),
-                Equation::CahnHilliard { width } => {
-                    0.25 * (u * u - 1.0).powi(2) + 0.5 * width * width * u * curved[at]
-                }
+                Equation::CahnHilliard { width } => 0.25 * (u * u - 1.0).powi(2) + 0.5 * width * width * u * curved[at],
             }
         };
         let mut energy = vec![0.0; columns];
@@ -188,20 +186,14 @@ impl<'a> Evolution<'a> {
         let mass = self.laplacian.node_mass();
         let nodes = self.laplacian.node_of_vertex().iter();
         for (row, &node) in result.chunks_exact_mut(width.max(1)).zip(nodes) {
-            row.iter_mut()
-                .for_each(|value| *value /= mass[node as usize]);
+            row.iter_mut().for_each(|value| *value /= mass[node as usize]);
         }
         Ok(result)
     }
 
     /// Change of `u` in a step of Cahn-Hilliard: the solution `d` of
     /// `(1 + h A (s + w^2 A)) d = -h A (u^3 - u + w^2 A u)`.
-    fn separate(
-        &self,
-        values: &[f64],
-        width: f64,
-        columns: usize,
-    ) -> Result<Vec<f64>, SurfaceError> {
+    fn separate(&self, values: &[f64], width: f64, columns: usize) -> Result<Vec<f64>, SurfaceError> {
         let h = self.step;
         let mut potential = self.positive_laplacian(values, columns)?;
         for (potential, u) in potential.iter_mut().zip(values) {
@@ -233,9 +225,9 @@ impl<'a> Evolution<'a> {
     }
 }
 
-/// The operator `1 + s h A + w^2 h A^2` of a Cahn-Hilliard step as a product `(1 + t A) (1 + t' A)`. Where the
-/// factors are complex, `t = t' = w sqrt h` makes a preconditioner: the quotient lies between the lowest `(1 + k) / 2`, with
-/// `k = s sqrt h / (2 w)`, and 1, and every round of Richardson's iteration reduces the error at least to a third.
+/// The operator `1 + s h A + w^2 h A^2` of a Cahn-Hilliard step as a product `(1 + t A) (1 + t' A)`. Where the factors
+/// are complex, `t = t' = w sqrt h` makes a preconditioner: the quotient lies between the lowest `(1 + k) / 2`, with `k
+/// = s sqrt h / (2 w)`, and 1, and every round of Richardson's iteration reduces the error at least to a third.
 struct Splitting {
     /// One time for both factors, or two.
     times: Vec<f64>,
@@ -249,11 +241,7 @@ impl Splitting {
         let discriminant = half_sum * half_sum - product;
         if discriminant >= 0.0 {
             let large = half_sum + discriminant.sqrt();
-            return Self {
-                times: vec![large, product / large],
-                rounds: 1,
-                relaxation: 1.0,
-            };
+            return Self { times: vec![large, product / large], rounds: 1, relaxation: 1.0 };
         }
         let lowest = 0.5 * (1.0 + half_sum / product.sqrt());
         let contraction = (1.0 - lowest) / (1.0 + lowest);

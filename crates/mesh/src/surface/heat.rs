@@ -50,11 +50,7 @@ impl<'a> HeatSolver<'a> {
         } else {
             Factors::Complex(factor_all(&connection, &nodes, &elimination, times)?)
         };
-        Ok(Self {
-            connection,
-            order: elimination,
-            factors,
-        })
+        Ok(Self { connection, order: elimination, factors })
     }
 
     /// Diffuses fields of shape `[V, b]` (order 0) or `[V, 2, b]` for the time with index `time`.
@@ -64,19 +60,9 @@ impl<'a> HeatSolver<'a> {
     ///
     /// # Panics
     /// If there is no such time.
-    pub fn solve(
-        &self,
-        time: usize,
-        field: &[f64],
-        columns: usize,
-    ) -> Result<Vec<f64>, SurfaceError> {
+    pub fn solve(&self, time: usize, field: &[f64], columns: usize) -> Result<Vec<f64>, SurfaceError> {
         let laplacian = self.connection.laplacian;
-        check_field(
-            self.connection.order(),
-            laplacian.vertex_count(),
-            field,
-            columns,
-        )?;
+        check_field(self.connection.order(), laplacian.vertex_count(), field, columns)?;
         let by_node = self.connection.gather(field, columns);
         let width = columns * if self.connection.order() == 0 { 1 } else { 2 };
         let inverse_root = |node: u32| laplacian.node_mass()[node as usize].sqrt().recip();
@@ -152,9 +138,7 @@ impl PointHeat {
         self.factor.solve(&mut heat, columns);
         let of_column = |column: usize| {
             let nodes = self.place.iter().zip(&self.inverse_root_mass);
-            nodes
-                .map(|(&place, scale)| scale * heat[place as usize * columns + column])
-                .collect()
+            nodes.map(|(&place, scale)| scale * heat[place as usize * columns + column]).collect()
         };
         (0..columns).map(of_column).collect()
     }
@@ -167,10 +151,7 @@ mod tests {
 
     #[test]
     fn factors_stay_sparse() {
-        for mesh in [
-            shapes::icosphere(5).unwrap(),
-            shapes::torus(130, 53, 1.0, 0.4, Cells::Triangles).unwrap(),
-        ] {
+        for mesh in [shapes::icosphere(5).unwrap(), shapes::torus(130, 53, 1.0, 0.4, Cells::Triangles).unwrap()] {
             let laplacian = SurfaceLaplacian::new(&mesh).unwrap();
             let heat = PointHeat::new(&laplacian, 1e-3).unwrap();
             let per_vertex = heat.factor.entries() / mesh.vertex_count();

@@ -70,11 +70,7 @@ impl HeatArrays {
         let mut arrays = Self {
             mass: laplacian.mass().to_vec(),
             representatives: laplacian.representatives().collect(),
-            copies: laplacian
-                .copies(1, frames)
-                .iter()
-                .map(|&[x, y]| atan2(y, x))
-                .collect(),
+            copies: laplacian.copies(1, frames).iter().map(|&[x, y]| atan2(y, x)).collect(),
             offsets,
             gradient_offsets: vec![0],
             ..Self::default()
@@ -84,18 +80,14 @@ impl HeatArrays {
             let forward = laplacian.edges()[edge][1] == neighbour;
             arrays.neighbours.push(neighbour);
             arrays.weights.push(laplacian.weights()[edge]);
-            arrays
-                .transport
-                .push(if forward { phases[edge] } else { -phases[edge] });
+            arrays.transport.push(if forward { phases[edge] } else { -phases[edge] });
         }
         let jets = Jets::new(&laplacian, frames)?;
         for vertex in 0..vertices {
             let row = jets.offsets[vertex] as usize..jets.offsets[vertex + 1] as usize;
             for axis in 0..2 {
                 let coefficients = jets.coefficients[row.clone()].iter().map(|c| c[axis]);
-                arrays
-                    .gradient_neighbours
-                    .extend_from_slice(&jets.neighbours[row.clone()]);
+                arrays.gradient_neighbours.extend_from_slice(&jets.neighbours[row.clone()]);
                 arrays.gradient.extend(coefficients.clone());
                 if !row.is_empty() {
                     arrays.gradient_neighbours.push(vertex as u32);

@@ -95,17 +95,12 @@ impl Jets {
     pub fn new(laplacian: &SurfaceLaplacian, frames: &[Frame]) -> Result<Self, SurfaceError> {
         check_length("frames", frames.len(), laplacian.vertex_count())?;
         let nodes = laplacian.positions.len();
-        let both_ways = laplacian
-            .triangles
-            .iter()
-            .flat_map(|&[a, b, c]| [(a, b), (b, c), (c, a), (b, a), (c, b), (a, c)]);
+        let both_ways =
+            laplacian.triangles.iter().flat_map(|&[a, b, c]| [(a, b), (b, c), (c, a), (b, a), (c, b), (a, c)]);
         let (ring_offsets, ring) = bucket(nodes, both_ways);
-        let ring = |node: u32| {
-            &ring[ring_offsets[node as usize] as usize..ring_offsets[node as usize + 1] as usize]
-        };
-        let node_frames: Vec<Frame> = (0..nodes as u32)
-            .map(|node| frames[laplacian.representative(node) as usize])
-            .collect();
+        let ring = |node: u32| &ring[ring_offsets[node as usize] as usize..ring_offsets[node as usize + 1] as usize];
+        let node_frames: Vec<Frame> =
+            (0..nodes as u32).map(|node| frames[laplacian.representative(node) as usize]).collect();
         let blocks: Vec<Rows> = (0..nodes.div_ceil(TASK))
             .into_par_iter()
             .map_init(
@@ -140,12 +135,8 @@ impl Jets {
             .collect();
         let copies = laplacian.copies(1, frames);
         let vertices = laplacian.node_of_vertex();
-        let mut jets = Self {
-            offsets: vec![0],
-            neighbours: Vec::new(),
-            coefficients: Vec::new(),
-            transport: Vec::new(),
-        };
+        let mut jets =
+            Self { offsets: vec![0], neighbours: Vec::new(), coefficients: Vec::new(), transport: Vec::new() };
         let total: usize = blocks.iter().map(|rows| rows.neighbours.len()).sum();
         jets.neighbours.reserve(total);
         jets.coefficients.reserve(total);
@@ -156,28 +147,19 @@ impl Jets {
             let start = if at == 0 { 0 } else { rows.ends[at - 1] };
             let row = start..rows.ends[at];
             let near = rows.neighbours[row.clone()].iter();
-            jets.neighbours
-                .extend(near.map(|&q| laplacian.representative(q)));
+            jets.neighbours.extend(near.map(|&q| laplacian.representative(q)));
             if copy == [1.0, 0.0] {
-                jets.coefficients
-                    .extend_from_slice(&rows.coefficients[row.clone()]);
+                jets.coefficients.extend_from_slice(&rows.coefficients[row.clone()]);
                 jets.transport.extend_from_slice(&rows.transport[row]);
             } else {
                 let twice = power(copy, 2);
                 let coefficients = rows.coefficients[row.clone()].iter();
-                jets.coefficients
-                    .extend(coefficients.map(|&[dx, dy, dxx, dxy, dyy]| {
-                        let [dx, dy] = product(copy, [dx, dy]);
-                        let [difference, mixed] = product(twice, [dxx - dyy, 2.0 * dxy]);
-                        let sum = dxx + dyy;
-                        [
-                            dx,
-                            dy,
-                            0.5 * (sum + difference),
-                            0.5 * mixed,
-                            0.5 * (sum - difference),
-                        ]
-                    }));
+                jets.coefficients.extend(coefficients.map(|&[dx, dy, dxx, dxy, dyy]| {
+                    let [dx, dy] = product(copy, [dx, dy]);
+                    let [difference, mixed] = product(twice, [dxx - dyy, 2.0 * dxy]);
+                    let sum = dxx + dyy;
+                    [dx, dy, 0.5 * (sum + difference), 0.5 * mixed, 0.5 * (sum - difference)]
+                }));
                 let transport = rows.transport[row].iter();
                 jets.transport.extend(transport.map(|&g| product(copy, g)));
             }
@@ -205,15 +187,12 @@ impl Jets {
     ) -> Result<Vec<f64>, SurfaceError> {
         check_field(order, self.vertex_count(), field, columns)?;
         let mut result = vec![0.0; self.vertex_count() * 2 * columns];
-        result
-            .par_chunks_mut((TASK * 2 * columns).max(1))
-            .enumerate()
-            .for_each(|(task, rows)| {
-                pulp::Arch::new().dispatch(
-                    #[inline(always)]
-                    || self.apply_rows(order, derivative, field, columns, task * TASK, rows),
-                );
-            });
+        result.par_chunks_mut((TASK * 2 * columns).max(1)).enumerate().for_each(|(task, rows)| {
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || self.apply_rows(order, derivative, field, columns, task * TASK, rows),
+            );
+        });
         Ok(result)
     }
 
@@ -240,12 +219,7 @@ impl Jets {
                 let values = &field[neighbour * width..(neighbour + 1) * width];
                 accumulate(real, imaginary, [x, y], values);
             }
-            accumulate(
-                real,
-                imaginary,
-                own,
-                &field[vertex * width..(vertex + 1) * width],
-            );
+            accumulate(real, imaginary, own, &field[vertex * width..(vertex + 1) * width]);
         }
     }
 
@@ -318,13 +292,9 @@ impl Rows {
             let [x, y] = frame.coefficients(vector);
             let tangential = x * x + y * y;
             // The log map has the direction of the tangent component and the length of the edge.
-            let stretch = if tangential > NO_DIRECTION * NO_DIRECTION * squared {
-                (squared / tangential).sqrt()
-            } else {
-                0.0
-            };
-            self.points
-                .push([x * stretch, y * stretch, squared, weight]);
+            let stretch =
+                if tangential > NO_DIRECTION * NO_DIRECTION * squared { (squared / tangential).sqrt() } else { 0.0 };
+            self.points.push([x * stretch, y * stretch, squared, weight]);
             self.transport.push(frame.transport_from(other, vector));
         }
         self.neighbours.extend_from_slice(near);

@@ -34,11 +34,7 @@ pub(super) struct Ritz {
 
 /// The `count` largest eigenvalues of the power [`POWER`] of the inverse of a factored matrix of
 /// `size` rows.
-pub(super) fn largest_of_inverse<T: Scalar>(
-    factor: &Cholesky<T>,
-    size: usize,
-    count: usize,
-) -> Ritz {
+pub(super) fn largest_of_inverse<T: Scalar>(factor: &Cholesky<T>, size: usize, count: usize) -> Ritz {
     let mut space = Space::<T>::new(size, count);
     let mut check = first_check(count);
     let limit = size.min(LARGEST_SPACE * count + 200);
@@ -49,11 +45,7 @@ pub(super) fn largest_of_inverse<T: Scalar>(
             let (values, vectors, converged) = space.ritz(count);
             if converged == count || full {
                 let vectors = space.combine(&vectors, count);
-                return Ritz {
-                    values,
-                    vectors,
-                    converged,
-                };
+                return Ritz { values, vectors, converged };
             }
             check = space.used + (space.used / 10).max(BLOCK);
         }
@@ -116,8 +108,7 @@ impl<T: Scalar> Space<T> {
             self.grow();
         }
         for (row, values) in self.basis.chunks_exact(self.capacity).enumerate() {
-            self.image[row * BLOCK..(row + 1) * BLOCK]
-                .copy_from_slice(&values[first..first + BLOCK]);
+            self.image[row * BLOCK..(row + 1) * BLOCK].copy_from_slice(&values[first..first + BLOCK]);
         }
         for _ in 0..POWER {
             factor.solve(&mut self.image, BLOCK);
@@ -146,34 +137,18 @@ impl<T: Scalar> Space<T> {
         let rows = self.size * T::PARTS;
         let width = BLOCK * T::PARTS;
         self.fill_pair();
-        let basis = MatRef::from_row_major_slice_with_stride(
-            &self.basis,
-            rows,
-            self.capacity,
-            self.capacity,
-        )
-        .subcols(range.start, range.len());
+        let basis = MatRef::from_row_major_slice_with_stride(&self.basis, rows, self.capacity, self.capacity)
+            .subcols(range.start, range.len());
         let pair = MatRef::from_row_major_slice(&self.pair, rows, width);
         let mut products = Mat::<f64>::zeros(range.len(), width);
-        matmul(
-            &mut products,
-            Accum::Replace,
-            basis.transpose(),
-            pair,
-            1.0,
-            Par::Seq,
-        );
+        matmul(&mut products, Accum::Replace, basis.transpose(), pair, 1.0, Par::Seq);
         let product = MatMut::from_row_major_slice_mut(&mut self.product, rows, width);
         matmul(product, Accum::Replace, basis, &products, 1.0, Par::Seq);
         subtract_combination::<T>(&mut self.image, &self.product);
         let mut squared = 0.0;
         for (at, column) in columns.iter_mut().enumerate() {
             for (place, entry) in column[range.clone()].iter_mut().enumerate() {
-                let imaginary = if T::PARTS == 2 {
-                    products[(place, BLOCK + at)]
-                } else {
-                    0.0
-                };
+                let imaginary = if T::PARTS == 2 { products[(place, BLOCK + at)] } else { 0.0 };
                 let real = products[(place, at)];
                 squared += real * real + imaginary * imaginary;
                 *entry = T::new(entry.real_part() + real, entry.imaginary_part() + imaginary);
@@ -207,21 +182,10 @@ impl<T: Scalar> Space<T> {
         let image = MatRef::from_row_major_slice(&self.image, rows, BLOCK);
         let pair = MatRef::from_row_major_slice(&self.pair, rows, BLOCK * T::PARTS);
         let mut products = Mat::<f64>::zeros(BLOCK, BLOCK * T::PARTS);
-        matmul(
-            &mut products,
-            Accum::Replace,
-            image.transpose(),
-            pair,
-            1.0,
-            Par::Seq,
-        );
+        matmul(&mut products, Accum::Replace, image.transpose(), pair, 1.0, Par::Seq);
         std::array::from_fn(|i| {
             std::array::from_fn(|j| {
-                let imaginary = if T::PARTS == 2 {
-                    products[(i, BLOCK + j)]
-                } else {
-                    0.0
-                };
+                let imaginary = if T::PARTS == 2 { products[(i, BLOCK + j)] } else { 0.0 };
                 T::new(products[(i, j)], imaginary)
             })
         })
@@ -232,9 +196,8 @@ impl<T: Scalar> Space<T> {
     /// random vectors orthogonal to the basis.
     fn orthonormalise(&mut self) {
         let zero = T::new(0.0, 0.0);
-        let mut total: [[T; BLOCK]; BLOCK] = std::array::from_fn(|i| {
-            std::array::from_fn(|j| T::new(if i == j { 1.0 } else { 0.0 }, 0.0))
-        });
+        let mut total: [[T; BLOCK]; BLOCK] =
+            std::array::from_fn(|i| std::array::from_fn(|j| T::new(if i == j { 1.0 } else { 0.0 }, 0.0)));
         for pass in 0..8 {
             let gram = self.gram();
             let deviation = (0..BLOCK)
@@ -253,11 +216,7 @@ impl<T: Scalar> Space<T> {
             for i in 0..BLOCK {
                 for j in 0..BLOCK {
                     total[i][j] = (i..BLOCK).fold(zero, |sum, k| {
-                        let factor = if dependent[k] && i == k {
-                            zero
-                        } else {
-                            upper[i][k]
-                        };
+                        let factor = if dependent[k] && i == k { zero } else { upper[i][k] };
                         sum + factor * before[k][j]
                     });
                 }
@@ -284,10 +243,8 @@ impl<T: Scalar> Space<T> {
 
     /// `image <- image * factor`.
     fn multiply_image(&mut self, factor: &[[T; BLOCK]; BLOCK]) {
-        let parts: [[[f64; BLOCK]; BLOCK]; 2] = [
-            factor.map(|row| row.map(T::real_part)),
-            factor.map(|row| row.map(T::imaginary_part)),
-        ];
+        let parts: [[[f64; BLOCK]; BLOCK]; 2] =
+            [factor.map(|row| row.map(T::real_part)), factor.map(|row| row.map(T::imaginary_part))];
         let image = &mut self.image;
         pulp::Arch::new().dispatch(
             #[inline(always)]
@@ -319,8 +276,7 @@ impl<T: Scalar> Space<T> {
     fn append(&mut self) {
         let (first, capacity) = (self.used, self.capacity);
         for (row, values) in self.basis.chunks_exact_mut(capacity).enumerate() {
-            values[first..first + BLOCK]
-                .copy_from_slice(&self.image[row * BLOCK..(row + 1) * BLOCK]);
+            values[first..first + BLOCK].copy_from_slice(&self.image[row * BLOCK..(row + 1) * BLOCK]);
         }
     }
 
@@ -350,9 +306,7 @@ impl<T: Scalar> Space<T> {
         let found = count.min(size);
         let values = pairs.S().column_vector();
         let vectors = Mat::from_fn(size, found, |i, j| pairs.U()[(i, size - 1 - j)]);
-        let values: Vec<f64> = (0..found)
-            .map(|j| values[size - 1 - j].real_part())
-            .collect();
+        let values: Vec<f64> = (0..found).map(|j| values[size - 1 - j].real_part()).collect();
         let zero = T::new(0.0, 0.0);
         let converged = (0..found)
             .filter(|&pair| {
@@ -360,9 +314,7 @@ impl<T: Scalar> Space<T> {
                     .remainder
                     .iter()
                     .map(|row| {
-                        let entry = (0..BLOCK).fold(zero, |sum, k| {
-                            sum + row[k] * vectors[(size - BLOCK + k, pair)]
-                        });
+                        let entry = (0..BLOCK).fold(zero, |sum, k| sum + row[k] * vectors[(size - BLOCK + k, pair)]);
                         entry.real_part().powi(2) + entry.imaginary_part().powi(2)
                     })
                     .sum();
@@ -377,19 +329,10 @@ impl<T: Scalar> Space<T> {
         let rows = self.size * T::PARTS;
         let width = count * T::PARTS;
         let real = Mat::<f64>::from_fn(self.used, width, |i, j| {
-            if j < count {
-                coefficients[(i, j)].real_part()
-            } else {
-                coefficients[(i, j - count)].imaginary_part()
-            }
+            if j < count { coefficients[(i, j)].real_part() } else { coefficients[(i, j - count)].imaginary_part() }
         });
-        let basis = MatRef::from_row_major_slice_with_stride(
-            &self.basis,
-            rows,
-            self.capacity,
-            self.capacity,
-        )
-        .subcols(0, self.used);
+        let basis = MatRef::from_row_major_slice_with_stride(&self.basis, rows, self.capacity, self.capacity)
+            .subcols(0, self.used);
         let mut product = vec![0.0; rows * width];
         let target = MatMut::from_row_major_slice_mut(&mut product, rows, width);
         matmul(target, Accum::Replace, basis, &real, 1.0, Par::Seq);
@@ -438,9 +381,7 @@ fn upper_factor<T: Scalar>(gram: &[[T; BLOCK]; BLOCK]) -> ([[T; BLOCK]; BLOCK], 
             }
             let sum = (0..i)
                 .filter(|&k| !dependent[k])
-                .fold(gram[i][j], |sum, k| {
-                    sum - upper[k][i].conjugate() * upper[k][j]
-                });
+                .fold(gram[i][j], |sum, k| sum - upper[k][i].conjugate() * upper[k][j]);
             let inverse = upper[i][i].real_part().recip();
             let entry = T::new(sum.real_part() * inverse, sum.imaginary_part() * inverse);
             upper[i][j] = entry;

@@ -13,12 +13,11 @@ const UNUSED_MASS: f64 = 1e-8;
 
 /// Cotangent Laplacian and lumped mass of a mesh, scaled to unit area.
 ///
-/// The weights are those of the intrinsic Delaunay triangulation of the tufted cover, so they are
-/// non-negative on every mesh: open, non-manifold, non-orientable, with polygons, thin or
-/// duplicate faces. Vertices at equal positions form one node. The Laplacian is
-/// `(L f)_i = sum_j w_ij (f_i - f_j)`; with the masses `M`, `M^-1 L` approximates the positive
-/// Laplace-Beltrami operator. A vertex that no triangle reaches belongs to the nearest node and has a tiny mass, so its values do
-/// not influence others.
+/// The weights are those of the intrinsic Delaunay triangulation of the tufted cover, so they are non-negative on every
+/// mesh: open, non-manifold, non-orientable, with polygons, thin or duplicate faces. Vertices at equal positions form
+/// one node. The Laplacian is `(L f)_i = sum_j w_ij (f_i - f_j)`; with the masses `M`, `M^-1 L` approximates the
+/// positive Laplace-Beltrami operator. A vertex that no triangle reaches belongs to the nearest node and has a tiny
+/// mass, so its values do not influence others.
 ///
 /// ```
 /// use gemcnn_mesh::{shapes, surface::SurfaceLaplacian};
@@ -62,17 +61,8 @@ impl SurfaceLaplacian {
         let apart = nodes.is_apart.iter().filter(|&&is_apart| is_apart).count();
         let unused_total = (without_area + apart) as f64 * unused;
         let mass_scale = (1.0 - unused_total) / found.area;
-        let node_mass: Vec<f64> = found
-            .mass
-            .iter()
-            .map(|&mass| {
-                if mass > 0.0 {
-                    mass * mass_scale
-                } else {
-                    unused
-                }
-            })
-            .collect();
+        let node_mass: Vec<f64> =
+            found.mass.iter().map(|&mass| if mass > 0.0 { mass * mass_scale } else { unused }).collect();
         let mass = nodes
             .of_vertex
             .iter()
@@ -83,11 +73,7 @@ impl SurfaceLaplacian {
             })
             .collect();
         let scale = found.area.sqrt().recip();
-        let positions = nodes
-            .representative
-            .iter()
-            .map(|&vertex| mesh.vertices()[vertex as usize] * scale)
-            .collect();
+        let positions = nodes.representative.iter().map(|&vertex| mesh.vertices()[vertex as usize] * scale).collect();
         let mut edges_and_weights: Vec<([u32; 2], [u32; 2], f64)> = found
             .edges
             .iter()
@@ -138,14 +124,11 @@ impl SurfaceLaplacian {
         self.scale
     }
 
-    /// Vertex that represents the node of every vertex. Only coincident vertices, and those that no triangle reaches, are
-    /// represented by another vertex.
+    /// Vertex that represents the node of every vertex. Only coincident vertices, and those that no triangle reaches,
+    /// are represented by another vertex.
     pub fn representatives(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         let nodes = &self.nodes;
-        nodes
-            .of_vertex
-            .iter()
-            .map(|&node| nodes.representative[node as usize])
+        nodes.of_vertex.iter().map(|&node| nodes.representative[node as usize])
     }
 
     /// True for vertices that no triangle reaches: they belong to a node at another position.
@@ -159,11 +142,7 @@ impl SurfaceLaplacian {
     ///
     /// # Errors
     /// `frames` is not one frame per vertex.
-    pub fn connection(
-        &self,
-        order: usize,
-        frames: &[Frame],
-    ) -> Result<ConnectionLaplacian<'_>, SurfaceError> {
+    pub fn connection(&self, order: usize, frames: &[Frame]) -> Result<ConnectionLaplacian<'_>, SurfaceError> {
         check_length("frames", frames.len(), self.vertex_count())?;
         if order == 0 {
             return Ok(self.scalar());
@@ -173,22 +152,12 @@ impl SurfaceLaplacian {
             let [to, from] = [i, j].map(|n| &frames[self.representative(n) as usize]);
             power(to.transport_from(from, vector), order)
         });
-        Ok(ConnectionLaplacian {
-            laplacian: self,
-            order,
-            phases: phases.collect(),
-            copies: self.copies(order, frames),
-        })
+        Ok(ConnectionLaplacian { laplacian: self, order, phases: phases.collect(), copies: self.copies(order, frames) })
     }
 
     /// The Laplacian of scalars.
     pub(super) fn scalar(&self) -> ConnectionLaplacian<'_> {
-        ConnectionLaplacian {
-            laplacian: self,
-            order: 0,
-            phases: Vec::new(),
-            copies: Vec::new(),
-        }
+        ConnectionLaplacian { laplacian: self, order: 0, phases: Vec::new(), copies: Vec::new() }
     }
 
     /// Transport `exp(i m g)` from the representative of every vertex to the vertex.
@@ -201,11 +170,7 @@ impl SurfaceLaplacian {
                 power(frame.transport_from(source, DVec3::ZERO), order)
             }
         };
-        frames
-            .iter()
-            .zip(self.representatives())
-            .map(copy)
-            .collect()
+        frames.iter().zip(self.representatives()).map(copy).collect()
     }
 
     /// Node of every vertex.
@@ -270,8 +235,7 @@ impl ConnectionLaplacian<'_> {
                     } else {
                         let (re, im) = (other[at], other[columns + at]);
                         target[at] += weight * (own[at] - (cosine * re - sine * im));
-                        target[columns + at] +=
-                            weight * (own[columns + at] - (cosine * im + sine * re));
+                        target[columns + at] += weight * (own[columns + at] - (cosine * im + sine * re));
                     }
                 }
             }
@@ -282,19 +246,9 @@ impl ConnectionLaplacian<'_> {
     /// The matrix `a D L D + b I` over the listed nodes, with `D = M^-1/2`: the connection
     /// Laplacian in the variables `M^1/2 z`. `place` maps a node to its position in the list, or
     /// to `u32::MAX`.
-    pub(super) fn scaled_matrix<T: Scalar>(
-        &self,
-        nodes: &[u32],
-        place: &[u32],
-        a: f64,
-        b: f64,
-    ) -> Hermitian<T> {
+    pub(super) fn scaled_matrix<T: Scalar>(&self, nodes: &[u32], place: &[u32], a: f64, b: f64) -> Hermitian<T> {
         let mass = &self.laplacian.node_mass;
-        let mut matrix = Hermitian {
-            diagonal: vec![0.0; nodes.len()],
-            pairs: Vec::new(),
-            values: Vec::new(),
-        };
+        let mut matrix = Hermitian { diagonal: vec![0.0; nodes.len()], pairs: Vec::new(), values: Vec::new() };
         let edges = self.laplacian.node_edges.iter();
         for (edge, (&[i, j], &weight)) in edges.zip(&self.laplacian.weights).enumerate() {
             let [row, column] = [i, j].map(|node| place[node as usize]);
@@ -335,20 +289,15 @@ impl ConnectionLaplacian<'_> {
         order: &[u32],
     ) -> Result<Cholesky<T>, SurfaceError> {
         Cholesky::new(matrix, order).map_err(|error| match error {
-            SurfaceError::IllConditioned { vertex } => SurfaceError::IllConditioned {
-                vertex: self.laplacian.representative(nodes[vertex]) as usize,
-            },
+            SurfaceError::IllConditioned { vertex } => {
+                SurfaceError::IllConditioned { vertex: self.laplacian.representative(nodes[vertex]) as usize }
+            }
             other => other,
         })
     }
 
     /// Values at the vertices from values at the nodes, each multiplied by `factor` of its node.
-    pub(super) fn spread(
-        &self,
-        nodes: &[f64],
-        columns: usize,
-        factor: impl Fn(u32) -> f64,
-    ) -> Vec<f64> {
+    pub(super) fn spread(&self, nodes: &[f64], columns: usize, factor: impl Fn(u32) -> f64) -> Vec<f64> {
         let width = columns * parts(self.order);
         let vertices = self.laplacian.node_of_vertex();
         let mut field = Vec::with_capacity(vertices.len() * width);
@@ -397,7 +346,5 @@ impl ConnectionLaplacian<'_> {
 
 /// The power `z^order` of a complex number.
 pub(super) fn power(z: [f64; 2], order: usize) -> [f64; 2] {
-    (0..order).fold([1.0, 0.0], |[re, im], _| {
-        [re * z[0] - im * z[1], re * z[1] + im * z[0]]
-    })
+    (0..order).fold([1.0, 0.0], |[re, im], _| [re * z[0] - im * z[1], re * z[1] + im * z[0]])
 }

@@ -17,8 +17,8 @@
 //! parts, then the imaginary parts. If the frame of a vertex rotates by `a`, its coefficients
 //! become `exp(-i m a) z`. Transport from `q` to `p` multiplies by `exp(i m g_pq)`.
 //!
-//! Vertices at exactly equal positions are merged into one node. Results are copied back by
-//! transport, so coincident vertices have equal values. Vertices that no triangle reaches have those of the nearest node.
+//! Vertices at exactly equal positions are merged into one node. Results are copied back by transport, so coincident
+//! vertices have equal values. Vertices that no triangle reaches have those of the nearest node.
 
 mod eigen;
 mod error;

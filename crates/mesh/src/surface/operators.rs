@@ -34,10 +34,7 @@ pub struct OperatorOptions {
 
 impl Default for OperatorOptions {
     fn default() -> Self {
-        Self {
-            eigenpairs: [128, 64, 64],
-            jets: true,
-        }
+        Self { eigenpairs: [128, 64, 64], jets: true }
     }
 }
 
@@ -95,16 +92,8 @@ impl SurfaceOperators {
     /// # Errors
     /// The graph belongs to a mesh with another number of vertices, the mesh has no surface, or
     /// the eigensolver fails.
-    pub fn new(
-        mesh: &Mesh,
-        graph: &GaugeGraph,
-        options: &OperatorOptions,
-    ) -> Result<Self, SurfaceError> {
-        check_length(
-            "vertices of a graph",
-            graph.vertex_count(),
-            mesh.vertex_count(),
-        )?;
+    pub fn new(mesh: &Mesh, graph: &GaugeGraph, options: &OperatorOptions) -> Result<Self, SurfaceError> {
+        check_length("vertices of a graph", graph.vertex_count(), mesh.vertex_count())?;
         let laplacian = SurfaceLaplacian::new(mesh)?;
         let frames = graph.frames();
         let basis = |order: usize| -> Result<Option<Eigenbasis>, SurfaceError> {
@@ -118,21 +107,12 @@ impl SurfaceOperators {
         let (zero, (one, two)) = rayon::join(|| basis(0), || rayon::join(|| basis(1), || basis(2)));
         let bases: Vec<Eigenbasis> = [zero?, one?, two?].into_iter().flatten().collect();
         let scalar = bases.first().filter(|basis| basis.order == 0);
-        let jets = if options.jets || scalar.is_some() {
-            Some(Jets::new(&laplacian, frames)?)
-        } else {
-            None
-        };
+        let jets = if options.jets || scalar.is_some() { Some(Jets::new(&laplacian, frames)?) } else { None };
         let gradient = match (&jets, scalar) {
             (Some(jets), Some(scalar)) => jets.gradient_basis(scalar)?,
             _ => Vec::new(),
         };
-        Ok(Self {
-            mass: laplacian.mass().to_vec(),
-            bases,
-            gradient,
-            jets: jets.filter(|_| options.jets),
-        })
+        Ok(Self { mass: laplacian.mass().to_vec(), bases, gradient, jets: jets.filter(|_| options.jets) })
     }
 
     /// The eigenbasis of an order, if present.
@@ -153,18 +133,9 @@ impl SurfaceOperators {
         tensors.push(("mass".into(), Dtype::F64, vec![vertices], exact(&self.mass)));
         for basis in &self.bases {
             let (order, pairs) = (basis.order, basis.len());
-            let shape = if order == 0 {
-                vec![vertices, pairs]
-            } else {
-                vec![vertices, 2, pairs]
-            };
+            let shape = if order == 0 { vec![vertices, pairs] } else { vec![vertices, 2, pairs] };
             let values = exact(&basis.values);
-            tensors.push((
-                format!("eigenvalues.{order}"),
-                Dtype::F64,
-                vec![pairs],
-                values,
-            ));
+            tensors.push((format!("eigenvalues.{order}"), Dtype::F64, vec![pairs], values));
             let vectors = rounded(&basis.vectors);
             tensors.push((format!("eigenvectors.{order}"), Dtype::F32, shape, vectors));
         }
@@ -179,18 +150,8 @@ impl SurfaceOperators {
             let coefficients = rounded(jets.coefficients.as_flattened());
             let transport = rounded(jets.transport.as_flattened());
             for (name, dtype, shape, bytes) in [
-                (
-                    "offsets",
-                    Dtype::U32,
-                    vec![vertices + 1],
-                    integers(&jets.offsets),
-                ),
-                (
-                    "neighbours",
-                    Dtype::U32,
-                    vec![entries],
-                    integers(&jets.neighbours),
-                ),
+                ("offsets", Dtype::U32, vec![vertices + 1], integers(&jets.offsets)),
+                ("neighbours", Dtype::U32, vec![entries], integers(&jets.neighbours)),
                 ("coefficients", Dtype::F32, vec![entries, 5], coefficients),
                 ("transport", Dtype::F32, vec![entries, 2], transport),
             ] {
@@ -199,9 +160,7 @@ impl SurfaceOperators {
         }
         let views = tensors
             .iter()
-            .map(|(name, dtype, shape, bytes)| {
-                Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?))
-            })
+            .map(|(name, dtype, shape, bytes)| Ok((name, TensorView::new(*dtype, shape.clone(), bytes)?)))
             .collect::<Result<Vec<_>, SafeTensorError>>()?;
         let version = HashMap::from([(VERSION_KEY.to_string(), VERSION.to_string())]);
         Ok(safetensors::serialize(views, Some(version))?)
@@ -213,10 +172,7 @@ impl SurfaceOperators {
     /// The bytes are not a safetensors file of this version, or a tensor is missing or invalid.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, OperatorStoreError> {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
-        let found = header
-            .metadata()
-            .as_ref()
-            .and_then(|metadata| metadata.get(VERSION_KEY).cloned());
+        let found = header.metadata().as_ref().and_then(|metadata| metadata.get(VERSION_KEY).cloned());
         if found.as_deref() != Some(VERSION) {
             return Err(OperatorStoreError::Version { found });
         }
@@ -231,35 +187,16 @@ impl SurfaceOperators {
                 continue;
             }
             let values = doubles(&file, &name, None)?;
-            let shape = if order == 0 {
-                vec![vertices, values.len()]
-            } else {
-                vec![vertices, 2, values.len()]
-            };
+            let shape = if order == 0 { vec![vertices, values.len()] } else { vec![vertices, 2, values.len()] };
             let vectors = singles(&file, &format!("eigenvectors.{order}"), &shape)?;
-            bases.push(Eigenbasis {
-                order,
-                values,
-                vectors,
-            });
+            bases.push(Eigenbasis { order, values, vectors });
         }
         let gradient = match bases.first() {
-            Some(basis) if basis.order == 0 => {
-                singles(&file, "gradient", &[vertices, 2, basis.len()])?
-            }
+            Some(basis) if basis.order == 0 => singles(&file, "gradient", &[vertices, 2, basis.len()])?,
             _ => Vec::new(),
         };
-        let jets = if has("jets.offsets") {
-            Some(read_jets(&file, vertices)?)
-        } else {
-            None
-        };
-        Ok(Self {
-            mass,
-            bases,
-            gradient,
-            jets,
-        })
+        let jets = if has("jets.offsets") { Some(read_jets(&file, vertices)?) } else { None };
+        Ok(Self { mass, bases, gradient, jets })
     }
 }
 
@@ -269,10 +206,7 @@ fn rounded(values: &[f64]) -> Vec<u8> {
 }
 
 fn invalid(name: &str, problem: impl Into<String>) -> OperatorStoreError {
-    OperatorStoreError::Tensor {
-        name: name.to_string(),
-        problem: problem.into(),
-    }
+    OperatorStoreError::Tensor { name: name.to_string(), problem: problem.into() }
 }
 
 /// The bytes of a tensor of the given type, and of the given shape if there is one.
@@ -291,11 +225,7 @@ fn tensor<'a>(
         let expected = shape.map_or("one dimension".into(), |shape| format!("shape {shape:?}"));
         return Err(invalid(
             name,
-            format!(
-                "{:?} of shape {:?}; expected {dtype:?} of {expected}",
-                view.dtype(),
-                view.shape()
-            ),
+            format!("{:?} of shape {:?}; expected {dtype:?} of {expected}", view.dtype(), view.shape()),
         ));
     }
     Ok(view)
@@ -308,20 +238,12 @@ fn finite(name: &str, values: Vec<f64>) -> Result<Vec<f64>, OperatorStoreError> 
     }
 }
 
-fn doubles(
-    file: &SafeTensors<'_>,
-    name: &str,
-    shape: Option<&[usize]>,
-) -> Result<Vec<f64>, OperatorStoreError> {
+fn doubles(file: &SafeTensors<'_>, name: &str, shape: Option<&[usize]>) -> Result<Vec<f64>, OperatorStoreError> {
     let view = tensor(file, name, Dtype::F64, shape)?;
     finite(name, bytemuck::pod_collect_to_vec(view.data()))
 }
 
-fn singles(
-    file: &SafeTensors<'_>,
-    name: &str,
-    shape: &[usize],
-) -> Result<Vec<f64>, OperatorStoreError> {
+fn singles(file: &SafeTensors<'_>, name: &str, shape: &[usize]) -> Result<Vec<f64>, OperatorStoreError> {
     let view = tensor(file, name, Dtype::F32, Some(shape))?;
     let values: Vec<f32> = bytemuck::pod_collect_to_vec(view.data());
     finite(name, values.into_iter().map(f64::from).collect())
@@ -337,16 +259,10 @@ fn read_jets(file: &SafeTensors<'_>, vertices: usize) -> Result<Jets, OperatorSt
     let entries = neighbours.len();
     let ascend = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
     if offsets[0] != 0 || offsets[vertices] as usize != entries || !ascend {
-        return Err(invalid(
-            "jets.offsets",
-            format!("not the starts of rows of {entries} entries"),
-        ));
+        return Err(invalid("jets.offsets", format!("not the starts of rows of {entries} entries")));
     }
     if let Some(neighbour) = neighbours.iter().find(|n| **n as usize >= vertices) {
-        return Err(invalid(
-            "jets.neighbours",
-            format!("{neighbour} of {vertices} vertices"),
-        ));
+        return Err(invalid("jets.neighbours", format!("{neighbour} of {vertices} vertices")));
     }
     let coefficients = singles(file, "jets.coefficients", &[entries, 5])?;
     let transport = singles(file, "jets.transport", &[entries, 2])?;

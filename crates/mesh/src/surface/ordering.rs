@@ -13,13 +13,7 @@ pub(super) fn dissection_order(points: &[DVec3], edges: &[[u32; 2]]) -> Vec<u32>
     let both_ways = edges.iter().flat_map(|&[a, b]| [(a, b), (b, a)]);
     let (offsets, neighbours) = bucket(points.len(), both_ways);
     let mut vertices: Vec<u32> = (0..points.len() as u32).collect();
-    let mut dissection = Dissection {
-        points,
-        offsets,
-        neighbours,
-        half: vec![0; points.len()],
-        cuts: 0,
-    };
+    let mut dissection = Dissection { points, offsets, neighbours, half: vec![0; points.len()], cuts: 0 };
     dissection.order(&mut vertices);
     vertices
 }
@@ -56,9 +50,7 @@ impl Dissection<'_> {
         for &vertex in upper {
             self.half[vertex as usize] = self.cuts;
         }
-        let (separator, inner): (Vec<u32>, Vec<u32>) = lower
-            .iter()
-            .partition(|&&vertex| self.touches_upper(vertex));
+        let (separator, inner): (Vec<u32>, Vec<u32>) = lower.iter().partition(|&&vertex| self.touches_upper(vertex));
         let upper = upper.to_vec();
         let (inner_place, rest) = vertices.split_at_mut(inner.len());
         let (upper_place, separator_place) = rest.split_at_mut(upper.len());
@@ -72,8 +64,7 @@ impl Dissection<'_> {
 
     /// Whether a vertex has a neighbour in the upper half of the last cut.
     fn touches_upper(&self, vertex: u32) -> bool {
-        let row =
-            self.offsets[vertex as usize] as usize..self.offsets[vertex as usize + 1] as usize;
+        let row = self.offsets[vertex as usize] as usize..self.offsets[vertex as usize + 1] as usize;
         let upper = |&neighbour: &u32| self.half[neighbour as usize] == self.cuts;
         self.neighbours[row].iter().any(upper)
     }
@@ -85,13 +76,9 @@ mod tests {
 
     #[test]
     fn every_vertex_stands_once_even_where_points_coincide_and_all_are_joined() {
-        let scattered: Vec<DVec3> = (0..200)
-            .map(|i| DVec3::new(f64::from(i % 7), f64::from(i % 11), 0.0))
-            .collect();
+        let scattered: Vec<DVec3> = (0..200).map(|i| DVec3::new(f64::from(i % 7), f64::from(i % 11), 0.0)).collect();
         for points in [scattered, vec![DVec3::ONE; 200]] {
-            let complete: Vec<[u32; 2]> = (0..200u32)
-                .flat_map(|b| (0..b).map(move |a| [a, b]))
-                .collect();
+            let complete: Vec<[u32; 2]> = (0..200u32).flat_map(|b| (0..b).map(move |a| [a, b])).collect();
             for edges in [&complete[..], &[]] {
                 let mut order = dissection_order(&points, edges);
                 order.sort_unstable();

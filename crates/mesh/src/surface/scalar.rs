@@ -16,17 +16,9 @@ pub(crate) trait Scalar: ComplexField<Real = f64> + Copy + Send + Sync {
     /// The same, to write to.
     fn part_mut<const W: usize>(row: &mut Self::Row<W>, part: usize) -> &mut [f64; W];
     /// `row -= factor * other`, with fused products if `F`.
-    fn subtract<const F: bool, const W: usize>(
-        row: &mut Self::Row<W>,
-        factor: Self,
-        other: &Self::Row<W>,
-    );
+    fn subtract<const F: bool, const W: usize>(row: &mut Self::Row<W>, factor: Self, other: &Self::Row<W>);
     /// `row -= conj(factor) * other`, with fused products if `F`.
-    fn subtract_conjugate<const F: bool, const W: usize>(
-        row: &mut Self::Row<W>,
-        factor: Self,
-        other: &Self::Row<W>,
-    );
+    fn subtract_conjugate<const F: bool, const W: usize>(row: &mut Self::Row<W>, factor: Self, other: &Self::Row<W>);
     /// `row *= factor`.
     fn scale<const W: usize>(row: &mut Self::Row<W>, factor: f64);
     /// The number with the given parts. A real number ignores the second.
@@ -68,11 +60,7 @@ impl Scalar for f64 {
     }
 
     #[inline(always)]
-    fn subtract_conjugate<const F: bool, const W: usize>(
-        row: &mut [f64; W],
-        factor: f64,
-        other: &[f64; W],
-    ) {
+    fn subtract_conjugate<const F: bool, const W: usize>(row: &mut [f64; W], factor: f64, other: &[f64; W]) {
         Self::subtract::<F, W>(row, factor, other);
     }
 
@@ -119,11 +107,7 @@ impl Scalar for c64 {
     }
 
     #[inline(always)]
-    fn subtract<const F: bool, const W: usize>(
-        row: &mut [[f64; W]; 2],
-        factor: c64,
-        other: &[[f64; W]; 2],
-    ) {
+    fn subtract<const F: bool, const W: usize>(row: &mut [[f64; W]; 2], factor: c64, other: &[[f64; W]; 2]) {
         let [real, imaginary] = row;
         for lane in 0..W {
             let re = multiply_add::<F>(-factor.re, other[0][lane], real[lane]);
@@ -134,11 +118,7 @@ impl Scalar for c64 {
     }
 
     #[inline(always)]
-    fn subtract_conjugate<const F: bool, const W: usize>(
-        row: &mut [[f64; W]; 2],
-        factor: c64,
-        other: &[[f64; W]; 2],
-    ) {
+    fn subtract_conjugate<const F: bool, const W: usize>(row: &mut [[f64; W]; 2], factor: c64, other: &[[f64; W]; 2]) {
         Self::subtract::<F, W>(row, c64::new(factor.re, -factor.im), other);
     }
 

@@ -46,22 +46,14 @@ impl<T: Scalar> Hermitian<T> {
         let pairs = self.pairs.iter().zip(&self.values);
         let off_diagonal = pairs.map(|(&[row, column], &value)| {
             let (row, column) = (place[row as usize], place[column as usize]);
-            if row < column {
-                (column, Entry::new(row, value))
-            } else {
-                (row, Entry::new(column, value.conjugate()))
-            }
+            if row < column { (column, Entry::new(row, value)) } else { (row, Entry::new(column, value.conjugate())) }
         });
-        let (offsets, mut entries) =
-            crate::classes::bucket(self.diagonal.len(), diagonal.chain(off_diagonal));
+        let (offsets, mut entries) = crate::classes::bucket(self.diagonal.len(), diagonal.chain(off_diagonal));
         for column in offsets.windows(2) {
             entries[column[0] as usize..column[1] as usize].sort_unstable_by_key(|e| e.row);
         }
         let rows = entries.iter().map(|entry| entry.row).collect();
-        let values = entries
-            .iter()
-            .map(|e| T::new(e.parts[0], e.parts[1]))
-            .collect();
+        let values = entries.iter().map(|e| T::new(e.parts[0], e.parts[1])).collect();
         (offsets, rows, values)
     }
 }
@@ -77,11 +69,7 @@ struct Entry {
 
 impl Entry {
     fn new<T: Scalar>(row: u32, value: T) -> Self {
-        Self {
-            row,
-            padding: 0,
-            parts: [value.real_part(), value.imaginary_part()],
-        }
+        Self { row, padding: 0, parts: [value.real_part(), value.imaginary_part()] }
     }
 }
 
@@ -134,30 +122,23 @@ impl<T: Scalar> Cholesky<T> {
             place[row as usize] = at;
         }
         let (offsets, rows, values) = matrix.upper_columns(&place);
-        let out_of_memory = |entries: usize| SurfaceError::OutOfMemory {
-            bytes: entries.saturating_mul(2 * size_of::<T>()),
-        };
-        let symbolic_matrix =
-            SymbolicSparseColMatRef::new_checked(size, size, &offsets, None, &rows);
+        let out_of_memory =
+            |entries: usize| SurfaceError::OutOfMemory { bytes: entries.saturating_mul(2 * size_of::<T>()) };
+        let symbolic_matrix = SymbolicSparseColMatRef::new_checked(size, size, &offsets, None, &rows);
         let parameters = CholeskySymbolicParams {
             supernodal_flop_ratio_threshold: SupernodalThreshold::FORCE_SUPERNODAL,
             ..Default::default()
         };
         let identity = SymmetricOrdering::Identity;
-        let symbolic =
-            factorize_symbolic_cholesky(symbolic_matrix, Side::Upper, identity, parameters)
-                .map_err(|_| out_of_memory(rows.len()))?;
+        let symbolic = factorize_symbolic_cholesky(symbolic_matrix, Side::Upper, identity, parameters)
+            .map_err(|_| out_of_memory(rows.len()))?;
         let entries = symbolic.len_val();
         let mut panels = Vec::new();
-        panels
-            .try_reserve_exact(entries)
-            .map_err(|_| out_of_memory(entries))?;
+        panels.try_reserve_exact(entries).map_err(|_| out_of_memory(entries))?;
         panels.resize(entries, T::new(0.0, 0.0));
         let scratch = symbolic.factorize_numeric_llt_scratch::<T>(Par::Seq, Default::default());
         let mut memory = MemBuffer::try_new(scratch).map_err(|_| out_of_memory(entries))?;
-        let pivot_error = |at: usize| SurfaceError::IllConditioned {
-            vertex: order[at] as usize,
-        };
+        let pivot_error = |at: usize| SurfaceError::IllConditioned { vertex: order[at] as usize };
         symbolic
             .factorize_numeric_llt(
                 &mut panels,
@@ -207,9 +188,7 @@ impl<T: Scalar> Cholesky<T> {
             factor.rows.extend_from_slice(panel.pattern());
             let values = panel.val();
             for row in 0..values.nrows() {
-                factor
-                    .values
-                    .extend((0..columns).map(|column| values[(row, column)]));
+                factor.values.extend((0..columns).map(|column| values[(row, column)]));
             }
             let diagonal = (0..columns).map(|at| values[(at, at)].real_part().recip());
             factor.inverse_diagonal.extend(diagonal);
@@ -253,10 +232,7 @@ impl<T: Scalar> Cholesky<T> {
                 self.forward::<false, W>(&mut block);
                 self.backward::<false, W>(&mut block);
             }
-            arch => arch.dispatch(FusedSolve {
-                factor: self,
-                block: &mut block,
-            }),
+            arch => arch.dispatch(FusedSolve { factor: self, block: &mut block }),
         }
         for (row, values) in block.iter().zip(x.chunks_exact_mut(T::PARTS * columns)) {
             for part in 0..T::PARTS {
@@ -288,8 +264,7 @@ impl<T: Scalar> Cholesky<T> {
             for (rows, entries) in (&mut row_groups).zip(&mut entry_groups) {
                 let places: [usize; ROWS] = std::array::from_fn(|r| rows[r] as usize - first);
                 let mut sums: [T::Row<W>; ROWS] = std::array::from_fn(|r| after[places[r]]);
-                let lines: [&[T]; ROWS] =
-                    std::array::from_fn(|r| &entries[r * node.columns..(r + 1) * node.columns]);
+                let lines: [&[T]; ROWS] = std::array::from_fn(|r| &entries[r * node.columns..(r + 1) * node.columns]);
                 for (column, value) in own.iter().enumerate() {
                     for r in 0..ROWS {
                         T::subtract::<F, W>(&mut sums[r], lines[r][column], value);
@@ -321,10 +296,8 @@ impl<T: Scalar> Cholesky<T> {
             let mut row_groups = rows.chunks_exact(ROWS);
             let mut entry_groups = below.chunks_exact(ROWS * node.columns);
             for (rows, entries) in (&mut row_groups).zip(&mut entry_groups) {
-                let known: [T::Row<W>; ROWS] =
-                    std::array::from_fn(|r| after[rows[r] as usize - first]);
-                let lines: [&[T]; ROWS] =
-                    std::array::from_fn(|r| &entries[r * node.columns..(r + 1) * node.columns]);
+                let known: [T::Row<W>; ROWS] = std::array::from_fn(|r| after[rows[r] as usize - first]);
+                let lines: [&[T]; ROWS] = std::array::from_fn(|r| &entries[r * node.columns..(r + 1) * node.columns]);
                 for (column, value) in own.iter_mut().enumerate() {
                     let mut sum = *value;
                     for r in 0..ROWS {
@@ -399,11 +372,7 @@ mod tests {
                 diagonal[*row as usize] += re.abs() + im.abs();
             }
         }
-        Hermitian {
-            diagonal,
-            pairs,
-            values,
-        }
+        Hermitian { diagonal, pairs, values }
     }
 
     /// `A x` for one column by parts.
@@ -431,16 +400,13 @@ mod tests {
             // Rows are numbered by place in the reversed order.
             let column = |values: &[f64], column: usize| -> Vec<T> {
                 let rows = values.chunks_exact(T::PARTS * columns).rev();
-                rows.map(|row| T::new(row[column], row[(T::PARTS - 1) * columns + column]))
-                    .collect()
+                rows.map(|row| T::new(row[column], row[(T::PARTS - 1) * columns + column])).collect()
             };
             for index in 0..columns {
                 let found = product(&matrix, &column(&x, index));
                 for (found, expected) in found.iter().zip(column(&right, index)) {
-                    let error = [
-                        found.real_part() - expected.real_part(),
-                        found.imaginary_part() - expected.imaginary_part(),
-                    ];
+                    let error =
+                        [found.real_part() - expected.real_part(), found.imaginary_part() - expected.imaginary_part()];
                     assert!(error.iter().all(|e| e.abs() < 1e-11), "size {size}");
                 }
             }
@@ -455,11 +421,7 @@ mod tests {
 
     #[test]
     fn pivots_without_precision_are_refused_by_row() {
-        let mut matrix = Hermitian {
-            diagonal: vec![1.0, 2.0, 1.0],
-            pairs: vec![[0, 2]],
-            values: vec![1.0],
-        };
+        let mut matrix = Hermitian { diagonal: vec![1.0, 2.0, 1.0], pairs: vec![[0, 2]], values: vec![1.0] };
         let order = [0, 1, 2];
         let error = Cholesky::new(&matrix, &order).unwrap_err();
         assert_eq!(error, SurfaceError::IllConditioned { vertex: 2 });

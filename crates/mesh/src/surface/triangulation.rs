@@ -18,7 +18,8 @@ const TOLERANCE: f64 = 1e-10;
 /// Limit of the number of edges examined per side of the cover. Closed bodies need about 2.
 const EFFORT: usize = 64;
 
-/// Nodes of a mesh: its vertices, with coincident vertices merged, and those that no triangle reaches joined to the nearest others.
+/// Nodes of a mesh: its vertices, with coincident vertices merged, and those that no triangle reaches joined to the
+/// nearest others.
 #[derive(Debug, Clone)]
 pub(super) struct Nodes {
     /// Node of every vertex.
@@ -38,8 +39,8 @@ pub(super) struct Welded {
 }
 
 impl Welded {
-    /// Triangulates the faces of a mesh and merges vertices at exactly equal positions. What no triangle reaches joins the nearest
-    /// node of a triangle.
+    /// Triangulates the faces of a mesh and merges vertices at exactly equal positions. What no triangle reaches joins
+    /// the nearest node of a triangle.
     pub(super) fn new(mesh: &Mesh) -> Self {
         let positions = mesh.vertices();
         let mut found = HashMap::with_capacity(positions.len());
@@ -84,32 +85,15 @@ impl Welded {
                 is_apart
             })
             .collect();
-        let triangles = corners
-            .into_iter()
-            .map(|corners| corners.map(|corner| of_vertex[corner as usize]))
-            .collect();
-        Self {
-            nodes: Nodes {
-                of_vertex,
-                representative,
-                count,
-                is_apart,
-            },
-            triangles,
-        }
+        let triangles = corners.into_iter().map(|corners| corners.map(|corner| of_vertex[corner as usize])).collect();
+        Self { nodes: Nodes { of_vertex, representative, count, is_apart }, triangles }
     }
 }
 
 /// Keeps the nodes that triangles reach. The vertices of the others join the nearest of them.
-fn join_nearest(
-    mesh: &Mesh,
-    is_reached: &[bool],
-    of_vertex: &mut [u32],
-    representative: &mut Vec<u32>,
-) {
+fn join_nearest(mesh: &Mesh, is_reached: &[bool], of_vertex: &mut [u32], representative: &mut Vec<u32>) {
     let position = |node: usize| mesh.vertices()[representative[node] as usize];
-    let (kept, others): (Vec<usize>, Vec<usize>) =
-        (0..is_reached.len()).partition(|&node| is_reached[node]);
+    let (kept, others): (Vec<usize>, Vec<usize>) = (0..is_reached.len()).partition(|&node| is_reached[node]);
     let points: Vec<_> = kept.iter().map(|&node| position(node)).collect();
     let index = PointIndex::new(&points);
     let mut number = vec![0; is_reached.len()];
@@ -177,12 +161,7 @@ pub(super) fn delaunay_weights(mesh: &Mesh, welded: &Welded) -> Result<Weights, 
             }
         }
     }
-    Ok(Weights {
-        edges,
-        weights,
-        mass,
-        area,
-    })
+    Ok(Weights { edges, weights, mass, area })
 }
 
 /// A closed oriented surface of triangles. Side `3 t + i` of triangle `t` leads from its corner `i`
@@ -198,23 +177,15 @@ struct Cover {
 impl Cover {
     fn new(mesh: &Mesh, welded: &Welded) -> Result<Self, SurfaceError> {
         let triangles = &welded.triangles;
-        let positions: Vec<_> = welded
-            .nodes
-            .representative
-            .iter()
-            .map(|&vertex| mesh.vertices()[vertex as usize])
-            .collect();
+        let positions: Vec<_> =
+            welded.nodes.representative.iter().map(|&vertex| mesh.vertices()[vertex as usize]).collect();
         let lengths = side_lengths(&positions, triangles);
         let mean = mean_side(&lengths);
         if mean == 0.0 || !mean.is_finite() {
-            return Err(SurfaceError::NoExtent {
-                faces: mesh.face_count(),
-            });
+            return Err(SurfaceError::NoExtent { faces: mesh.face_count() });
         }
         if triangles.len() > (u32::MAX / 12) as usize {
-            return Err(SurfaceError::OutOfMemory {
-                bytes: triangles.len().saturating_mul(6 * 16),
-            });
+            return Err(SurfaceError::OutOfMemory { bytes: triangles.len().saturating_mul(6 * 16) });
         }
         let lengthening = mollification(&lengths, mean);
         let count = triangles.len();
@@ -236,11 +207,8 @@ impl Cover {
             // The same edge on the front and on the back.
             [(0, 5), (1, 4), (2, 3)].map(|(at, behind)| {
                 let (from, to) = (corners[at as usize], corners[(at as usize + 1) % 3]);
-                let (upward, downward) = if from < to {
-                    (front + at, front + behind)
-                } else {
-                    (front + behind, front + at)
-                };
+                let (upward, downward) =
+                    if from < to { (front + at, front + behind) } else { (front + behind, front + at) };
                 (from.min(to), (from.max(to), upward, downward))
             })
         });
@@ -262,9 +230,7 @@ impl Cover {
     /// Flips edges until all weights are non-negative up to rounding, or the effort is spent.
     fn flip_to_delaunay(&mut self) {
         let sides = self.tail.len();
-        let mut stack: Vec<u32> = (0..sides as u32)
-            .filter(|&side| side < self.twin[side as usize])
-            .collect();
+        let mut stack: Vec<u32> = (0..sides as u32).filter(|&side| side < self.twin[side as usize]).collect();
         let mut is_waiting = vec![false; sides];
         for &side in &stack {
             is_waiting[side as usize] = true;
@@ -316,8 +282,7 @@ impl Cover {
             return None;
         }
         let (c, d) = (self.tail[ca], self.tail[db]);
-        let moved = [bc, ca, ad, db]
-            .map(|side| (self.tail[side], self.length[side], self.twin[side] as usize));
+        let moved = [bc, ca, ad, db].map(|side| (self.tail[side], self.length[side], self.twin[side] as usize));
         // The new triangles are d, c, a (over `side`) and c, d, b (over `twin`).
         let targets = [db, bc, ca, ad];
         let renamed = |old: usize| match old {

@@ -10,10 +10,7 @@ use gemcnn_mesh::{Adjacency, DVec3, GaugeGraph, GeometryOptions, Mesh, MeshRepor
 static SMALL: LazyLock<BodyFamily> = LazyLock::new(|| family(500));
 
 fn family(vertices: usize) -> BodyFamily {
-    family_with(BodyOptions {
-        vertices,
-        ..BodyOptions::default()
-    })
+    family_with(BodyOptions { vertices, ..BodyOptions::default() })
 }
 
 fn family_with(options: BodyOptions) -> BodyFamily {
@@ -22,9 +19,7 @@ fn family_with(options: BodyOptions) -> BodyFamily {
 
 fn triangles(mesh: &Mesh) -> impl Iterator<Item = [DVec3; 3]> {
     let corners = mesh.faces().corners().as_chunks::<3>().0;
-    corners
-        .iter()
-        .map(|triangle| triangle.map(|v| mesh.vertices()[v as usize]))
+    corners.iter().map(|triangle| triangle.map(|v| mesh.vertices()[v as usize]))
 }
 
 fn area([a, b, c]: [DVec3; 3]) -> f64 {
@@ -39,9 +34,7 @@ fn smallest_angle(mesh: &Mesh) -> f64 {
 }
 
 fn volume(mesh: &Mesh) -> f64 {
-    triangles(mesh)
-        .map(|[a, b, c]| a.dot(b.cross(c)) / 6.0)
-        .sum()
+    triangles(mesh).map(|[a, b, c]| a.dot(b.cross(c)) / 6.0).sum()
 }
 
 fn height(mesh: &Mesh) -> f64 {
@@ -74,26 +67,16 @@ fn any_number_of_vertices_is_reached_exactly() {
 fn triangles_of_the_default_template_are_even() {
     let template = family_with(BodyOptions::default());
     let template = template.template();
-    assert_eq!(
-        (template.vertex_count(), template.face_count()),
-        (6890, 13_776)
-    );
+    assert_eq!((template.vertex_count(), template.face_count()), (6890, 13_776));
     assert!(smallest_angle(template) > 30.0);
     let adjacency = Adjacency::one_ring(template).unwrap();
-    let regular = (0..6890)
-        .filter(|&v| (5..=7).contains(&adjacency.row(v).len()))
-        .count();
+    let regular = (0..6890).filter(|&v| (5..=7).contains(&adjacency.row(v).len())).count();
     assert!(regular > 6820, "{regular} vertices of degree 5 to 7");
     let report = MeshReport::new(template);
     assert!(report.max_edge_length < 1.6 * report.mean_edge_length);
     // Numbers run along the surface: most edges join numbers that are near.
     let near = (0..6890u32)
-        .flat_map(|v| {
-            adjacency
-                .neighbours_of(v as usize)
-                .iter()
-                .map(move |&n| v.abs_diff(n))
-        })
+        .flat_map(|v| adjacency.neighbours_of(v as usize).iter().map(move |&n| v.abs_diff(n)))
         .filter(|&gap| gap < 500)
         .count();
     assert!(near as f64 > 0.8 * adjacency.edge_count() as f64, "{near}");
@@ -113,36 +96,23 @@ fn a_hundred_bodies_share_connectivity_and_no_triangle_collapses() {
             assert!((0.08..6.0).contains(&ratio), "body {index}: {ratio}");
         }
         assert!(smallest_angle(&body) > 4.0, "body {index}");
-        let lowest = body
-            .vertices()
-            .iter()
-            .map(|v| v.y)
-            .fold(f64::INFINITY, f64::min);
+        let lowest = body.vertices().iter().map(|v| v.y).fold(f64::INFINITY, f64::min);
         assert_eq!(lowest, 0.0, "body {index}");
         heights.push(height(&body));
         if index % 10 == 0 {
             assert_sound(&body);
         }
     }
-    assert!(
-        heights.iter().all(|height| (1.1..2.3).contains(height)),
-        "{heights:?}"
-    );
+    assert!(heights.iter().all(|height| (1.1..2.3).contains(height)), "{heights:?}");
 }
 
 #[test]
 fn people_differ_in_height_and_girth_and_stand_upright() {
-    let family = family_with(BodyOptions {
-        vertices: 800,
-        poses: 0.0,
-        ..BodyOptions::default()
-    });
+    let family = family_with(BodyOptions { vertices: 800, poses: 0.0, ..BodyOptions::default() });
     let bodies: Vec<Mesh> = (0..60).map(|index| family.body(index)).collect();
     let range = |value: fn(&Mesh) -> f64| {
         let values = bodies.iter().map(value);
-        values.fold((f64::INFINITY, 0.0_f64), |(low, high), x| {
-            (low.min(x), high.max(x))
-        })
+        values.fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(x), high.max(x)))
     };
     let (shortest, tallest) = range(height);
     assert!(shortest > 1.45 && tallest < 2.05, "{shortest} to {tallest}");
@@ -150,29 +120,15 @@ fn people_differ_in_height_and_girth_and_stand_upright() {
     let (slim, stout) = range(|body| volume(body) / height(body).powi(3));
     assert!(stout / slim > 1.4, "{slim} to {stout}");
     for body in &bodies {
-        let top = body
-            .vertices()
-            .iter()
-            .zip(family.segments())
-            .max_by(|a, b| a.0.y.total_cmp(&b.0.y));
+        let top = body.vertices().iter().zip(family.segments()).max_by(|a, b| a.0.y.total_cmp(&b.0.y));
         assert_eq!(top.map(|(_, part)| *part), Some(BodyPart::Head));
     }
 }
 
 #[test]
 fn without_variety_every_body_is_the_template() {
-    let family = family_with(BodyOptions {
-        vertices: 600,
-        people: 0.0,
-        poses: 0.0,
-        ..BodyOptions::default()
-    });
-    for (a, b) in family
-        .body(9)
-        .vertices()
-        .iter()
-        .zip(family.template().vertices())
-    {
+    let family = family_with(BodyOptions { vertices: 600, people: 0.0, poses: 0.0, ..BodyOptions::default() });
+    for (a, b) in family.body(9).vertices().iter().zip(family.template().vertices()) {
         assert!(a.distance(*b) < 1e-12);
     }
 }
@@ -203,9 +159,7 @@ fn distance_when_aligned(a: &Mesh, b: &Mesh) -> f64 {
 fn no_two_bodies_are_alike() {
     let bodies: Vec<Mesh> = (0..100).map(|index| SMALL.body(index)).collect();
     // The measure itself: a body turned about the vertical is the same body.
-    let turned = bodies[0]
-        .map_vertices(|v| DVec3::new(v.z, v.y, -v.x) + DVec3::X)
-        .unwrap();
+    let turned = bodies[0].map_vertices(|v| DVec3::new(v.z, v.y, -v.x) + DVec3::X).unwrap();
     assert!(distance_when_aligned(&turned, &bodies[0]) < 1e-12);
     let mut nearest = f64::INFINITY;
     for (i, a) in bodies.iter().enumerate() {
@@ -230,10 +184,7 @@ fn bodies_face_about_the_same_way() {
         let across = centre(&body, BodyPart::ThighLeft) - centre(&body, BodyPart::ThighRight);
         assert!(across.x > 0.0, "body {index}: {across}");
         let head = centre(&body, BodyPart::Head);
-        assert!(
-            head.y > centre(&body, BodyPart::Torso).y + 0.2,
-            "body {index}"
-        );
+        assert!(head.y > centre(&body, BodyPart::Torso).y + 0.2, "body {index}");
     }
 }
 
@@ -252,12 +203,7 @@ fn left_and_right_mirror_each_other_but_only_with_orientation_reversed() {
         let expected = part.mirrored();
         let mut around = Vec::new();
         index.within(mirrored, 3.0 * mean_edge, usize::MAX, &mut around);
-        assert!(
-            around
-                .iter()
-                .any(|found| family.segments()[found.point as usize] == expected),
-            "{vertex} {part:?}"
-        );
+        assert!(around.iter().any(|found| family.segments()[found.point as usize] == expected), "{vertex} {part:?}");
         sides.insert(*part);
     }
     assert_eq!(sides.len(), BodyPart::ALL.len());
@@ -270,17 +216,11 @@ fn left_and_right_mirror_each_other_but_only_with_orientation_reversed() {
 
 #[test]
 fn bodies_depend_on_seed_and_index_alone() {
-    let options = BodyOptions {
-        vertices: 500,
-        ..BodyOptions::default()
-    };
+    let options = BodyOptions { vertices: 500, ..BodyOptions::default() };
     let first = &*SMALL;
     let fifth = first.body(5);
     let on_threads = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| family_with(options))
     };
     for threads in [1, 3] {
@@ -304,28 +244,10 @@ fn silly_options_are_refused() {
     };
     let options = BodyOptions::default();
     for vertices in [0, 499, 200_001, usize::MAX] {
-        refuse(
-            BodyOptions {
-                vertices,
-                ..options
-            },
-            "must be from 500 to 200,000",
-        );
+        refuse(BodyOptions { vertices, ..options }, "must be from 500 to 200,000");
     }
-    refuse(
-        BodyOptions {
-            people: 1.5,
-            ..options
-        },
-        "people is 1.5",
-    );
-    refuse(
-        BodyOptions {
-            poses: f64::NAN,
-            ..options
-        },
-        "poses is NaN",
-    );
+    refuse(BodyOptions { people: 1.5, ..options }, "people is 1.5");
+    refuse(BodyOptions { poses: f64::NAN, ..options }, "poses is NaN");
 }
 
 #[test]

@@ -2,13 +2,10 @@
 
 use gemcnn_fixtures::Golden;
 use gemcnn_mesh::features::{
-    FeatureField, MatrixOptions, RelativeTangentialOptions, matrix_features, positions,
-    relative_tangential,
+    FeatureField, MatrixOptions, RelativeTangentialOptions, matrix_features, positions, relative_tangential,
 };
 use gemcnn_mesh::shapes::{self, Cells};
-use gemcnn_mesh::{
-    Adjacency, DVec3, Faces, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Mesh,
-};
+use gemcnn_mesh::{Adjacency, DVec3, Faces, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Mesh};
 use glam::DQuat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -38,10 +35,7 @@ fn matrix(mesh: &Mesh, graph: &GaugeGraph) -> FeatureField {
 }
 
 fn tangential(mesh: &Mesh, graph: &GaugeGraph) -> FeatureField {
-    let options = RelativeTangentialOptions {
-        normal_part: true,
-        ..Default::default()
-    };
+    let options = RelativeTangentialOptions { normal_part: true, ..Default::default() };
     relative_tangential(mesh, graph, &options).unwrap()
 }
 
@@ -62,17 +56,12 @@ fn assert_same(ours: &FeatureField, expected: &FeatureField, tolerance: f64, wha
 fn matrix_features_equal_the_published_code() {
     let golden = Golden::read("pool_irregular200");
     let rows: Vec<[DVec3; 3]> = golden.data("frames");
-    let frames = rows
-        .into_iter()
-        .map(|[e1, e2, normal]| Frame { e1, e2, normal });
+    let frames = rows.into_iter().map(|[e1, e2, normal]| Frame { e1, e2, normal });
     let points = golden.mesh();
     // The neighbourhoods of the finest level are balls of radius 0.4.
     let adjacency = Adjacency::within_radius(points.vertices(), 0.4, usize::MAX).unwrap();
     let graph = GaugeGraph::with_frames(points.vertices(), frames.collect(), adjacency).unwrap();
-    let options = MatrixOptions {
-        unit_edges: false,
-        count_self: true,
-    };
+    let options = MatrixOptions { unit_edges: false, count_self: true };
     let ours = matrix_features(&points, &graph, &options).unwrap();
     let published: Vec<[[f64; 5]; 7]> = golden.data("matrix_features");
     assert_eq!(ours.values.len(), 35 * published.len());
@@ -92,21 +81,10 @@ fn matrix_features_equal_the_published_code() {
 #[test]
 fn relative_tangential_features_follow_their_formula() {
     // A fan of three triangles around the origin in the plane, with sides of length 1, 2 and 4.
-    let vertices = vec![
-        DVec3::ZERO,
-        DVec3::X,
-        2.0 * DVec3::Y,
-        DVec3::new(-4.0, 0.0, 0.0),
-        DVec3::new(0.0, -1.0, 0.0),
-    ];
-    let faces: Faces = [[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 4, 1]]
-        .iter()
-        .collect();
+    let vertices = vec![DVec3::ZERO, DVec3::X, 2.0 * DVec3::Y, DVec3::new(-4.0, 0.0, 0.0), DVec3::new(0.0, -1.0, 0.0)];
+    let faces: Faces = [[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 4, 1]].iter().collect();
     let mesh = Mesh::new(vertices, faces).unwrap();
-    let options = RelativeTangentialOptions {
-        powers: vec![1.0, 0.0, 0.5],
-        normal_part: true,
-    };
+    let options = RelativeTangentialOptions { powers: vec![1.0, 0.0, 0.5], normal_part: true };
     let field = relative_tangential(&mesh, &graph(&mesh), &options).unwrap();
     assert_eq!(field.kind, [(3, 0), (3, 1)]);
     let row = field.rows().next().unwrap();
@@ -115,10 +93,7 @@ fn relative_tangential_features_follow_their_formula() {
         [0.0, 0.0],
         // (1 + 1/2 + 1/4 + 1) / 8 times the sum of the vectors.
         [-3.0 * 2.75 / 8.0, 2.75 / 8.0],
-        [
-            -(1.0 + 1.0 / root + 0.5 + 1.0) / 8.0,
-            (1.0 + 1.0 / root + 0.5 + 1.0) / 8.0 * (root - 1.0),
-        ],
+        [-(1.0 + 1.0 / root + 0.5 + 1.0) / 8.0, (1.0 + 1.0 / root + 0.5 + 1.0) / 8.0 * (root - 1.0)],
     ];
     for (channel, [x, y]) in expected.into_iter().enumerate() {
         assert!(row[channel].abs() < 1e-15, "a flat fan has no normal part");
@@ -126,10 +101,7 @@ fn relative_tangential_features_follow_their_formula() {
         assert!((row[6 + channel] - y).abs() < 1e-14, "{row:?}");
     }
     // Default: the published features, tangent vectors only, with the same numbers.
-    let tangent = RelativeTangentialOptions {
-        normal_part: false,
-        ..options
-    };
+    let tangent = RelativeTangentialOptions { normal_part: false, ..options };
     let alone = relative_tangential(&mesh, &graph(&mesh), &tangent).unwrap();
     assert_eq!(alone.kind, [(3, 1)]);
     assert_eq!(alone.rows().next().unwrap(), &row[3..]);
@@ -140,15 +112,9 @@ fn rigid_motion_changes_positions_only() {
     for mesh in [fixture("spot.obj"), rough_sheet()] {
         let moved = turned_and_shifted(&mesh);
         for (name, feature) in INVARIANT {
-            let (before, after) = (
-                feature(&mesh, &graph(&mesh)),
-                feature(&moved, &graph(&moved)),
-            );
+            let (before, after) = (feature(&mesh, &graph(&mesh)), feature(&moved, &graph(&moved)));
             assert_same(&after, &before, 1e-10, name);
-            assert!(
-                before.values.iter().any(|value| value.abs() > 0.1),
-                "{name}"
-            );
+            assert!(before.values.iter().any(|value| value.abs() > 0.1), "{name}");
         }
         assert_ne!(positions(&mesh), positions(&moved));
         assert_eq!(positions(&mesh).values[4], mesh.vertices()[1].y);
@@ -160,10 +126,7 @@ fn scale_does_not_matter() {
     let mesh = fixture("spot.obj");
     let large = mesh.map_vertices(|v| 1000.0 * v).unwrap();
     for (name, feature) in INVARIANT {
-        let (before, after) = (
-            feature(&mesh, &graph(&mesh)),
-            feature(&large, &graph(&large)),
-        );
+        let (before, after) = (feature(&mesh, &graph(&mesh)), feature(&large, &graph(&large)));
         assert_same(&after, &before, 1e-11, name);
     }
 }
@@ -172,14 +135,10 @@ fn scale_does_not_matter() {
 fn turning_the_frames_turns_the_features() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for mesh in [fixture("spot.obj"), rough_sheet()] {
-        let angles: Vec<f64> = (0..mesh.vertex_count())
-            .map(|_| 20.0 * rng.random::<f64>() - 10.0)
-            .collect();
+        let angles: Vec<f64> = (0..mesh.vertex_count()).map(|_| 20.0 * rng.random::<f64>() - 10.0).collect();
         let turned = graph(&mesh).gauge_transform(&angles).unwrap();
         for (name, feature) in INVARIANT {
-            let expected = feature(&mesh, &graph(&mesh))
-                .gauge_transform(&angles)
-                .unwrap();
+            let expected = feature(&mesh, &graph(&mesh)).gauge_transform(&angles).unwrap();
             let ours = feature(&mesh, &turned);
             assert_same(&ours, &expected, 1e-12, name);
             // The law says something: the features did change.
@@ -204,10 +163,7 @@ fn vertices_without_neighbours_have_zeros_and_coincident_ones_no_nan() {
     let mesh = Mesh::new(vertices, both).unwrap();
     let one_ring = graph(&mesh);
     let options = GeometryOptions {
-        neighbourhood: gemcnn_mesh::Neighbourhood::Radius {
-            radius: 1.2,
-            limit: usize::MAX,
-        },
+        neighbourhood: gemcnn_mesh::Neighbourhood::Radius { radius: 1.2, limit: usize::MAX },
         ..Default::default()
     };
     let balls = GaugeGraph::new(&mesh, &options).unwrap();
@@ -215,13 +171,7 @@ fn vertices_without_neighbours_have_zeros_and_coincident_ones_no_nan() {
         let field = feature(&mesh, &one_ring);
         let lonely = field.rows().nth(12).unwrap();
         assert!(lonely.iter().all(|&value| value == 0.0), "{name}");
-        assert!(
-            feature(&mesh, &balls)
-                .values
-                .iter()
-                .all(|value| value.is_finite()),
-            "{name}"
-        );
+        assert!(feature(&mesh, &balls).values.iter().all(|value| value.is_finite()), "{name}");
     }
 }
 
@@ -231,16 +181,9 @@ fn graphs_of_other_meshes_and_bad_powers_are_refused() {
     let other = graph(&rough_sheet());
     assert!(matches!(
         matrix_features(&mesh, &other, &MatrixOptions::default()),
-        Err(GeometryError::WrongLength {
-            given: 108,
-            vertices: 12,
-            ..
-        })
+        Err(GeometryError::WrongLength { given: 108, vertices: 12, .. })
     ));
-    let options = RelativeTangentialOptions {
-        powers: vec![0.5, f64::NAN],
-        ..Default::default()
-    };
+    let options = RelativeTangentialOptions { powers: vec![0.5, f64::NAN], ..Default::default() };
     assert!(matches!(
         relative_tangential(&mesh, &graph(&mesh), &options),
         Err(GeometryError::NotFinite { index: 1, .. })
@@ -253,26 +196,14 @@ fn given_directions_are_the_first_axes_of_the_frames() {
     let mesh = fixture("spot.obj");
     let default = graph(&mesh);
     // Directions off the tangent plane, of any length.
-    let directions: Vec<DVec3> = default
-        .frames()
-        .iter()
-        .map(|frame| 3.0 * frame.turned(0.7).e1 - 2.0 * frame.normal)
-        .collect();
+    let directions: Vec<DVec3> =
+        default.frames().iter().map(|frame| 3.0 * frame.turned(0.7).e1 - 2.0 * frame.normal).collect();
     let with = |directions: Vec<DVec3>| {
         let gauge = Gauge::Directions(directions);
-        GaugeGraph::new(
-            &mesh,
-            &GeometryOptions {
-                gauge,
-                ..Default::default()
-            },
-        )
+        GaugeGraph::new(&mesh, &GeometryOptions { gauge, ..Default::default() })
     };
     let given = with(directions.clone()).unwrap();
-    let turned = default
-        .clone()
-        .gauge_transform(&vec![0.7; mesh.vertex_count()])
-        .unwrap();
+    let turned = default.clone().gauge_transform(&vec![0.7; mesh.vertex_count()]).unwrap();
     for (ours, expected) in given.frames().iter().zip(turned.frames()) {
         assert!((ours.e1 - expected.e1).length() < 1e-12);
         assert!((ours.e2 - expected.e2).length() < 1e-12);
@@ -280,20 +211,10 @@ fn given_directions_are_the_first_axes_of_the_frames() {
     for (ours, expected) in given.theta().iter().zip(turned.theta()) {
         assert!((ours - expected).sin().abs() < 1e-10);
     }
-    for bad in [
-        DVec3::ZERO,
-        default.frames()[5].normal,
-        DVec3::splat(f64::NAN),
-    ] {
+    for bad in [DVec3::ZERO, default.frames()[5].normal, DVec3::splat(f64::NAN)] {
         let mut directions = directions.clone();
         directions[5] = bad;
-        assert_eq!(
-            with(directions),
-            Err(GeometryError::NoTangentDirection { vertex: 5 })
-        );
+        assert_eq!(with(directions), Err(GeometryError::NoTangentDirection { vertex: 5 }));
     }
-    assert!(matches!(
-        with(directions[1..].to_vec()),
-        Err(GeometryError::WrongLength { .. })
-    ));
+    assert!(matches!(with(directions[1..].to_vec()), Err(GeometryError::WrongLength { .. })));
 }

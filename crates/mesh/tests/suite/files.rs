@@ -3,22 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use gemcnn_mesh::{
-    AttributeValues, DVec3, Faces, FileError, FileFormat, FileProblem, Location, Mesh, MeshFile,
-    PlyEncoding, VertexAttribute, WriteOptions, parse_mesh, read_mesh, write_atomically,
-    write_mesh,
+    AttributeValues, DVec3, Faces, FileError, FileFormat, FileProblem, Location, Mesh, MeshFile, PlyEncoding,
+    VertexAttribute, WriteOptions, parse_mesh, read_mesh, write_atomically, write_mesh,
 };
 use proptest::prelude::*;
 
-const ENCODINGS: [PlyEncoding; 3] = [
-    PlyEncoding::Ascii,
-    PlyEncoding::LittleEndian,
-    PlyEncoding::BigEndian,
-];
+const ENCODINGS: [PlyEncoding; 3] = [PlyEncoding::Ascii, PlyEncoding::LittleEndian, PlyEncoding::BigEndian];
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/meshes")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/meshes").join(name)
 }
 
 pub fn parse(name: &str, content: impl AsRef<[u8]>) -> Result<MeshFile, FileError> {
@@ -32,10 +25,7 @@ pub fn load(name: &str, content: impl AsRef<[u8]>) -> MeshFile {
 pub fn refuse(name: &str, content: impl AsRef<[u8]>) -> FileError {
     let error = parse(name, content).expect_err("this file should be refused");
     let message = error.to_string();
-    assert!(
-        !message.contains('\n') && message.starts_with(name),
-        "{message}"
-    );
+    assert!(!message.contains('\n') && message.starts_with(name), "{message}");
     error
 }
 
@@ -54,10 +44,7 @@ pub fn faces(mesh: &Mesh) -> Vec<Vec<u32>> {
 
 pub fn values(file: &MeshFile, name: &str) -> AttributeValues {
     let found = file.attributes.iter().find(|a| a.name == name);
-    found
-        .unwrap_or_else(|| panic!("no attribute {name}"))
-        .values
-        .clone()
+    found.unwrap_or_else(|| panic!("no attribute {name}")).values.clone()
 }
 
 /// Bits and not values, so that -0.0 and 0.0 differ.
@@ -75,9 +62,7 @@ pub fn sample() -> Mesh {
         (5e-324, 1e16, 123_456_789.123_456_78),
         (1.0, 2.0, 3.0),
     ];
-    let faces: Faces = [vec![0, 1, 2], vec![0, 2, 3], vec![4, 3, 2, 1]]
-        .iter()
-        .collect();
+    let faces: Faces = [vec![0, 1, 2], vec![0, 2, 3], vec![4, 3, 2, 1]].iter().collect();
     Mesh::new(vertices.map(DVec3::from).to_vec(), faces).unwrap()
 }
 
@@ -102,11 +87,7 @@ fn fixtures_load_with_their_counts() {
     ] {
         let file = read_mesh(fixture(name)).unwrap();
         let counts = (file.mesh.vertex_count(), file.mesh.face_count());
-        assert_eq!(
-            (file.format, counts),
-            (format, (vertices, face_count)),
-            "{name}"
-        );
+        assert_eq!((file.format, counts), (format, (vertices, face_count)), "{name}");
         assert_eq!(file.attributes, []);
     }
 }
@@ -114,14 +95,11 @@ fn fixtures_load_with_their_counts() {
 #[test]
 fn fixtures_keep_order_polygons_and_welds() {
     let spot = Mesh::read(fixture("spot.obj")).unwrap();
-    assert_eq!(
-        spot.vertices()[0],
-        DVec3::new(0.348799, -0.334989, -0.0832331)
-    );
+    assert_eq!(spot.vertices()[0], DVec3::new(0.348799, -0.334989, -0.0832331));
     let dodecahedron = Mesh::read(fixture("trouble/dodecahedron_poly.obj")).unwrap();
     assert!(dodecahedron.faces().iter().all(|face| face.len() == 5));
-    let [ascii, binary] = ["ascii", "binary"]
-        .map(|kind| Mesh::read(fixture(&format!("trouble/stl_box_{kind}.stl"))).unwrap());
+    let [ascii, binary] =
+        ["ascii", "binary"].map(|kind| Mesh::read(fixture(&format!("trouble/stl_box_{kind}.stl"))).unwrap());
     assert_eq!(ascii, binary);
     assert_eq!(ascii.vertices()[0], DVec3::new(10.0, 10.0, 0.0));
 }
@@ -157,12 +135,9 @@ fn content_tells_the_format_whatever_the_extension_and_line_endings() {
     let expected = load("a.obj", OBJ).mesh;
     assert_eq!(expected.vertex_count(), 3);
     assert_eq!(faces(&expected), [[0, 1, 2]]);
-    for (text, format) in [
-        (OBJ, FileFormat::Obj),
-        (OFF, FileFormat::Off),
-        (PLY, FileFormat::PlyAscii),
-        (STL, FileFormat::StlAscii),
-    ] {
+    for (text, format) in
+        [(OBJ, FileFormat::Obj), (OFF, FileFormat::Off), (PLY, FileFormat::PlyAscii), (STL, FileFormat::StlAscii)]
+    {
         for name in ["a", "a.obj", "a.ply", "a.off", "a.stl", "a.txt"] {
             for ending in ["\n", "\r\n", "\r"] {
                 for mark in ["", "\u{feff}"] {
@@ -203,53 +178,27 @@ fn files_that_are_no_meshes_say_what_they_look_like() {
     };
     assert!(matches!(problem("a.obj", b""), FileProblem::Empty));
     assert!(matches!(problem("a.obj", b" \r\n\t\n"), FileProblem::Empty));
-    assert!(matches!(
-        problem("a.ply", b"\x1f\x8b\x08\0"),
-        FileProblem::Compressed { with: "gzip" }
-    ));
-    assert!(matches!(
-        problem("a.zip", b"PK\x03\x04rest"),
-        FileProblem::Compressed { with: "zip" }
-    ));
-    let utf16 = |text: &str, to: fn(u16) -> [u8; 2]| -> Vec<u8> {
-        text.encode_utf16().flat_map(to).collect()
-    };
+    assert!(matches!(problem("a.ply", b"\x1f\x8b\x08\0"), FileProblem::Compressed { with: "gzip" }));
+    assert!(matches!(problem("a.zip", b"PK\x03\x04rest"), FileProblem::Compressed { with: "zip" }));
+    let utf16 = |text: &str, to: fn(u16) -> [u8; 2]| -> Vec<u8> { text.encode_utf16().flat_map(to).collect() };
     for text in ["\u{feff}v 0 0 0\nv 1 0 0", "v 0 0 0\nv 1 0 0"] {
         for to in [u16::to_le_bytes, u16::to_be_bytes] {
-            assert!(matches!(
-                problem("a.obj", &utf16(text, to)),
-                FileProblem::Utf16
-            ));
+            assert!(matches!(problem("a.obj", &utf16(text, to)), FileProblem::Utf16));
         }
     }
-    for (content, expected) in [
-        ("<?xml version=\"1.0\"?>", "XML or HTML"),
-        ("{\"nodes\": {}}", "JSON"),
-    ] {
+    for (content, expected) in [("<?xml version=\"1.0\"?>", "XML or HTML"), ("{\"nodes\": {}}", "JSON")] {
         assert!(matches!(
             problem("a.obj", content.as_bytes()),
             FileProblem::UnknownFormat { looks_like: Some(what) } if what == expected
         ));
     }
-    for (name, content) in [
-        ("a.txt", "once upon a time"),
-        ("a.obj", "once upon a time"),
-        ("a", "1 2 3"),
-        ("a.txt", "# only a comment"),
-    ] {
-        assert!(matches!(
-            problem(name, content.as_bytes()),
-            FileProblem::UnknownFormat { looks_like: None }
-        ));
+    for (name, content) in
+        [("a.txt", "once upon a time"), ("a.obj", "once upon a time"), ("a", "1 2 3"), ("a.txt", "# only a comment")]
+    {
+        assert!(matches!(problem(name, content.as_bytes()), FileProblem::UnknownFormat { looks_like: None }));
     }
-    assert!(matches!(
-        problem("a.ply", b"plY\nformat"),
-        FileProblem::BadHeader { .. }
-    ));
-    assert!(matches!(
-        problem("a.obj", b"o nothing\nmtllib a.mtl\n"),
-        FileProblem::NoVertices
-    ));
+    assert!(matches!(problem("a.ply", b"plY\nformat"), FileProblem::BadHeader { .. }));
+    assert!(matches!(problem("a.obj", b"o nothing\nmtllib a.mtl\n"), FileProblem::NoVertices));
     assert_eq!(load("a.obj", "# only a comment").mesh.vertex_count(), 0);
 }
 
@@ -259,15 +208,9 @@ fn only_regular_files_are_read() {
     let missing = read_mesh(folder.path().join("none.ply")).unwrap_err();
     assert!(matches!(missing.problem, FileProblem::Read(_)), "{missing}");
     let directory = read_mesh(folder.path()).unwrap_err();
-    assert!(matches!(
-        directory.problem,
-        FileProblem::NotAFile { what: "a folder" }
-    ));
+    assert!(matches!(directory.problem, FileProblem::NotAFile { what: "a folder" }));
     #[cfg(unix)]
-    assert!(matches!(
-        read_mesh("/dev/zero").unwrap_err().problem,
-        FileProblem::NotAFile { .. }
-    ));
+    assert!(matches!(read_mesh("/dev/zero").unwrap_err().problem, FileProblem::NotAFile { .. }));
 }
 
 // ---------------------------------------------------------------- OBJ
@@ -308,16 +251,10 @@ fn obj_seams_do_not_split_vertices_and_repeated_corners_are_kept() {
 
 #[test]
 fn obj_colours_become_bytes_when_every_vertex_has_one() {
-    let file = load(
-        "a.obj",
-        "v 0 0 0 1 0.5 0\nv 1 0 0 0 0 0.999\nv 0 1 0 0.2 0 1\n",
-    );
+    let file = load("a.obj", "v 0 0 0 1 0.5 0\nv 1 0 0 0 0 0.999\nv 0 1 0 0.2 0 1\n");
     assert_eq!(values(&file, "red"), AttributeValues::U8(vec![255, 0, 51]));
     assert_eq!(values(&file, "green"), AttributeValues::U8(vec![128, 0, 0]));
-    assert_eq!(
-        values(&file, "blue"),
-        AttributeValues::U8(vec![0, 255, 255])
-    );
+    assert_eq!(values(&file, "blue"), AttributeValues::U8(vec![0, 255, 255]));
     let file = load("a.obj", "v 0 0 0 255 7 0\nv 1 0 0 0 0 1\n");
     assert_eq!(values(&file, "red"), AttributeValues::U8(vec![255, 0]));
     let file = load("a.obj", "v 0 0 0 255.5 7 0\nv 1 0 0 0 0 -1\n");
@@ -332,34 +269,10 @@ fn obj_errors_name_the_line() {
     let three = "v 0 0 0\nv 1 0 0\nv 0 1 0\n";
     let with = |line: &str| format!("{three}\n# comment\n{line}\nf 1 2 3\n");
     assert_refused!("a.obj", with("f 0 1 2"), 6, FileProblem::ZeroIndex);
-    assert_refused!(
-        "a.obj",
-        with("f 1 2 4"),
-        6,
-        FileProblem::IndexOutOfRange {
-            index: 4,
-            vertices: 3,
-            first: 1
-        }
-    );
-    assert_refused!(
-        "a.obj",
-        with("f -4 -1 -2"),
-        6,
-        FileProblem::IndexOutOfRange { index: -4, .. }
-    );
-    assert_refused!(
-        "a.obj",
-        with("f 1 2 -9223372036854775808"),
-        6,
-        FileProblem::IndexOutOfRange { .. }
-    );
-    assert_refused!(
-        "a.obj",
-        with("f 1 2 4294967297"),
-        6,
-        FileProblem::IndexOutOfRange { .. }
-    );
+    assert_refused!("a.obj", with("f 1 2 4"), 6, FileProblem::IndexOutOfRange { index: 4, vertices: 3, first: 1 });
+    assert_refused!("a.obj", with("f -4 -1 -2"), 6, FileProblem::IndexOutOfRange { index: -4, .. });
+    assert_refused!("a.obj", with("f 1 2 -9223372036854775808"), 6, FileProblem::IndexOutOfRange { .. });
+    assert_refused!("a.obj", with("f 1 2 4294967297"), 6, FileProblem::IndexOutOfRange { .. });
     // The first of several, though a later one is higher.
     assert_refused!(
         "a.obj",
@@ -371,37 +284,12 @@ fn obj_errors_name_the_line() {
     assert_refused!("a.obj", with("f 1 /2 2"), 6, FileProblem::BadNumber { .. });
     assert_refused!("a.obj", with("f 1 2.0 3"), 6, FileProblem::BadNumber { .. });
     assert_refused!("a.obj", with("v 0 nan 0"), 6, FileProblem::NotFinite { .. });
-    assert_refused!(
-        "a.obj",
-        with("v 0 1e999 0"),
-        6,
-        FileProblem::NotFinite { .. }
-    );
-    assert_refused!(
-        "a.obj",
-        with("v 0 -inf 0"),
-        6,
-        FileProblem::NotFinite { .. }
-    );
+    assert_refused!("a.obj", with("v 0 1e999 0"), 6, FileProblem::NotFinite { .. });
+    assert_refused!("a.obj", with("v 0 -inf 0"), 6, FileProblem::NotFinite { .. });
     assert_refused!("a.obj", with("v 0 1,5 0"), 6, FileProblem::BadNumber { .. });
-    assert_refused!(
-        "a.obj",
-        with("v 0 0"),
-        6,
-        FileProblem::ValueCount { found: 2, .. }
-    );
-    assert_refused!(
-        "a.obj",
-        with("v 0 0 0 1 1"),
-        6,
-        FileProblem::ValueCount { found: 5, .. }
-    );
-    assert_refused!(
-        "a.obj",
-        with("v \\\n0 0"),
-        6,
-        FileProblem::ValueCount { found: 2, .. }
-    );
+    assert_refused!("a.obj", with("v 0 0"), 6, FileProblem::ValueCount { found: 2, .. });
+    assert_refused!("a.obj", with("v 0 0 0 1 1"), 6, FileProblem::ValueCount { found: 5, .. });
+    assert_refused!("a.obj", with("v \\\n0 0"), 6, FileProblem::ValueCount { found: 2, .. });
     assert_refused!("a.obj", with("\x01\x02"), 6, FileProblem::Unexpected { .. });
     assert_refused!("a.obj", with("1 2 3"), 6, FileProblem::Unexpected { .. });
 }
@@ -469,10 +357,7 @@ fn ply_reads_every_scalar_type_in_every_role_and_encoding() {
                          property {any} quality\nproperty list {whole} {whole} vertex_indices\nend_header\n",
                         format_name(encoding)
                     );
-                    let mut rows = Rows {
-                        encoding,
-                        bytes: header.into_bytes(),
-                    };
+                    let mut rows = Rows { encoding, bytes: header.into_bytes() };
                     for v in 0..3 {
                         rows.row(&[10, 20, 30, 40].map(|value| (scalar, value + v)));
                     }
@@ -484,14 +369,8 @@ fn ply_reads_every_scalar_type_in_every_role_and_encoding() {
                     assert_eq!(faces(&file.mesh), [[2, 1, 0]]);
                     assert_eq!(file.attributes.len(), 1);
                     let label = &file.attributes[0];
-                    assert_eq!(
-                        (label.name.as_str(), label.values.ply_type()),
-                        ("label", SCALARS[at].0)
-                    );
-                    assert_eq!(
-                        label.values.iter_f64().collect::<Vec<_>>(),
-                        [20.0, 21.0, 22.0]
-                    );
+                    assert_eq!((label.name.as_str(), label.values.ply_type()), ("label", SCALARS[at].0));
+                    assert_eq!(label.values.iter_f64().collect::<Vec<_>>(), [20.0, 21.0, 22.0]);
                 }
             }
         }
@@ -511,21 +390,10 @@ fn ply_elements_come_in_any_order_with_others_between() {
                  property float z\nelement tail 1\nproperty int t\nend_header\n",
                 format_name(encoding)
             );
-            let mut rows = Rows {
-                encoding,
-                bytes: header.replace('\n', ending).into_bytes(),
-            };
+            let mut rows = Rows { encoding, bytes: header.replace('\n', ending).into_bytes() };
             // In binary its first byte is 10, a line feed: data, even after a bare `\r`.
             rows.row(&[(int_as_float(), 10)]);
-            rows.row(&[
-                (byte, 2),
-                (float, 1),
-                (float, 1),
-                (byte, 3),
-                (int, 0),
-                (int, 1),
-                (int, 2),
-            ]);
+            rows.row(&[(byte, 2), (float, 1), (float, 1), (byte, 3), (int, 0), (int, 1), (int, 2)]);
             rows.row(&[(byte, 0), (byte, 4), (int, 0), (int, 1), (int, 2), (int, 3)]);
             rows.row(&[(int, 2), (byte, 65), (byte, 66), (int, 5)]);
             rows.row(&[(int, 0), (int, 6)]);
@@ -552,74 +420,35 @@ fn ply_strips_become_triangles_with_alternating_turns() {
     let header = "ply\nformat ascii 1.0\nelement vertex 5\nproperty float x\nproperty float y\nproperty float z\n\
                   element tristrips 2\nproperty list int int vertex_indices\nend_header\n\
                   0 0 0\n1 0 0\n0 1 0\n1 1 0\n0 2 0\n";
-    let file = load(
-        "a.ply",
-        format!("{header}8 0 1 2 3 -1 2 3 4\n5 0 1 1 2 3\n"),
-    );
-    assert_eq!(
-        faces(&file.mesh),
-        [[0, 1, 2], [2, 1, 3], [2, 3, 4], [1, 2, 3]]
-    );
-    assert_refused!(
-        "a.ply",
-        format!("{header}3 0 1 -2\n1 0\n"),
-        15,
-        FileProblem::IndexOutOfRange { index: -2, .. }
-    );
+    let file = load("a.ply", format!("{header}8 0 1 2 3 -1 2 3 4\n5 0 1 1 2 3\n"));
+    assert_eq!(faces(&file.mesh), [[0, 1, 2], [2, 1, 3], [2, 3, 4], [1, 2, 3]]);
+    assert_refused!("a.ply", format!("{header}3 0 1 -2\n1 0\n"), 15, FileProblem::IndexOutOfRange { index: -2, .. });
 }
 
 #[test]
 fn ply_without_faces_is_a_mesh_of_points() {
-    let text =
-        PLY.split("element face").next().unwrap().to_owned() + "end_header\n0 0 0\n1 0 0\n0 1 0\n";
+    let text = PLY.split("element face").next().unwrap().to_owned() + "end_header\n0 0 0\n1 0 0\n0 1 0\n";
     let mesh = load("a.ply", text).mesh;
     assert_eq!((mesh.vertex_count(), mesh.face_count()), (3, 0));
 }
 
 #[test]
 fn ply_attributes_may_be_nan_but_coordinates_may_not() {
-    let text = PLY.replace(
-        "property float z\n",
-        "property float z\nproperty float quality\n",
-    );
-    let text = |last: &str| {
-        text.replace(
-            "\n0 0 0\n1 0 0\n0 1 0\n",
-            &format!("\n0 0 0 nan\n1 0 0 2\n{last}\n"),
-        )
-    };
-    let AttributeValues::F32(quality) = values(&load("a.ply", text("0 1 0 -inf")), "quality")
-    else {
+    let text = PLY.replace("property float z\n", "property float z\nproperty float quality\n");
+    let text = |last: &str| text.replace("\n0 0 0\n1 0 0\n0 1 0\n", &format!("\n0 0 0 nan\n1 0 0 2\n{last}\n"));
+    let AttributeValues::F32(quality) = values(&load("a.ply", text("0 1 0 -inf")), "quality") else {
         panic!("quality should be float")
     };
     assert!(quality[0].is_nan() && quality[2] == f32::NEG_INFINITY);
-    assert_refused!(
-        "a.ply",
-        text("0 NaN 0 0"),
-        13,
-        FileProblem::NotFinite { .. }
-    );
+    assert_refused!("a.ply", text("0 NaN 0 0"), 13, FileProblem::NotFinite { .. });
 }
 
 #[test]
 fn ply_headers_that_lie_are_refused_at_their_line() {
     for format in ["ascii", "binary_little_endian", "binary_big_endian"] {
-        let text = PLY
-            .replace("ascii", format)
-            .replace("vertex 3", "vertex 353535235358");
-        assert_refused!(
-            "a.ply",
-            text,
-            3,
-            FileProblem::CountTooLarge {
-                declared: 353_535_235_358,
-                ..
-            }
-        );
-        let text = PLY
-            .replace("ascii", format)
-            .replace("face 1", "face 18446744073709551615")
-            + &" ".repeat(40);
+        let text = PLY.replace("ascii", format).replace("vertex 3", "vertex 353535235358");
+        assert_refused!("a.ply", text, 3, FileProblem::CountTooLarge { declared: 353_535_235_358, .. });
+        let text = PLY.replace("ascii", format).replace("face 1", "face 18446744073709551615") + &" ".repeat(40);
         assert_refused!("a.ply", text, 7, FileProblem::CountTooLarge { .. });
     }
     let error = refuse("a.ply", PLY.replace("vertex 3", "vertex 353535235358"));
@@ -676,98 +505,27 @@ fn ply_headers_that_lie_are_refused_at_their_line() {
 fn ply_text_errors_name_the_line() {
     let with = |from: &str, to: &str| PLY.replace(from, to);
     let face = "3 0 1 2\n";
-    assert_refused!(
-        "a.ply",
-        with("\n0 0 0\n", "\n0 0\n"),
-        10,
-        FileProblem::TooFewValues { .. }
-    );
-    assert_refused!(
-        "a.ply",
-        with("\n0 0 0\n", "\n0 0 0 0\n"),
-        10,
-        FileProblem::TooManyValues { .. }
-    );
-    assert_refused!(
-        "a.ply",
-        with("\n0 0 0\n", "\n0 x 0\n"),
-        10,
-        FileProblem::BadNumber { .. }
-    );
-    assert_refused!(
-        "a.ply",
-        with("\n0 0 0\n", "\n\n0 1e400 0\n"),
-        11,
-        FileProblem::NotFinite { .. }
-    );
-    assert_refused!(
-        "a.ply",
-        with(face, "3 0 1\n"),
-        13,
-        FileProblem::TooFewValues { .. }
-    );
-    assert_refused!(
-        "a.ply",
-        with(face, "99999999999 0 1 2\n"),
-        13,
-        FileProblem::TooFewValues { .. }
-    );
-    assert_refused!(
-        "a.ply",
-        with(face, "-3 0 1 2\n"),
-        13,
-        FileProblem::NegativeLength { length: -3 }
-    );
-    assert_refused!(
-        "a.ply",
-        with(face, "2 0 1\n"),
-        13,
-        FileProblem::ShortFace { corners: 2 }
-    );
-    assert_refused!(
-        "a.ply",
-        with(face, "0\n"),
-        13,
-        FileProblem::ShortFace { corners: 0 }
-    );
+    assert_refused!("a.ply", with("\n0 0 0\n", "\n0 0\n"), 10, FileProblem::TooFewValues { .. });
+    assert_refused!("a.ply", with("\n0 0 0\n", "\n0 0 0 0\n"), 10, FileProblem::TooManyValues { .. });
+    assert_refused!("a.ply", with("\n0 0 0\n", "\n0 x 0\n"), 10, FileProblem::BadNumber { .. });
+    assert_refused!("a.ply", with("\n0 0 0\n", "\n\n0 1e400 0\n"), 11, FileProblem::NotFinite { .. });
+    assert_refused!("a.ply", with(face, "3 0 1\n"), 13, FileProblem::TooFewValues { .. });
+    assert_refused!("a.ply", with(face, "99999999999 0 1 2\n"), 13, FileProblem::TooFewValues { .. });
+    assert_refused!("a.ply", with(face, "-3 0 1 2\n"), 13, FileProblem::NegativeLength { length: -3 });
+    assert_refused!("a.ply", with(face, "2 0 1\n"), 13, FileProblem::ShortFace { corners: 2 });
+    assert_refused!("a.ply", with(face, "0\n"), 13, FileProblem::ShortFace { corners: 0 });
     assert_refused!(
         "a.ply",
         with(face, "3 0 1 3\n"),
         13,
-        FileProblem::IndexOutOfRange {
-            index: 3,
-            vertices: 3,
-            first: 0
-        }
+        FileProblem::IndexOutOfRange { index: 3, vertices: 3, first: 0 }
     );
-    assert_refused!(
-        "a.ply",
-        with(face, "3 0 1 -1\n"),
-        13,
-        FileProblem::IndexOutOfRange { index: -1, .. }
-    );
+    assert_refused!("a.ply", with(face, "3 0 1 -1\n"), 13, FileProblem::IndexOutOfRange { index: -1, .. });
     let labelled = with("float z", "float z\nproperty uchar label");
-    assert_refused!(
-        "a.ply",
-        labelled.replace("\n0 0 0\n", "\n0 0 0 256\n"),
-        11,
-        FileProblem::BadNumber { .. }
-    );
+    assert_refused!("a.ply", labelled.replace("\n0 0 0\n", "\n0 0 0 256\n"), 11, FileProblem::BadNumber { .. });
     // 6 bytes for each of the vertices and 2 for the face are there, but not in the right lines.
-    let cut = with(
-        "\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n",
-        "\n0.00000001 0 0\n1.00000001 0 0\n",
-    );
-    assert_refused!(
-        "a.ply",
-        cut,
-        11,
-        FileProblem::Truncated {
-            read: 2,
-            declared: 3,
-            ..
-        }
-    );
+    let cut = with("\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n", "\n0.00000001 0 0\n1.00000001 0 0\n");
+    assert_refused!("a.ply", cut, 11, FileProblem::Truncated { read: 2, declared: 3, .. });
 }
 
 #[test]
@@ -786,52 +544,26 @@ fn ply_binary_errors_name_element_and_byte() {
     let error = refuse("a.ply", &nan);
     assert!(matches!(error.problem, FileProblem::NotFinite { .. }));
     assert_eq!(place(&error), ("vertex".to_owned(), 1, body + 24 + 16));
-    assert!(
-        error.to_string().starts_with("a.ply: vertex 1 (byte "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("a.ply: vertex 1 (byte "), "{error}");
 
     let face_1 = body + 5 * 24 + 13;
     let mut index = whole.clone();
     index[face_1 + 5..][..4].copy_from_slice(&7i32.to_le_bytes());
     let error = refuse("a.ply", &index);
-    assert!(matches!(
-        error.problem,
-        FileProblem::IndexOutOfRange {
-            index: 7,
-            vertices: 5,
-            first: 0
-        }
-    ));
+    assert!(matches!(error.problem, FileProblem::IndexOutOfRange { index: 7, vertices: 5, first: 0 }));
     assert_eq!(place(&error), ("face".to_owned(), 1, face_1 + 9));
 
     let mut short = whole.clone();
     short[face_1] = 2;
     let error = refuse("a.ply", &short);
-    assert!(matches!(
-        error.problem,
-        FileProblem::ShortFace { corners: 2 }
-    ));
+    assert!(matches!(error.problem, FileProblem::ShortFace { corners: 2 }));
     assert_eq!(place(&error).1, 1);
 
     let error = refuse("a.ply", &whole[..whole.len() - 1]);
-    assert!(
-        matches!(
-            error.problem,
-            FileProblem::Truncated {
-                read: 2,
-                declared: 3,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error.problem, FileProblem::Truncated { read: 2, declared: 3, .. }), "{error}");
     let error = refuse("a.ply", &whole[..body + 50]);
     assert_eq!(error.location, Location::Line(3));
-    assert!(
-        matches!(error.problem, FileProblem::CountTooLarge { room: 2, .. }),
-        "{error}"
-    );
+    assert!(matches!(error.problem, FileProblem::CountTooLarge { room: 2, .. }), "{error}");
     // Wherever it is cut, it is refused.
     for length in 0..whole.len() {
         refuse("a.ply", &whole[..length]);
@@ -839,9 +571,7 @@ fn ply_binary_errors_name_element_and_byte() {
 }
 
 fn sample_for_floats() -> Mesh {
-    sample()
-        .map_vertices(|p| p.clamp(DVec3::splat(-9.0), DVec3::splat(9.0)))
-        .unwrap()
+    sample().map_vertices(|p| p.clamp(DVec3::splat(-9.0), DVec3::splat(9.0))).unwrap()
 }
 
 #[test]
@@ -851,16 +581,10 @@ fn ply_negative_list_lengths_in_binary_are_refused() {
         .to_vec();
     content.extend([1, 2, 3, 0xff, 0xfe]);
     let error = refuse("a.ply", &content);
-    assert!(
-        matches!(error.problem, FileProblem::NegativeLength { length: -2 }),
-        "{error}"
-    );
+    assert!(matches!(error.problem, FileProblem::NegativeLength { length: -2 }), "{error}");
     let end = content.len();
     content[end - 2..].copy_from_slice(&[0x7f, 0xff]);
-    assert!(matches!(
-        refuse("a.ply", &content).problem,
-        FileProblem::Truncated { .. }
-    ));
+    assert!(matches!(refuse("a.ply", &content).problem, FileProblem::Truncated { .. }));
 }
 
 // ---------------------------------------------------------------- OFF
@@ -877,11 +601,7 @@ fn off_headers_take_every_usual_form() {
         "# comment\n\nOFF # comment\n# comment\n\n3 1 3 # comment\n\n",
         "3 1 0\n",
     ] {
-        assert_eq!(
-            load("a.off", format!("{header}{body}")).mesh,
-            expected,
-            "{header:?}"
-        );
+        assert_eq!(load("a.off", format!("{header}{body}")).mesh, expected, "{header:?}");
     }
     let error = refuse("a.txt", format!("3 1 0\n{body}"));
     assert!(matches!(error.problem, FileProblem::UnknownFormat { .. }));
@@ -889,15 +609,9 @@ fn off_headers_take_every_usual_form() {
 
 #[test]
 fn off_colours_normals_and_texture_coordinates() {
-    let file = load(
-        "a.off",
-        "COFF\n3 1 0\n0 0 0 255 0 0 255\n1 0 0 0 128 0 255\n0 1 0 1 2 3 0\n3 0 1 2 255 0 0\n",
-    );
+    let file = load("a.off", "COFF\n3 1 0\n0 0 0 255 0 0 255\n1 0 0 0 128 0 255\n0 1 0 1 2 3 0\n3 0 1 2 255 0 0\n");
     assert_eq!(values(&file, "green"), AttributeValues::U8(vec![0, 128, 2]));
-    assert_eq!(
-        values(&file, "alpha"),
-        AttributeValues::U8(vec![255, 255, 0])
-    );
+    assert_eq!(values(&file, "alpha"), AttributeValues::U8(vec![255, 255, 0]));
     let file = load(
         "a.off",
         "STCNOFF 3 1 0\n0 0 0 9 9 9 1 0 0 7 7\n1 0 0 9 9 9 0 0.5 0 7 7\n0 1 0 nan 9 9 0 0 1 7 7\n3 0 1 2 0.5 red\n",
@@ -907,10 +621,7 @@ fn off_colours_normals_and_texture_coordinates() {
     assert_eq!(file.attributes.len(), 3);
     assert_eq!(load("a.off", "NOFF 1 0 0\n1 2 3 0 0 1\n").attributes, []);
     // Colours that the keyword does not announce.
-    assert_eq!(
-        load("a.off", "OFF 1 0 0\n1 2 3 0 0 1\n").attributes.len(),
-        3
-    );
+    assert_eq!(load("a.off", "OFF 1 0 0\n1 2 3 0 0 1\n").attributes.len(), 3);
 }
 
 #[test]
@@ -924,109 +635,28 @@ fn off_errors_name_the_line() {
     unsupported("OFF BINARY\n\0\0\0\x01\0\0\0\0");
     assert_refused!("a.off", "OFF\n", 1, FileProblem::EndsEarly { .. });
     assert_refused!("a.off", "OFF\n3\n", 2, FileProblem::ValueCount { .. });
-    assert_refused!(
-        "a.off",
-        with("3 1 0", "x 1 0"),
-        2,
-        FileProblem::BadNumber { .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("3 1 0", "-3 1 0"),
-        2,
-        FileProblem::BadNumber { .. }
-    );
+    assert_refused!("a.off", with("3 1 0", "x 1 0"), 2, FileProblem::BadNumber { .. });
+    assert_refused!("a.off", with("3 1 0", "-3 1 0"), 2, FileProblem::BadNumber { .. });
     assert_refused!(
         "a.off",
         with("3 1 0", "353535235358 1 0"),
         2,
-        FileProblem::CountTooLarge {
-            declared: 353_535_235_358,
-            ..
-        }
+        FileProblem::CountTooLarge { declared: 353_535_235_358, .. }
     );
-    assert_refused!(
-        "a.off",
-        with("3 1 0", "3 99999999 0"),
-        2,
-        FileProblem::CountTooLarge { .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("\n1 0 0", "\n1 0"),
-        4,
-        FileProblem::ValueCount { found: 2, .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("\n1 0 0", "\n1 0 0 9 9 9"),
-        4,
-        FileProblem::ValueCount { found: 6, .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("\n1 0 0", "\n1 0 inf"),
-        4,
-        FileProblem::NotFinite { .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("OFF", "COFF"),
-        3,
-        FileProblem::ValueCount { .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("3 0 1 2", "3 0 1"),
-        6,
-        FileProblem::TooFewValues { .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("3 0 1 2", "2 0 1"),
-        6,
-        FileProblem::ShortFace { corners: 2 }
-    );
-    assert_refused!(
-        "a.off",
-        with("3 0 1 2", "-2 0 1"),
-        6,
-        FileProblem::NegativeLength { length: -2 }
-    );
-    assert_refused!(
-        "a.off",
-        with("3 0 1 2", "3 0 1 3"),
-        6,
-        FileProblem::IndexOutOfRange { index: 3, .. }
-    );
-    assert_refused!(
-        "a.off",
-        with("3 0 1 2", "3 0 1 -1"),
-        6,
-        FileProblem::IndexOutOfRange { index: -1, .. }
-    );
+    assert_refused!("a.off", with("3 1 0", "3 99999999 0"), 2, FileProblem::CountTooLarge { .. });
+    assert_refused!("a.off", with("\n1 0 0", "\n1 0"), 4, FileProblem::ValueCount { found: 2, .. });
+    assert_refused!("a.off", with("\n1 0 0", "\n1 0 0 9 9 9"), 4, FileProblem::ValueCount { found: 6, .. });
+    assert_refused!("a.off", with("\n1 0 0", "\n1 0 inf"), 4, FileProblem::NotFinite { .. });
+    assert_refused!("a.off", with("OFF", "COFF"), 3, FileProblem::ValueCount { .. });
+    assert_refused!("a.off", with("3 0 1 2", "3 0 1"), 6, FileProblem::TooFewValues { .. });
+    assert_refused!("a.off", with("3 0 1 2", "2 0 1"), 6, FileProblem::ShortFace { corners: 2 });
+    assert_refused!("a.off", with("3 0 1 2", "-2 0 1"), 6, FileProblem::NegativeLength { length: -2 });
+    assert_refused!("a.off", with("3 0 1 2", "3 0 1 3"), 6, FileProblem::IndexOutOfRange { index: 3, .. });
+    assert_refused!("a.off", with("3 0 1 2", "3 0 1 -1"), 6, FileProblem::IndexOutOfRange { index: -1, .. });
     let cut = "OFF\n3 1 0\n0.0001 0 0\n1.0001 0.0 0\n";
-    assert_refused!(
-        "a.off",
-        cut,
-        4,
-        FileProblem::Truncated {
-            read: 2,
-            declared: 3,
-            ..
-        }
-    );
+    assert_refused!("a.off", cut, 4, FileProblem::Truncated { read: 2, declared: 3, .. });
     let cut = "OFF\n3 1 0\n0 0 0\n1 0 0\n1 1.00 0\n";
-    assert_refused!(
-        "a.off",
-        cut,
-        5,
-        FileProblem::Truncated {
-            read: 0,
-            declared: 1,
-            ..
-        }
-    );
+    assert_refused!("a.off", cut, 5, FileProblem::Truncated { read: 0, declared: 1, .. });
 }
 
 // ---------------------------------------------------------------- STL
@@ -1041,89 +671,33 @@ fn stl_welds_equal_positions_and_takes_minus_zero_as_zero() {
     assert_eq!(load("a.stl", text).mesh, binary.mesh);
     let quad = STL.replace("vertex 0 1 0", "vertex 1 1 0\nvertex 0 1 0");
     assert_eq!(faces(&load("a.stl", quad).mesh), [[0, 1, 2, 3]]);
-    assert_eq!(
-        load("a.stl", "solid nothing\nendsolid").mesh.vertex_count(),
-        0
-    );
+    assert_eq!(load("a.stl", "solid nothing\nendsolid").mesh.vertex_count(), 0);
 }
 
 #[test]
 fn stl_errors_name_line_or_triangle() {
     let with = |from: &str, to: &str| STL.replace(from, to);
-    assert_refused!(
-        "a.stl",
-        with("1 0 0", "1 x 0"),
-        5,
-        FileProblem::BadNumber { .. }
-    );
-    assert_refused!(
-        "a.stl",
-        with("1 0 0", "1 inf 0"),
-        5,
-        FileProblem::NotFinite { .. }
-    );
-    assert_refused!(
-        "a.stl",
-        with("vertex 0 1 0\n", ""),
-        6,
-        FileProblem::ShortFace { corners: 2 }
-    );
-    assert_refused!(
-        "a.stl",
-        with("outer", "inner"),
-        3,
-        FileProblem::Unexpected { .. }
-    );
-    assert_refused!(
-        "a.stl",
-        with("endsolid", "solid"),
-        9,
-        FileProblem::Unexpected { .. }
-    );
-    assert_refused!(
-        "a.stl",
-        "facet normal 0 0 1",
-        1,
-        FileProblem::Unexpected { .. }
-    );
+    assert_refused!("a.stl", with("1 0 0", "1 x 0"), 5, FileProblem::BadNumber { .. });
+    assert_refused!("a.stl", with("1 0 0", "1 inf 0"), 5, FileProblem::NotFinite { .. });
+    assert_refused!("a.stl", with("vertex 0 1 0\n", ""), 6, FileProblem::ShortFace { corners: 2 });
+    assert_refused!("a.stl", with("outer", "inner"), 3, FileProblem::Unexpected { .. });
+    assert_refused!("a.stl", with("endsolid", "solid"), 9, FileProblem::Unexpected { .. });
+    assert_refused!("a.stl", "facet normal 0 0 1", 1, FileProblem::Unexpected { .. });
     for (at, _) in STL.match_indices('\n').rev().skip(1) {
         let error = refuse("a.stl", &STL[..at]);
-        assert!(
-            matches!(error.problem, FileProblem::EndsEarly { .. }),
-            "{error}"
-        );
+        assert!(matches!(error.problem, FileProblem::EndsEarly { .. }), "{error}");
     }
 
     let mut lying = binary_stl("", &[TRIANGLE, TRIANGLE]);
     lying[80..84].copy_from_slice(&[0xff; 4]);
     let error = refuse("a.stl", &lying);
     assert_eq!(error.location, Location::Byte(80));
-    assert!(matches!(
-        error.problem,
-        FileProblem::CountTooLarge {
-            declared: 0xffff_ffff,
-            room: 2,
-            ..
-        }
-    ));
+    assert!(matches!(error.problem, FileProblem::CountTooLarge { declared: 0xffff_ffff, room: 2, .. }));
     let whole = binary_stl("solid \0", &[TRIANGLE, TRIANGLE]);
     let error = refuse("a.stl", &whole[..whole.len() - 1]);
-    assert!(
-        matches!(
-            error.problem,
-            FileProblem::CountTooLarge {
-                declared: 2,
-                room: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error.problem, FileProblem::CountTooLarge { declared: 2, room: 1, .. }), "{error}");
     let error = refuse("a.stl", &whole[..50]);
-    assert!(
-        matches!(error.problem, FileProblem::EndsEarly { .. }),
-        "{error}"
-    );
+    assert!(matches!(error.problem, FileProblem::EndsEarly { .. }), "{error}");
     // With the extension, bytes after the triangles are allowed.
     let longer = [&whole[..], b"more"].concat();
     assert_eq!(load("a.stl", longer).mesh.face_count(), 2);
@@ -1131,11 +705,7 @@ fn stl_errors_name_line_or_triangle() {
     let mut nan = TRIANGLE;
     nan[2][1] = f32::NAN;
     let error = refuse("a.stl", binary_stl("", &[TRIANGLE, nan]));
-    let expected = Location::Element {
-        kind: "triangle".to_owned(),
-        index: 1,
-        byte: 84 + 50 + 36,
-    };
+    let expected = Location::Element { kind: "triangle".to_owned(), index: 1, byte: 84 + 50 + 36 };
     assert_eq!(error.location, expected);
     assert!(matches!(error.problem, FileProblem::NotFinite { .. }));
 }
@@ -1145,38 +715,14 @@ fn stl_errors_name_line_or_triangle() {
 fn all_attributes(count: usize) -> Vec<VertexAttribute> {
     let at = |v: usize| v as f64;
     vec![
-        VertexAttribute::new(
-            "label",
-            AttributeValues::I32((0..count).map(|v| i32::MIN + v as i32).collect()),
-        ),
-        VertexAttribute::new(
-            "red",
-            AttributeValues::U8((0..count).map(|v| 255 - v as u8).collect()),
-        ),
-        VertexAttribute::new(
-            "a",
-            AttributeValues::I8((0..count).map(|v| -128 + v as i8).collect()),
-        ),
-        VertexAttribute::new(
-            "b",
-            AttributeValues::I16((0..count).map(|v| i16::MIN + v as i16).collect()),
-        ),
-        VertexAttribute::new(
-            "c",
-            AttributeValues::U16((0..count).map(|v| u16::MAX - v as u16).collect()),
-        ),
-        VertexAttribute::new(
-            "d",
-            AttributeValues::U32((0..count).map(|v| u32::MAX - v as u32).collect()),
-        ),
-        VertexAttribute::new(
-            "e",
-            AttributeValues::F32((0..count).map(|v| 0.1 / at(v) as f32).collect()),
-        ),
-        VertexAttribute::new(
-            "f",
-            AttributeValues::F64((0..count).map(|v| -1e-310 / at(v)).collect()),
-        ),
+        VertexAttribute::new("label", AttributeValues::I32((0..count).map(|v| i32::MIN + v as i32).collect())),
+        VertexAttribute::new("red", AttributeValues::U8((0..count).map(|v| 255 - v as u8).collect())),
+        VertexAttribute::new("a", AttributeValues::I8((0..count).map(|v| -128 + v as i8).collect())),
+        VertexAttribute::new("b", AttributeValues::I16((0..count).map(|v| i16::MIN + v as i16).collect())),
+        VertexAttribute::new("c", AttributeValues::U16((0..count).map(|v| u16::MAX - v as u16).collect())),
+        VertexAttribute::new("d", AttributeValues::U32((0..count).map(|v| u32::MAX - v as u32).collect())),
+        VertexAttribute::new("e", AttributeValues::F32((0..count).map(|v| 0.1 / at(v) as f32).collect())),
+        VertexAttribute::new("f", AttributeValues::F64((0..count).map(|v| -1e-310 / at(v)).collect())),
     ]
 }
 
@@ -1192,11 +738,9 @@ fn writing_and_reading_gives_the_same_bits() {
         assert_eq!(back.faces(), mesh.faces());
     }
     let attributes = all_attributes(5);
-    for (ply, format) in ENCODINGS.into_iter().zip([
-        FileFormat::PlyAscii,
-        FileFormat::PlyLittleEndian,
-        FileFormat::PlyBigEndian,
-    ]) {
+    for (ply, format) in
+        ENCODINGS.into_iter().zip([FileFormat::PlyAscii, FileFormat::PlyLittleEndian, FileFormat::PlyBigEndian])
+    {
         let path = folder.path().join("b.ply");
         write_mesh(&path, &mesh, &attributes, &WriteOptions { ply }).unwrap();
         let back = read_mesh(&path).unwrap();
@@ -1232,43 +776,19 @@ fn what_cannot_be_written_is_refused_before_the_file_is_touched() {
         assert!(!error.to_string().contains('\n'));
         error.problem
     };
-    let label = |name: &str, count: usize| {
-        [VertexAttribute::new(
-            name,
-            AttributeValues::U8(vec![0; count]),
-        )]
-    };
+    let label = |name: &str, count: usize| [VertexAttribute::new(name, AttributeValues::U8(vec![0; count]))];
     for name in ["a.msh", "a", "a.ply.txt"] {
         assert!(matches!(write(name, &[]), FileProblem::UnknownExtension));
     }
     for name in ["a.obj", "a.off", "a.stl"] {
-        assert!(matches!(
-            write(name, &label("l", 5)),
-            FileProblem::AttributesNotHeld { .. }
-        ));
+        assert!(matches!(write(name, &label("l", 5)), FileProblem::AttributesNotHeld { .. }));
     }
     for name in ["", "a b", "x", "z", "a\n", "\t", "#a"] {
-        assert!(
-            matches!(
-                write("a.ply", &label(name, 5)),
-                FileProblem::AttributeName { .. }
-            ),
-            "{name:?}"
-        );
+        assert!(matches!(write("a.ply", &label(name, 5)), FileProblem::AttributeName { .. }), "{name:?}");
     }
     let twice = [label("l", 5), label("l", 5)].concat();
-    assert!(matches!(
-        write("a.ply", &twice),
-        FileProblem::AttributeName { .. }
-    ));
-    assert!(matches!(
-        write("a.ply", &label("l", 4)),
-        FileProblem::AttributeLength {
-            values: 4,
-            elements: 5,
-            ..
-        }
-    ));
+    assert!(matches!(write("a.ply", &twice), FileProblem::AttributeName { .. }));
+    assert!(matches!(write("a.ply", &label("l", 4)), FileProblem::AttributeLength { values: 4, elements: 5, .. }));
     assert!(matches!(write("none/a.ply", &[]), FileProblem::Write(_)));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -1305,12 +825,8 @@ fn links_are_followed_and_devices_refused() {
 }
 
 fn meshes() -> impl Strategy<Value = Mesh> {
-    let coordinate = prop_oneof![
-        any::<f64>().prop_filter("finite", |value| value.is_finite()),
-        -10.0..10.0f64
-    ];
-    let vertices =
-        prop::collection::vec([coordinate.clone(), coordinate.clone(), coordinate], 1..20);
+    let coordinate = prop_oneof![any::<f64>().prop_filter("finite", |value| value.is_finite()), -10.0..10.0f64];
+    let vertices = prop::collection::vec([coordinate.clone(), coordinate.clone(), coordinate], 1..20);
     vertices.prop_flat_map(|vertices| {
         let face = prop::collection::vec(0..vertices.len() as u32, 3..7);
         prop::collection::vec(face, 0..20).prop_map(move |faces| {

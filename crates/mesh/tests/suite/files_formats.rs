@@ -2,25 +2,17 @@
 
 use crate::files::{faces, load, parse, refuse, values};
 use crate::samples::{self, Brain, FLOW, LABELS, POINTS, Place, Vtp};
-use gemcnn_mesh::{
-    AttributeValues, DVec3, FileFormat, FileProblem, MeshFile, parse_values, read_mesh,
-};
+use gemcnn_mesh::{AttributeValues, DVec3, FileFormat, FileProblem, MeshFile, parse_values, read_mesh};
 use std::path::Path;
 
 fn has_points(file: &MeshFile) {
-    let points: Vec<DVec3> = POINTS
-        .iter()
-        .map(|p| DVec3::from_array(p.map(f64::from)))
-        .collect();
+    let points: Vec<DVec3> = POINTS.iter().map(|p| DVec3::from_array(p.map(f64::from))).collect();
     assert_eq!(file.mesh.vertices(), points);
 }
 
 fn face_values(file: &MeshFile, name: &str) -> AttributeValues {
     let found = file.face_attributes.iter().find(|a| a.name == name);
-    found
-        .unwrap_or_else(|| panic!("no face attribute {name}"))
-        .values
-        .clone()
+    found.unwrap_or_else(|| panic!("no face attribute {name}")).values.clone()
 }
 
 /// Checks the content that all VTK samples share.
@@ -65,12 +57,7 @@ fn legacy_vtk_files_of_every_kind_have_the_same_content() {
 
 #[test]
 fn pieces_of_a_vtp_file_are_joined() {
-    let storage = Vtp {
-        place: Place::Ascii,
-        compressed: false,
-        wide_sizes: false,
-        big_endian: false,
-    };
+    let storage = Vtp { place: Place::Ascii, compressed: false, wide_sizes: false, big_endian: false };
     let text = String::from_utf8(storage.file()).unwrap();
     let start = text.find("<Piece").unwrap();
     let end = text.find("</PolyData>").unwrap();
@@ -93,32 +80,16 @@ fn vtp_headers_that_lie_are_refused_without_an_allocation() {
         let more = text.replace("NumberOfPoints=\"4\"", "NumberOfPoints=\"1000000000000\"");
         assert!(matches!(
             refuse("a.vtp", more).problem,
-            FileProblem::Truncated {
-                read: 4,
-                declared: 1_000_000_000_000,
-                ..
-            }
+            FileProblem::Truncated { read: 4, declared: 1_000_000_000_000, .. }
         ));
-        for (from, to) in [
-            ("\n3 7\n", "\n3 1000000000000\n"),
-            ("\n3 7\n", "\n5 3\n"),
-            ("0 1 2 0 1 3 2\n", "0 1 2 0 1 3\n"),
-        ] {
+        for (from, to) in
+            [("\n3 7\n", "\n3 1000000000000\n"), ("\n3 7\n", "\n5 3\n"), ("0 1 2 0 1 3 2\n", "0 1 2 0 1 3\n")]
+        {
             let problem = refuse("a.vtp", text.replace(from, to)).problem;
-            assert!(
-                matches!(problem, FileProblem::BadData { .. }),
-                "{to}: {problem}"
-            );
+            assert!(matches!(problem, FileProblem::BadData { .. }), "{to}: {problem}");
         }
         let problem = refuse("a.vtp", text.replace("0 1 2 0 1 3 2\n", "0 1 2 0 1 4 2\n")).problem;
-        assert!(matches!(
-            problem,
-            FileProblem::IndexOutOfRange {
-                index: 4,
-                vertices: 4,
-                ..
-            }
-        ));
+        assert!(matches!(problem, FileProblem::IndexOutOfRange { index: 4, vertices: 4, .. }));
         let nan = text.replace("1.5 0 0 ", "1.5 nan 0 ");
         assert!(matches!(refuse("a.vtp", nan).problem, FileProblem::Mesh(_)));
     }
@@ -130,35 +101,22 @@ fn vtp_headers_that_lie_are_refused_without_an_allocation() {
          <DataArray type=\"Float64\" format=\"binary\">{}</DataArray></Points></Piece></PolyData></VTKFile>",
         samples::base64(&lying)
     );
-    assert!(matches!(
-        refuse("a.vtp", &text).problem,
-        FileProblem::BadData { .. }
-    ));
+    assert!(matches!(refuse("a.vtp", &text).problem, FileProblem::BadData { .. }));
     // 100 MB of zeros in 100 kB.
     let zeros = samples::deflate(&vec![0; 100_000_000]);
     let header = [1_u64, 100_000_000, 0, zeros.len() as u64];
     let header: Vec<u8> = header.iter().flat_map(|size| size.to_le_bytes()).collect();
     let data = samples::base64(&header) + &samples::base64(&zeros);
-    let bomb = text.replace(&samples::base64(&lying), &data).replace(
-        "header_type",
-        "compressor=\"vtkZLibDataCompressor\" header_type",
-    );
-    assert!(matches!(
-        refuse("a.vtp", bomb).problem,
-        FileProblem::ExpandsTooMuch
-    ));
+    let bomb = text
+        .replace(&samples::base64(&lying), &data)
+        .replace("header_type", "compressor=\"vtkZLibDataCompressor\" header_type");
+    assert!(matches!(refuse("a.vtp", bomb).problem, FileProblem::ExpandsTooMuch));
     for unsupported in [
         text.replace("PolyData", "ImageData"),
-        text.replace(
-            "header_type",
-            "compressor=\"vtkLZ4DataCompressor\" header_type",
-        ),
+        text.replace("header_type", "compressor=\"vtkLZ4DataCompressor\" header_type"),
     ] {
         let problem = refuse("a.vtp", unsupported).problem;
-        assert!(
-            matches!(problem, FileProblem::Unsupported { .. }),
-            "{problem}"
-        );
+        assert!(matches!(problem, FileProblem::Unsupported { .. }), "{problem}");
     }
 }
 
@@ -172,26 +130,13 @@ fn legacy_vtk_headers_that_lie_are_refused() {
         ("POLYGONS 2 9", "POLYGONS 2 999999999999"),
     ] {
         let problem = refuse("a.vtk", text.replace(from, to)).problem;
-        assert!(
-            matches!(problem, FileProblem::CountTooLarge { .. }),
-            "{problem}"
-        );
-        let at = binary
-            .windows(from.len())
-            .position(|w| w == from.as_bytes())
-            .unwrap();
+        assert!(matches!(problem, FileProblem::CountTooLarge { .. }), "{problem}");
+        let at = binary.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
         let lying = [&binary[..at], to.as_bytes(), &binary[at + from.len()..]].concat();
         let problem = refuse("a.vtk", lying).problem;
-        assert!(
-            matches!(problem, FileProblem::CountTooLarge { .. }),
-            "{problem}"
-        );
+        assert!(matches!(problem, FileProblem::CountTooLarge { .. }), "{problem}");
     }
-    let problem = refuse(
-        "a.vtk",
-        text.replace("POLYGONS 2 9", "POLYGONS 999999999999 9"),
-    )
-    .problem;
+    let problem = refuse("a.vtk", text.replace("POLYGONS 2 9", "POLYGONS 999999999999 9")).problem;
     assert!(matches!(problem, FileProblem::BadData { .. }), "{problem}");
     let problem = refuse("a.vtk", text.replace("POLYDATA", "STRUCTURED_GRID")).problem;
     assert!(matches!(problem, FileProblem::Unsupported { .. }));
@@ -203,10 +148,7 @@ fn legacy_vtk_headers_that_lie_are_refused() {
 fn gifti_surfaces_and_labels_of_every_encoding() {
     for encoding in ["ASCII", "Base64Binary", "GZipBase64Binary"] {
         for big_endian in [false, true] {
-            let file = load(
-                "lh.pial.surf.gii",
-                samples::gifti(encoding, big_endian, true),
-            );
+            let file = load("lh.pial.surf.gii", samples::gifti(encoding, big_endian, true));
             assert_eq!(file.format, FileFormat::Gifti);
             has_points(&file);
             assert_eq!(faces(&file.mesh), [[0, 1, 2], [1, 3, 2]]);
@@ -223,10 +165,7 @@ fn gifti_surfaces_and_labels_of_every_encoding() {
         }
     }
     let text = String::from_utf8(samples::gifti("ASCII", false, true)).unwrap();
-    for (from, to) in [
-        ("Dim0=\"4\"", "Dim0=\"1000000000000\""),
-        ("Dim1=\"3\"", "Dim1=\"4\""),
-    ] {
+    for (from, to) in [("Dim0=\"4\"", "Dim0=\"1000000000000\""), ("Dim1=\"3\"", "Dim1=\"4\"")] {
         let problem = refuse("a.gii", text.replace(from, to)).problem;
         assert!(matches!(problem, FileProblem::BadData { .. }), "{problem}");
     }
@@ -235,10 +174,7 @@ fn gifti_surfaces_and_labels_of_every_encoding() {
     // Column-major order: all x, then all y, then all z.
     let by_columns = text
         .replacen("RowMajorOrder", "ColumnMajorOrder", 1)
-        .replace(
-            "0 0 0 1.5 0 0 0 2.5 0.25 1.5 2.5 -1",
-            "0 1.5 0 1.5 0 0 2.5 2.5 0 0 0.25 -1",
-        );
+        .replace("0 0 0 1.5 0 0 0 2.5 0.25 1.5 2.5 -1", "0 1.5 0 1.5 0 0 2.5 2.5 0 0 0.25 -1");
     has_points(&load("a.gii", by_columns));
 }
 
@@ -262,11 +198,7 @@ fn freesurfer_surfaces_of_every_kind() {
     lying[20..24].copy_from_slice(&[0xff; 4]);
     assert!(matches!(
         refuse("lh.pial", &lying).problem,
-        FileProblem::CountTooLarge {
-            declared: 0xffff_ffff,
-            room: 6,
-            ..
-        }
+        FileProblem::CountTooLarge { declared: 0xffff_ffff, room: 6, .. }
     ));
 }
 
@@ -300,10 +232,8 @@ fn freesurfer_values_and_annotations() {
 
 /// The points of the glTF sample after its nodes.
 fn has_scene(file: &MeshFile) {
-    let points: Vec<DVec3> = POINTS
-        .iter()
-        .map(|&[x, y, z]| DVec3::new(f64::from(x) + 10.0, y.into(), -2.0 * f64::from(z)))
-        .collect();
+    let points: Vec<DVec3> =
+        POINTS.iter().map(|&[x, y, z]| DVec3::new(f64::from(x) + 10.0, y.into(), -2.0 * f64::from(z))).collect();
     assert_eq!(file.mesh.vertices(), points);
     // The nodes mirror the mesh, so the triangles are reversed. The strip 0 1 2 1 3 2 has the
     // triangles 0 1 2, (1 1 2), 2 1 3 and 1 2 3 before that.
@@ -311,10 +241,7 @@ fn has_scene(file: &MeshFile) {
     assert_eq!(faces(&file.mesh), expected);
     assert_eq!(values(file, "label"), AttributeValues::U8(vec![5, 6, 7, 8]));
     assert_eq!(values(file, "green"), AttributeValues::U8(vec![0, 1, 2, 3]));
-    assert_eq!(
-        values(file, "blue"),
-        AttributeValues::U8(vec![0, 10, 20, 30])
-    );
+    assert_eq!(values(file, "blue"), AttributeValues::U8(vec![0, 10, 20, 30]));
     assert_eq!(file.notes.len(), 1);
 }
 
@@ -324,8 +251,7 @@ fn gltf_scenes_with_every_kind_of_buffer() {
     assert_eq!(file.format, FileFormat::Glb);
     has_scene(&file);
     let data = samples::base64(&samples::gltf_buffer());
-    let embedded =
-        format!(r#"{{"uri":"data:application/octet-stream;base64,{data}","byteLength":76}}"#);
+    let embedded = format!(r#"{{"uri":"data:application/octet-stream;base64,{data}","byteLength":76}}"#);
     let file = load("a.gltf", samples::gltf(&embedded));
     assert_eq!(file.format, FileFormat::Gltf);
     has_scene(&file);
@@ -339,19 +265,11 @@ fn gltf_scenes_with_every_kind_of_buffer() {
     // Other files are read only for a file, and only from its folder.
     let problem = refuse("a.gltf", &external).problem;
     assert!(matches!(problem, FileProblem::ExternalData { .. }));
-    for uri in [
-        "../my data.bin",
-        "/etc/hostname",
-        "file:///x",
-        "a/..\\\\..\\\\b",
-    ] {
+    for uri in ["../my data.bin", "/etc/hostname", "file:///x", "a/..\\\\..\\\\b"] {
         let text = external.replace("my%20data.bin", uri);
         std::fs::write(&path, text).unwrap();
         let problem = read_mesh(&path).unwrap_err().problem;
-        assert!(
-            matches!(problem, FileProblem::ExternalData { .. }),
-            "{uri}: {problem}"
-        );
+        assert!(matches!(problem, FileProblem::ExternalData { .. }), "{uri}: {problem}");
     }
 }
 
@@ -360,10 +278,7 @@ fn gltf_that_lies_or_is_compressed_is_refused() {
     let data = samples::base64(&samples::gltf_buffer());
     let text = samples::gltf(&format!(r#"{{"uri":"data:;base64,{data}"}}"#));
     for (from, to) in [
-        (
-            r#""count":4,"type":"VEC3""#,
-            r#""count":1000000000000,"type":"VEC3""#,
-        ),
+        (r#""count":4,"type":"VEC3""#, r#""count":1000000000000,"type":"VEC3""#),
         (r#""byteLength":48"#, r#""byteLength":77"#),
         (r#""byteOffset":48"#, r#""byteOffset":18446744073709551615"#),
         (r#""byteStride":4"#, r#""byteStride":2"#),
@@ -372,49 +287,28 @@ fn gltf_that_lies_or_is_compressed_is_refused() {
     ] {
         let problem = refuse("a.gltf", text.replacen(from, to, 1)).problem;
         assert!(
-            matches!(
-                problem,
-                FileProblem::BadDocument { .. } | FileProblem::SceneTooLarge { .. }
-            ),
+            matches!(problem, FileProblem::BadDocument { .. } | FileProblem::SceneTooLarge { .. }),
             "{to}: {problem}"
         );
     }
     for (from, to) in [
-        (
-            r#""asset":"#,
-            r#""extensionsRequired":["KHR_draco_mesh_compression"],"asset":"#,
-        ),
-        (
-            r#""componentType":5126"#,
-            r#""sparse":{},"componentType":5126"#,
-        ),
+        (r#""asset":"#, r#""extensionsRequired":["KHR_draco_mesh_compression"],"asset":"#),
+        (r#""componentType":5126"#, r#""sparse":{},"componentType":5126"#),
         (r#"{"bufferView":0,"#, "{"),
     ] {
         let problem = refuse("a.gltf", text.replacen(from, to, 1)).problem;
-        assert!(
-            matches!(problem, FileProblem::Unsupported { .. }),
-            "{to}: {problem}"
-        );
+        assert!(matches!(problem, FileProblem::Unsupported { .. }), "{to}: {problem}");
     }
     // A cycle of nodes is read once, and a mesh in too many nodes is refused.
     let cycle = text.replace(r#"{"mesh":0,"#, r#"{"mesh":0,"children":[0,1],"#);
     assert_eq!(load("a.gltf", cycle).mesh.vertex_count(), 4);
-    let many = format!(
-        "{{\"children\":[1]}},{}",
-        vec!["{\"mesh\":0}"; 500].join(",")
-    );
+    let many = format!("{{\"children\":[1]}},{}", vec!["{\"mesh\":0}"; 500].join(","));
     let roots: Vec<String> = (0..500).map(|node| node.to_string()).collect();
     let many = text
         .replace(r#"{"children":[1],"translation":[10,0,0]},"#, &(many + ","))
-        .replace(
-            r#""nodes":[0]"#,
-            &format!("\"nodes\":[{}]", roots.join(",")),
-        );
+        .replace(r#""nodes":[0]"#, &format!("\"nodes\":[{}]", roots.join(",")));
     let problem = refuse("a.gltf", many).problem;
-    assert!(
-        matches!(problem, FileProblem::SceneTooLarge { .. }),
-        "{problem}"
-    );
+    assert!(matches!(problem, FileProblem::SceneTooLarge { .. }), "{problem}");
 }
 
 #[test]
@@ -432,35 +326,19 @@ fn gmsh_files_of_both_versions_and_encodings() {
             assert_eq!(faces(&file.mesh), [vec![0, 1, 2], vec![0, 1, 3, 2]]);
             let heat = AttributeValues::F64(vec![1.0, 2.0, 3.0, 4.0]);
             assert_eq!(values(&file, "heat"), heat);
-            assert_eq!(
-                face_values(&file, "physical"),
-                AttributeValues::I32(vec![77; 2])
-            );
-            assert_eq!(
-                face_values(&file, "entity"),
-                AttributeValues::I32(vec![5; 2])
-            );
-            assert_eq!(
-                face_values(&file, "q"),
-                AttributeValues::F64(vec![0.5, 0.75])
-            );
+            assert_eq!(face_values(&file, "physical"), AttributeValues::I32(vec![77; 2]));
+            assert_eq!(face_values(&file, "entity"), AttributeValues::I32(vec![5; 2]));
+            assert_eq!(face_values(&file, "q"), AttributeValues::F64(vec![0.5, 0.75]));
             assert_eq!(file.notes.len(), 1, "{:?}", file.notes);
         }
         let text = String::from_utf8(samples::gmsh(version, false)).unwrap();
         let problem = refuse("a.msh", text.replace("10 20 40 30", "10 20 41 30")).problem;
-        assert!(matches!(
-            problem,
-            FileProblem::IndexOutOfRange { index: 41, .. }
-        ));
+        assert!(matches!(problem, FileProblem::IndexOutOfRange { index: 41, .. }));
         let problem = refuse("a.msh", text.replace(version, "4.0")).problem;
         assert!(matches!(problem, FileProblem::Unsupported { .. }));
         for counts in ["$Nodes\n4\n", "$Nodes\n1 4 10 40 \n2 5 0 4 \n"] {
-            let lying = text.replace(
-                counts,
-                &counts
-                    .replace("4 \n", "999999999999 \n")
-                    .replace("\n4\n", "\n999999999999\n"),
-            );
+            let lying =
+                text.replace(counts, &counts.replace("4 \n", "999999999999 \n").replace("\n4\n", "\n999999999999\n"));
             if lying != text {
                 assert!(parse("a.msh", lying).is_err());
             }
@@ -470,35 +348,19 @@ fn gmsh_files_of_both_versions_and_encodings() {
 
 #[test]
 fn files_that_end_early_are_no_smaller_meshes() {
-    let ascii = Vtp {
-        place: Place::Ascii,
-        compressed: false,
-        wide_sizes: false,
-        big_endian: false,
-    };
-    let raw = Vtp {
-        place: Place::AppendedRaw,
-        ..ascii
-    };
+    let ascii = Vtp { place: Place::Ascii, compressed: false, wide_sizes: false, big_endian: false };
+    let raw = Vtp { place: Place::AppendedRaw, ..ascii };
     for (name, content, slack) in [
         ("a.vtp", ascii.file(), 2),
         // The closing tags after the data.
-        (
-            "a.vtp",
-            raw.file(),
-            b"\n</AppendedData>\n</VTKFile>\n".len() + 1,
-        ),
+        ("a.vtp", raw.file(), b"\n</AppendedData>\n</VTKFile>\n".len() + 1),
         ("a.gii", samples::gifti("ASCII", false, true), 2),
         ("a.glb", samples::glb(), 1),
     ] {
         let whole = load(name, &content);
         for cut in 1..content.len() {
             if let Ok(file) = parse(name, &content[..cut]) {
-                assert!(
-                    cut + slack > content.len(),
-                    "{name}: {cut} of {}",
-                    content.len()
-                );
+                assert!(cut + slack > content.len(), "{name}: {cut} of {}", content.len());
                 assert_eq!(file.mesh, whole.mesh);
             }
         }
@@ -507,14 +369,7 @@ fn files_that_end_early_are_no_smaller_meshes() {
     for cut in 1..content.len() {
         if let Ok(file) = parse("a.msh", &content[..cut]) {
             // Whole sections may be missing.
-            assert!(
-                content[..cut]
-                    .trim_ascii_end()
-                    .rsplit(|&b| b == b'\n')
-                    .next()
-                    .unwrap()
-                    .starts_with(b"$End")
-            );
+            assert!(content[..cut].trim_ascii_end().rsplit(|&b| b == b'\n').next().unwrap().starts_with(b"$End"));
             assert!(file.mesh.vertex_count() == 4 || file.mesh.face_count() == 0);
         }
     }

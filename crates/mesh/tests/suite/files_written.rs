@@ -3,8 +3,8 @@
 use crate::files::{bits, faces, sample};
 use crate::samples;
 use gemcnn_mesh::{
-    AttributeValues, DVec3, FileProblem, Mesh, VertexAttribute, WriteOptions, parse_mesh,
-    read_mesh, write_mesh, write_mesh_with_faces,
+    AttributeValues, DVec3, FileProblem, Mesh, VertexAttribute, WriteOptions, parse_mesh, read_mesh, write_mesh,
+    write_mesh_with_faces,
 };
 use std::path::PathBuf;
 
@@ -17,36 +17,15 @@ fn columns(count: usize) -> Vec<VertexAttribute> {
     let number = |v: usize| v as f32 * 0.5 - 1.0;
     let floats = |shift: f32| AttributeValues::F32((0..count).map(|v| number(v) + shift).collect());
     let mut columns = vec![
-        column(
-            "label",
-            AttributeValues::I32((0..count).map(|v| v as i32 - 2).collect()),
-        ),
+        column("label", AttributeValues::I32((0..count).map(|v| v as i32 - 2).collect())),
         column("value", floats(0.25)),
-        column(
-            "small",
-            AttributeValues::I8((0..count).map(|v| v as i8 - 2).collect()),
-        ),
-        column(
-            "b",
-            AttributeValues::I16((0..count).map(|v| -300 * v as i16).collect()),
-        ),
-        column(
-            "c",
-            AttributeValues::U16((0..count).map(|v| 60_000 + v as u16).collect()),
-        ),
-        column(
-            "<d>&\"",
-            AttributeValues::U32((0..count).map(|v| v as u32).collect()),
-        ),
-        column(
-            "e",
-            AttributeValues::F64((0..count).map(|v| v as f64 * 0.125).collect()),
-        ),
+        column("small", AttributeValues::I8((0..count).map(|v| v as i8 - 2).collect())),
+        column("b", AttributeValues::I16((0..count).map(|v| -300 * v as i16).collect())),
+        column("c", AttributeValues::U16((0..count).map(|v| 60_000 + v as u16).collect())),
+        column("<d>&\"", AttributeValues::U32((0..count).map(|v| v as u32).collect())),
+        column("e", AttributeValues::F64((0..count).map(|v| v as f64 * 0.125).collect())),
     ];
-    for (place, name) in ["vx0", "vy0", "vz0", "vx1", "vy1", "vz1", "nx", "ny", "nz"]
-        .iter()
-        .enumerate()
-    {
+    for (place, name) in ["vx0", "vy0", "vz0", "vx1", "vy1", "vz1", "nx", "ny", "nz"].iter().enumerate() {
         columns.push(column(name, floats(place as f32)));
     }
     for (place, name) in ["red", "green", "blue"].iter().enumerate() {
@@ -90,10 +69,7 @@ fn vtp_and_ply_restore_every_bit_of_vertices_and_faces() {
 
 /// A mesh of coordinates that are exact in single precision, with a vertex in no face.
 fn single_mesh() -> Mesh {
-    let mut points: Vec<DVec3> = samples::POINTS
-        .iter()
-        .map(|p| DVec3::from_array(p.map(f64::from)))
-        .collect();
+    let mut points: Vec<DVec3> = samples::POINTS.iter().map(|p| DVec3::from_array(p.map(f64::from))).collect();
     points.push(DVec3::splat(-4.0));
     Mesh::new(points, [vec![0, 1, 2], vec![1, 3, 2]].iter().collect()).unwrap()
 }
@@ -113,35 +89,16 @@ fn glb_restores_triangles_labels_values_and_vectors() {
         let (found, expected) = (&found.values, &expected.values);
         assert!(found.iter_f64().eq(expected.iter_f64()), "{found:?}");
         // Integers stay integers, so that labels are told from values.
-        let is_float =
-            |v: &AttributeValues| matches!(v, AttributeValues::F32(_) | AttributeValues::F64(_));
+        let is_float = |v: &AttributeValues| matches!(v, AttributeValues::F32(_) | AttributeValues::F64(_));
         assert_eq!(is_float(found), is_float(expected));
     }
     let large = [column("ids", AttributeValues::I32(vec![16_777_217; 5]))];
     let error = write_mesh(path("b.glb"), &mesh, &large, &WriteOptions::default()).unwrap_err();
-    assert!(
-        matches!(error.problem, FileProblem::ValueNotHeld { .. }),
-        "{error}"
-    );
-    let error = write_mesh_with_faces(
-        path("b.glb"),
-        &mesh,
-        &[],
-        &columns(2),
-        &WriteOptions::default(),
-    );
-    assert!(matches!(
-        error.unwrap_err().problem,
-        FileProblem::FaceAttributesNotHeld { .. }
-    ));
+    assert!(matches!(error.problem, FileProblem::ValueNotHeld { .. }), "{error}");
+    let error = write_mesh_with_faces(path("b.glb"), &mesh, &[], &columns(2), &WriteOptions::default());
+    assert!(matches!(error.unwrap_err().problem, FileProblem::FaceAttributesNotHeld { .. }));
     let error = sample().write(path("b.glb")).unwrap_err();
-    assert!(
-        matches!(
-            error.problem,
-            FileProblem::CoordinateNotHeld { vertex: 1, .. }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error.problem, FileProblem::CoordinateNotHeld { vertex: 1, .. }), "{error}");
 }
 
 #[test]
@@ -155,9 +112,7 @@ fn stl_restores_the_triangles() {
     assert_eq!(back.vertices(), &mesh.vertices()[..4]);
     assert_eq!(faces(&back), [[0, 1, 2], [1, 3, 2]]);
     // The normal of the first triangle.
-    let normal = (DVec3::X * 1.5)
-        .cross(DVec3::new(0.0, 2.5, 0.25))
-        .normalize();
+    let normal = (DVec3::X * 1.5).cross(DVec3::new(0.0, 2.5, 0.25)).normalize();
     for axis in 0..3 {
         let value = f32::from_le_bytes(*content[84 + 4 * axis..].first_chunk().unwrap());
         assert!((f64::from(value) - normal[axis]).abs() < 1e-7);
@@ -165,13 +120,7 @@ fn stl_restores_the_triangles() {
     let square = [DVec3::ZERO, DVec3::X, DVec3::X + DVec3::Y, DVec3::Y];
     let square = Mesh::new(square.to_vec(), [[0, 1, 2, 3]].iter().collect()).unwrap();
     square.write(path("b.stl")).unwrap();
-    assert_eq!(
-        faces(&Mesh::read(path("b.stl")).unwrap()),
-        [[0, 1, 2], [0, 2, 3]]
-    );
+    assert_eq!(faces(&Mesh::read(path("b.stl")).unwrap()), [[0, 1, 2], [0, 2, 3]]);
     let error = write_mesh(path("c.stl"), &mesh, &columns(5), &WriteOptions::default());
-    assert!(matches!(
-        error.unwrap_err().problem,
-        FileProblem::AttributesNotHeld { .. }
-    ));
+    assert!(matches!(error.unwrap_err().problem, FileProblem::AttributesNotHeld { .. }));
 }

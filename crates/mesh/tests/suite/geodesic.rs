@@ -59,9 +59,7 @@ fn obtuse_triangles_cost_little_accuracy() {
     for (jitter, stretch, most) in [(0.4, 1.0, 0.001), (0.45, 1.0, 0.002), (0.3, 3.0, 0.001)] {
         let mut draw = || jitter * (2.0 * rng.random::<f64>() - 1.0);
         let sheet = shapes::grid(40, 40, Cells::Triangles).unwrap();
-        let sheet = sheet
-            .map_vertices(|v| DVec3::new(stretch * (v.x + draw()), v.y + draw(), 0.0))
-            .unwrap();
+        let sheet = sheet.map_vertices(|v| DVec3::new(stretch * (v.x + draw()), v.y + draw(), 0.0)).unwrap();
         let [mean, _] = errors(&sheet, 820, DVec3::distance);
         assert!(mean < most, "jitter {jitter}: {mean}");
     }
@@ -122,10 +120,7 @@ fn the_inner_circle_of_a_torus_is_a_geodesic() {
     }
     // Half around the tube.
     let outside = distances[0];
-    assert!(
-        (outside / (0.5 * 0.4 * TAU) - 1.0).abs() < 0.01,
-        "{outside}"
-    );
+    assert!((outside / (0.5 * 0.4 * TAU) - 1.0).abs() < 0.01, "{outside}");
 }
 
 #[test]
@@ -146,20 +141,14 @@ fn distance_is_symmetric_and_obeys_the_triangle_inequality_nearly() {
             assert!(difference < 0.02, "{a} {b}: {there} {back}");
             asymmetry += difference;
             let direct = mesh.vertices()[a].distance(mesh.vertices()[b]);
-            assert!(
-                there >= (1.0 - 1e-9) * direct,
-                "no shorter than the straight line"
-            );
+            assert!(there >= (1.0 - 1e-9) * direct, "no shorter than the straight line");
             for via in &all {
                 assert!(there <= 1.02 * (via[a] + via[b]));
             }
         }
     }
     let pairs = sources.len() * (sources.len() - 1);
-    assert!(
-        asymmetry / (pairs as f64) < 0.005,
-        "{asymmetry} in {pairs} pairs"
-    );
+    assert!(asymmetry / (pairs as f64) < 0.005, "{asymmetry} in {pairs} pairs");
 }
 
 #[test]
@@ -186,12 +175,7 @@ fn other_components_are_infinitely_far() {
     // A vertex of no face is on its own.
     assert_eq!(from_first[12], f64::INFINITY);
     let lonely = solver.distances_from(12).unwrap();
-    assert!(
-        lonely
-            .iter()
-            .enumerate()
-            .all(|(v, d)| *d == if v == 12 { 0.0 } else { f64::INFINITY })
-    );
+    assert!(lonely.iter().enumerate().all(|(v, d)| *d == if v == 12 { 0.0 } else { f64::INFINITY }));
 }
 
 #[test]
@@ -231,13 +215,7 @@ fn degenerate_triangles_do_no_harm() {
     // A sliver, a flat triangle, one of coincident corners, one that repeats a corner, a double face.
     vertices.extend([vertices[50], 0.5 * (vertices[60] + vertices[61])]);
     vertices.push(vertices[70] + 1e-13 * DVec3::Z);
-    for face in [
-        [50, 51, 144],
-        [60, 61, 145],
-        [70, 71, 146],
-        [80, 80, 81],
-        [0, 12, 13],
-    ] {
+    for face in [[50, 51, 144], [60, 61, 145], [70, 71, 146], [80, 80, 81], [0, 12, 13]] {
         faces.push(&face);
     }
     let mesh = Mesh::new(vertices, faces).unwrap();
@@ -271,16 +249,10 @@ fn what_cannot_be_is_refused_by_name() {
         (Mesh::new(vec![], Faces::new()).unwrap(), 0),
     ] {
         let error = GeodesicSolver::new(&mesh).unwrap_err();
-        assert_eq!(
-            error,
-            GeodesicError::Surface(SurfaceError::NoExtent { faces })
-        );
+        assert_eq!(error, GeodesicError::Surface(SurfaceError::NoExtent { faces }));
     }
     let solver = GeodesicSolver::new(&shapes::icosahedron()).unwrap();
-    let expected = GeodesicError::NoSuchVertex {
-        vertex: 12,
-        vertices: 12,
-    };
+    let expected = GeodesicError::NoSuchVertex { vertex: 12, vertices: 12 };
     assert_eq!(solver.distances_from(12).unwrap_err(), expected);
     assert_eq!(solver.distances_from_each(&[3, 12]).unwrap_err(), expected);
     assert!(solver.distances_from_each(&[]).unwrap().is_empty());
@@ -295,9 +267,7 @@ fn coincident_vertices_are_one_point() {
     let (mut vertices, faces) = sheet.into_parts();
     let first = vertices.len() as u32;
     let at_cut = |v: &DVec3| v.x == 5.0;
-    let banks: Vec<usize> = (0..vertices.len())
-        .filter(|&v| at_cut(&vertices[v]))
-        .collect();
+    let banks: Vec<usize> = (0..vertices.len()).filter(|&v| at_cut(&vertices[v])).collect();
     let mut cut = Faces::new();
     for face in faces.iter() {
         let is_right = face.iter().any(|&v| vertices[v as usize].x > 5.0);

@@ -2,8 +2,8 @@
 
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{
-    Adjacency, DVec3, Faces, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Mesh,
-    Neighbourhood, NormalTrouble, NormalWeighting, StoreError, vertex_normals,
+    Adjacency, DVec3, Faces, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Mesh, Neighbourhood,
+    NormalTrouble, NormalWeighting, StoreError, vertex_normals,
 };
 use glam::DQuat;
 use rand::{RngExt, SeedableRng};
@@ -11,10 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
 fn fixture(name: &str) -> Mesh {
-    let path = format!(
-        "{}/../../fixtures/meshes/{name}",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let path = format!("{}/../../fixtures/meshes/{name}", env!("CARGO_MANIFEST_DIR"));
     Mesh::read(&path).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -23,26 +20,18 @@ fn default_graph(mesh: &Mesh) -> GaugeGraph {
 }
 
 fn radius_options(radius: f64, limit: usize) -> GeometryOptions {
-    GeometryOptions {
-        neighbourhood: Neighbourhood::Radius { radius, limit },
-        ..Default::default()
-    }
+    GeometryOptions { neighbourhood: Neighbourhood::Radius { radius, limit }, ..Default::default() }
 }
 
 fn random_angles(count: usize, seed: u64) -> Vec<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..count)
-        .map(|_| 40.0 * rng.random::<f64>() - 20.0)
-        .collect()
+    (0..count).map(|_| 40.0 * rng.random::<f64>() - 20.0).collect()
 }
 
 /// A bumpy closed surface without any symmetry.
 fn bumpy_sphere(subdivisions: u32, seed: u64) -> Mesh {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    shapes::icosphere(subdivisions)
-        .unwrap()
-        .map_vertices(|v| v * (0.8 + 0.4 * rng.random::<f64>()))
-        .unwrap()
+    shapes::icosphere(subdivisions).unwrap().map_vertices(|v| v * (0.8 + 0.4 * rng.random::<f64>())).unwrap()
 }
 
 /// Two sheets over each other, `gap` apart, the upper one facing up or down.
@@ -70,10 +59,7 @@ fn angle_difference(a: f64, b: f64) -> f64 {
 fn assert_same_angles(a: &[f64], b: &[f64], tolerance: f64, what: &str) {
     assert_eq!(a.len(), b.len());
     for (edge, (x, y)) in a.iter().zip(b).enumerate() {
-        assert!(
-            angle_difference(*x, *y).abs() <= tolerance,
-            "{what} of edge {edge}: {x} and {y}"
-        );
+        assert!(angle_difference(*x, *y).abs() <= tolerance, "{what} of edge {edge}: {x} and {y}");
     }
 }
 
@@ -93,14 +79,9 @@ fn assert_finite_and_orthonormal(graph: &GaugeGraph) {
         assert!(values.iter().all(|v| v.is_finite()));
     }
     for Frame { e1, e2, normal } in graph.frames() {
-        for (a, b, dot) in [
-            (e1, e1, 1.0),
-            (e2, e2, 1.0),
-            (normal, normal, 1.0),
-            (e1, e2, 0.0),
-            (e1, normal, 0.0),
-            (e2, normal, 0.0),
-        ] {
+        for (a, b, dot) in
+            [(e1, e1, 1.0), (e2, e2, 1.0), (normal, normal, 1.0), (e1, e2, 0.0), (e1, normal, 0.0), (e2, normal, 0.0)]
+        {
             assert!((a.dot(*b) - dot).abs() < 1e-14);
         }
         assert!((e1.cross(*e2) - *normal).length() < 1e-14, "right-handed");
@@ -114,10 +95,7 @@ fn turning_the_frames_turns_angles_and_transport_by_the_law() {
         (fixture("spot.obj"), GeometryOptions::default()),
         (fixture("trouble/moebius.obj"), GeometryOptions::default()),
         (fixture("trouble/fan3.obj"), GeometryOptions::default()),
-        (
-            fixture("trouble/dodecahedron_poly.obj"),
-            GeometryOptions::default(),
-        ),
+        (fixture("trouble/dodecahedron_poly.obj"), GeometryOptions::default()),
         // Edges along the normal, and between coincident vertices, obey it too.
         (two_sheets(1.0, false), radius_options(1.5, 64)),
         (two_sheets(0.0, false), radius_options(1.5, 64)),
@@ -143,19 +121,10 @@ fn turning_the_frames_turns_angles_and_transport_by_the_law() {
                 assert!(angle_difference(again.transport()[edge], transport).abs() <= 1e-12);
             }
         }
-        let options = GeometryOptions {
-            gauge: Gauge::Angles(angles),
-            ..options
-        };
+        let options = GeometryOptions { gauge: Gauge::Angles(angles), ..options };
         assert_eq!(GaugeGraph::new(&mesh, &options).unwrap(), turned);
         assert_finite_and_orthonormal(&turned);
-        assert!(
-            turned
-                .theta()
-                .iter()
-                .chain(turned.transport())
-                .all(|a| a.abs() <= PI)
-        );
+        assert!(turned.theta().iter().chain(turned.transport()).all(|a| a.abs() <= PI));
     }
 }
 
@@ -218,14 +187,9 @@ fn a_flat_mesh_has_no_turning_around_any_closed_path() {
             tilt * (v + 0.4 * jitter)
         })
         .unwrap();
-    let graph = default_graph(&mesh)
-        .gauge_transform(&random_angles(mesh.vertex_count(), 5))
-        .unwrap();
+    let graph = default_graph(&mesh).gauge_transform(&random_angles(mesh.vertex_count(), 5)).unwrap();
     let step = |p: u32, q: u32| {
-        let edge = graph
-            .row(p as usize)
-            .find(|&edge| graph.neighbours()[edge] == q)
-            .unwrap();
+        let edge = graph.row(p as usize).find(|&edge| graph.neighbours()[edge] == q).unwrap();
         graph.transport()[edge]
     };
     for face in mesh.faces().iter() {
@@ -239,15 +203,11 @@ fn a_flat_mesh_has_no_turning_around_any_closed_path() {
         if row == 0 || column == 0 || row == 8 || column == 7 {
             continue;
         }
-        let mut ring: Vec<(f64, u32)> = graph
-            .row(p)
-            .map(|edge| (graph.theta()[edge], graph.neighbours()[edge]))
-            .collect();
+        let mut ring: Vec<(f64, u32)> =
+            graph.row(p).map(|edge| (graph.theta()[edge], graph.neighbours()[edge])).collect();
         ring.sort_by(|a, b| a.0.total_cmp(&b.0));
         let next = |i: usize| ring[(i + 1) % ring.len()];
-        let turn: f64 = (0..ring.len())
-            .map(|i| (next(i).0 - ring[i].0).rem_euclid(TAU))
-            .sum();
+        let turn: f64 = (0..ring.len()).map(|i| (next(i).0 - ring[i].0).rem_euclid(TAU)).sum();
         assert!((turn - TAU).abs() < 1e-12);
         let carried: f64 = (0..ring.len()).map(|i| step(next(i).1, ring[i].1)).sum();
         assert!(angle_difference(carried, 0.0).abs() < 1e-12);
@@ -259,17 +219,10 @@ fn rigid_motion_changes_nothing_but_the_frames() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let spot = fixture("spot.obj");
     for mesh in [bumpy_sphere(3, 6), spot, fixture("trouble/bob_small.ply")] {
-        let size = mesh
-            .vertices()
-            .iter()
-            .map(|v| v.length())
-            .fold(0.0, f64::max);
+        let size = mesh.vertices().iter().map(|v| v.length()).fold(0.0, f64::max);
         let mesh = mesh.map_vertices(|v| v / size).unwrap();
         for weighting in [NormalWeighting::Area, NormalWeighting::CornerAngle] {
-            let options = GeometryOptions {
-                normals: weighting,
-                ..Default::default()
-            };
+            let options = GeometryOptions { normals: weighting, ..Default::default() };
             let graph = GaugeGraph::new(&mesh, &options).unwrap();
             for (distance, tolerance) in [(0.0, 1e-10), (3.0, 1e-10), (1e6, 1e-7)] {
                 let rotation = DQuat::from_euler(
@@ -294,11 +247,8 @@ fn rigid_motion_changes_nothing_but_the_frames() {
 fn bending_a_grid_of_quads_keeps_its_geometry() {
     let flat = default_graph(&shapes::grid(12, 9, Cells::Quads).unwrap());
     for axis in [shapes::Axis::Rows, shapes::Axis::Columns] {
-        for profile in [
-            shapes::Profile::Cylinder { turn: 2.5 },
-            shapes::Profile::random(5),
-            shapes::Profile::random(6),
-        ] {
+        for profile in [shapes::Profile::Cylinder { turn: 2.5 }, shapes::Profile::random(5), shapes::Profile::random(6)]
+        {
             let bent = shapes::bent_grid(12, 9, Cells::Quads, axis, &profile).unwrap();
             assert_same_geometry(&flat, &default_graph(&bent), 1e-12);
         }
@@ -316,16 +266,11 @@ fn results_do_not_depend_on_the_number_of_threads() {
     for options in [
         GeometryOptions::default(),
         radius_options(0.06, 9),
-        GeometryOptions {
-            normals: NormalWeighting::CornerAngle,
-            ..Default::default()
-        },
+        GeometryOptions { normals: NormalWeighting::CornerAngle, ..Default::default() },
     ] {
         let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let graph = pool
-                .unwrap()
-                .install(|| GaugeGraph::new(&mesh, &options).unwrap());
+            let graph = pool.unwrap().install(|| GaugeGraph::new(&mesh, &options).unwrap());
             graph.to_safetensors().unwrap()
         };
         let one = with(1);
@@ -354,19 +299,13 @@ fn vertices_without_a_tangent_plane_are_named() {
     let degenerate = Mesh::new(vertices.clone(), faces.clone()).unwrap();
     assert_eq!(
         GaugeGraph::new(&degenerate, &GeometryOptions::default()),
-        Err(GeometryError::NoTangentPlane {
-            count: 1,
-            examples: vec![(4, NormalTrouble::DegenerateFaces)],
-        })
+        Err(GeometryError::NoTangentPlane { count: 1, examples: vec![(4, NormalTrouble::DegenerateFaces)] })
     );
     faces.push(&[5, 6, 7]);
     faces.push(&[7, 6, 5]);
     let both = Mesh::new(vertices, faces).unwrap();
     // With estimates, vertex 4 has the normal of its neighbours, and the fold, which has none, z.
-    let options = GeometryOptions {
-        estimate_normals: true,
-        ..Default::default()
-    };
+    let options = GeometryOptions { estimate_normals: true, ..Default::default() };
     let graph = GaugeGraph::new(&both, &options).unwrap();
     assert!(graph.frames().iter().all(|frame| frame.normal == DVec3::Z));
     let tilted = both.map_vertices(|p| DVec3::new(p.z, p.x, p.y)).unwrap();
@@ -387,21 +326,15 @@ fn vertices_without_a_tangent_plane_are_named() {
                 ],
             }
         );
-        assert!(
-            error
-                .to_string()
-                .starts_with("4 vertices have no tangent plane: vertex 4")
-        );
+        assert!(error.to_string().starts_with("4 vertices have no tangent plane: vertex 4"));
     }
 }
 
 #[test]
 fn isolated_vertices_have_an_empty_row_and_a_frame() {
-    let mesh = Mesh::new(
-        vec![DVec3::ONE, DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::NEG_ONE],
-        [[1, 2, 3]].iter().collect(),
-    )
-    .unwrap();
+    let mesh =
+        Mesh::new(vec![DVec3::ONE, DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::NEG_ONE], [[1, 2, 3]].iter().collect())
+            .unwrap();
     let graph = default_graph(&mesh);
     assert_eq!(graph.offsets(), [0, 0, 2, 4, 6, 6]);
     assert_eq!(graph.frames()[4].normal, DVec3::Z);
@@ -429,14 +362,8 @@ fn edges_along_the_normal_take_the_direction_of_their_first_neighbour_that_has_o
     for p in 0..mesh.vertex_count() {
         let above = (p as u32 + 20) % 40;
         let row = graph.row(p);
-        let edge = row
-            .clone()
-            .find(|&e| graph.neighbours()[e] == above)
-            .unwrap();
-        let first = row
-            .clone()
-            .find(|&e| graph.neighbours()[e] != above)
-            .unwrap();
+        let edge = row.clone().find(|&e| graph.neighbours()[e] == above).unwrap();
+        let first = row.clone().find(|&e| graph.neighbours()[e] != above).unwrap();
         assert_eq!(graph.theta()[edge], graph.theta()[first]);
         assert_eq!(graph.radius()[edge], 1.0);
         assert!(graph.transport()[edge].abs() < 1e-14);
@@ -479,9 +406,7 @@ fn opposite_normals_are_joined_by_a_half_turn_about_a_tangent_axis() {
 #[test]
 fn faces_of_mixed_sizes_make_the_same_rows_as_their_edges() {
     // A cube of quads with one side cut in two: 12 + 1 edges.
-    let cube: Vec<DVec3> = (0..8)
-        .map(|i| DVec3::new((i & 1) as f64, (i >> 1 & 1) as f64, (i >> 2) as f64))
-        .collect();
+    let cube: Vec<DVec3> = (0..8).map(|i| DVec3::new((i & 1) as f64, (i >> 1 & 1) as f64, (i >> 2) as f64)).collect();
     let faces: Faces = [
         vec![0, 2, 3, 1],
         vec![4, 5, 7, 6],
@@ -520,10 +445,7 @@ fn a_vertex_with_a_hundred_thousand_neighbours_is_no_trouble() {
     let graph = default_graph(&Mesh::new(vertices, faces).unwrap());
     assert_eq!(graph.edge_count(), 4 * rim as usize);
     for edge in 0..graph.edge_count() {
-        assert_eq!(
-            graph.reverse()[graph.reverse()[edge] as usize] as usize,
-            edge
-        );
+        assert_eq!(graph.reverse()[graph.reverse()[edge] as usize] as usize, edge);
     }
 }
 
@@ -546,29 +468,16 @@ fn radius_neighbourhoods_hold_all_points_within_reach_or_the_mutually_nearest() 
         let adjacency = Adjacency::within_radius(points, radius, limit).unwrap();
         for p in 0..points.len() {
             let all = near(p, limit);
-            let mut expected: Vec<u32> = all
-                .iter()
-                .copied()
-                .filter(|&q| near(q as usize, limit).contains(&(p as u32)))
-                .collect();
+            let mut expected: Vec<u32> =
+                all.iter().copied().filter(|&q| near(q as usize, limit).contains(&(p as u32))).collect();
             cut += all.len() - expected.len();
             expected.sort_unstable();
-            assert_eq!(
-                adjacency.neighbours_of(p),
-                expected,
-                "limit {limit}, row {p}"
-            );
+            assert_eq!(adjacency.neighbours_of(p), expected, "limit {limit}, row {p}");
         }
     }
-    assert!(
-        cut > 0,
-        "some neighbours must be one-sided, or the test shows nothing"
-    );
+    assert!(cut > 0, "some neighbours must be one-sided, or the test shows nothing");
     for radius in [-1.0, f64::NAN, f64::INFINITY] {
-        assert!(matches!(
-            Adjacency::within_radius(points, radius, 5),
-            Err(GeometryError::BadRadius { .. })
-        ));
+        assert!(matches!(Adjacency::within_radius(points, radius, 5), Err(GeometryError::BadRadius { .. })));
     }
     // Many points in one place, more than the limit.
     let heap = Adjacency::within_radius(&[DVec3::ONE; 50], 0.0, 3).unwrap();
@@ -582,12 +491,7 @@ fn meshes_of_any_size_have_the_same_angles() {
     let mesh = bumpy_sphere(2, 10);
     for options in [GeometryOptions::default(), radius_options(0.5, 12)] {
         let graph = GaugeGraph::new(&mesh, &options).unwrap();
-        for scale in [
-            2f64.powi(-1000),
-            2f64.powi(-250),
-            2f64.powi(400),
-            2f64.powi(1022),
-        ] {
+        for scale in [2f64.powi(-1000), 2f64.powi(-250), 2f64.powi(400), 2f64.powi(1022)] {
             let scaled = mesh.map_vertices(|v| v * scale).unwrap();
             let mut options = options.clone();
             if let Neighbourhood::Radius { radius, .. } = &mut options.neighbourhood {
@@ -609,42 +513,17 @@ fn meshes_of_any_size_have_the_same_angles() {
 #[test]
 fn choices_that_do_not_fit_are_refused() {
     let mesh = shapes::icosahedron();
-    let with = |gauge| {
-        GaugeGraph::new(
-            &mesh,
-            &GeometryOptions {
-                gauge,
-                ..Default::default()
-            },
-        )
-        .unwrap_err()
-    };
-    assert!(matches!(
-        with(Gauge::Angles(vec![0.0; 11])),
-        GeometryError::WrongLength {
-            given: 11,
-            vertices: 12,
-            ..
-        }
-    ));
+    let with = |gauge| GaugeGraph::new(&mesh, &GeometryOptions { gauge, ..Default::default() }).unwrap_err();
+    assert!(matches!(with(Gauge::Angles(vec![0.0; 11])), GeometryError::WrongLength { given: 11, vertices: 12, .. }));
     let mut angles = vec![0.0; 12];
     angles[7] = f64::INFINITY;
-    assert!(matches!(
-        with(Gauge::Angles(angles)),
-        GeometryError::NotFinite { index: 7, .. }
-    ));
-    assert!(matches!(
-        with(Gauge::Neighbours(vec![])),
-        GeometryError::WrongLength { .. }
-    ));
+    assert!(matches!(with(Gauge::Angles(angles)), GeometryError::NotFinite { index: 7, .. }));
+    assert!(matches!(with(Gauge::Neighbours(vec![])), GeometryError::WrongLength { .. }));
     let opposite = mesh.vertices().iter().map(|v| {
         let far = |w: &&DVec3| (**w + *v).length() < 1e-9;
         mesh.vertices().iter().position(|w| far(&w)).unwrap() as u32
     });
-    assert!(matches!(
-        with(Gauge::Neighbours(opposite.collect())),
-        GeometryError::NotANeighbour { vertex: 0, .. }
-    ));
+    assert!(matches!(with(Gauge::Neighbours(opposite.collect())), GeometryError::NotANeighbour { vertex: 0, .. }));
     for (offsets, neighbours) in [
         (vec![], vec![]),
         (vec![0, 1], vec![0]),
@@ -653,10 +532,7 @@ fn choices_that_do_not_fit_are_refused() {
         (vec![0, 2, 1], vec![1]),
         (vec![0, 2, 4], vec![1, 1, 0, 0]),
     ] {
-        assert!(matches!(
-            Adjacency::new(offsets, neighbours),
-            Err(GeometryError::BadGraph { .. })
-        ));
+        assert!(matches!(Adjacency::new(offsets, neighbours), Err(GeometryError::BadGraph { .. })));
     }
 }
 
@@ -666,10 +542,7 @@ fn a_graph_survives_storage_and_bad_storage_is_refused() {
     let bytes = graph.to_safetensors().unwrap();
     assert_eq!(GaugeGraph::from_safetensors(&bytes).unwrap(), graph);
     for cut in [0, 7, 100, bytes.len() / 2, bytes.len() - 1] {
-        assert!(matches!(
-            GaugeGraph::from_safetensors(&bytes[..cut]),
-            Err(StoreError::Safetensors(_))
-        ));
+        assert!(matches!(GaugeGraph::from_safetensors(&bytes[..cut]), Err(StoreError::Safetensors(_))));
     }
     // Any single damaged byte is refused or read as some other number, never a panic.
     for at in (0..bytes.len()).step_by(37) {

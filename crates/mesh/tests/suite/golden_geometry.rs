@@ -1,15 +1,10 @@
 //! Geometry against numbers of the method's published code (fixtures/golden).
 
 use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
-use gemcnn_mesh::{
-    Adjacency, DVec3, Gauge, GaugeGraph, GeometryOptions, NormalWeighting, vertex_normals,
-};
+use gemcnn_mesh::{Adjacency, DVec3, Gauge, GaugeGraph, GeometryOptions, NormalWeighting, vertex_normals};
 
 fn assert_close(ours: DVec3, golden: DVec3, what: &str) {
-    assert!(
-        (ours - golden).abs().max_element() <= 1e-12,
-        "{what}: {ours} is not {golden}"
-    );
+    assert!((ours - golden).abs().max_element() <= 1e-12, "{what}: {ours} is not {golden}");
 }
 
 /// Difference of two angles, in [-pi, pi].
@@ -34,11 +29,7 @@ fn normals_and_frames_equal_the_published_code() {
         let area = vertex_normals(&mesh, NormalWeighting::Area).unwrap();
         let expected: Vec<DVec3> = golden.data("normals_area_weighted");
         for (p, normal) in area.iter().enumerate() {
-            assert_close(
-                *normal,
-                expected[p].normalize(),
-                &format!("{name}, area normal at {p}"),
-            );
+            assert_close(*normal, expected[p].normalize(), &format!("{name}, area normal at {p}"));
         }
     }
 }
@@ -64,10 +55,9 @@ fn angles_transport_and_radii_equal_the_published_code() {
                 .find(|&edge| graph.neighbours()[edge] == q)
                 .unwrap_or_else(|| panic!("{name}: no edge {p} <- {q}"));
             met[edge] += 1;
-            for (ours, golden, what) in [
-                (graph.theta()[edge], theta[row], "theta"),
-                (graph.transport()[edge], transport[row], "transport"),
-            ] {
+            for (ours, golden, what) in
+                [(graph.theta()[edge], theta[row], "theta"), (graph.transport()[edge], transport[row], "transport")]
+            {
                 assert!(
                     angle_difference(ours, golden).abs() <= 1e-12,
                     "{name}: {what} of {p} <- {q} is {ours}, not {golden}"
@@ -75,10 +65,7 @@ fn angles_transport_and_radii_equal_the_published_code() {
             }
             assert!((graph.radius()[edge] - radius[row]).abs() <= 1e-12);
         }
-        assert!(
-            met.iter().all(|&count| count == 1),
-            "{name}: the same directed edges, once each"
-        );
+        assert!(met.iter().all(|&count| count == 1), "{name}: the same directed edges, once each");
     }
 }
 
@@ -118,14 +105,9 @@ fn given_reference_neighbours_are_a_gauge_change() {
     let first = GaugeGraph::new(&mesh, &Golden::options()).unwrap();
     let last = |p: usize| first.row(p).end - 1;
     let references = (0..mesh.vertex_count()).map(|p| first.neighbours()[last(p)]);
-    let options = GeometryOptions {
-        gauge: Gauge::Neighbours(references.collect()),
-        ..Golden::options()
-    };
+    let options = GeometryOptions { gauge: Gauge::Neighbours(references.collect()), ..Golden::options() };
     let ours = GaugeGraph::new(&mesh, &options).unwrap();
-    let angles: Vec<f64> = (0..mesh.vertex_count())
-        .map(|p| first.theta()[last(p)])
-        .collect();
+    let angles: Vec<f64> = (0..mesh.vertex_count()).map(|p| first.theta()[last(p)]).collect();
     let turned = first.gauge_transform(&angles).unwrap();
     for edge in 0..ours.edge_count() {
         assert!(angle_difference(ours.theta()[edge], turned.theta()[edge]).abs() <= 1e-12);

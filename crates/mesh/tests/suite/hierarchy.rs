@@ -2,9 +2,8 @@
 
 use gemcnn_fixtures::Golden;
 use gemcnn_mesh::{
-    Clusters, DVec3, Faces, Gauge, GaugeGraph, GeometryError, GeometryOptions, Hierarchy,
-    HierarchyError, HierarchyOptions, Level, Mesh, Neighbourhood, NormalWeighting, farthest_points,
-    shapes,
+    Clusters, DVec3, Faces, Gauge, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyError,
+    HierarchyOptions, Level, Mesh, Neighbourhood, NormalWeighting, farthest_points, shapes,
 };
 use proptest::prelude::*;
 
@@ -26,10 +25,7 @@ fn published_options(gauge: Gauge) -> HierarchyOptions {
     HierarchyOptions {
         geometry: GeometryOptions {
             normals: NormalWeighting::CornerAngle,
-            neighbourhood: Neighbourhood::Radius {
-                radius: 0.4,
-                limit: usize::MAX,
-            },
+            neighbourhood: Neighbourhood::Radius { radius: 0.4, limit: usize::MAX },
             gauge,
             ..Default::default()
         },
@@ -83,10 +79,7 @@ fn levels_clusters_and_transports_equal_the_published_code() {
     }
     let coarse = &hierarchy.levels()[1];
     let ids: Vec<i32> = golden.data("coarse_vertex_ids");
-    assert_eq!(
-        coarse.vertices,
-        ids.iter().map(|&id| id as u32).collect::<Vec<_>>()
-    );
+    assert_eq!(coarse.vertices, ids.iter().map(|&id| id as u32).collect::<Vec<_>>());
 
     for (level, bit) in hierarchy.levels().iter().zip([2, 8]) {
         let mut ours: Vec<(u32, u32)> = Vec::new();
@@ -105,15 +98,9 @@ fn levels_clusters_and_transports_equal_the_published_code() {
     assert_eq!(sources.len(), clusters.cluster_of().len());
     for ((&target, &source), &golden) in targets.iter().zip(sources).zip(&transport) {
         let cluster = clusters.cluster_of()[source as usize];
-        assert_eq!(
-            coarse.vertices[cluster as usize], target as u32,
-            "cluster of {source}"
-        );
+        assert_eq!(coarse.vertices[cluster as usize], target as u32, "cluster of {source}");
         let ours = clusters.transport()[source as usize];
-        assert!(
-            angle_difference(ours, golden).abs() <= 1e-12,
-            "transport from {source} is {ours}, not {golden}"
-        );
+        assert!(angle_difference(ours, golden).abs() <= 1e-12, "transport from {source} is {ours}, not {golden}");
     }
 }
 
@@ -124,10 +111,7 @@ fn check_invariants(mesh: &Mesh, hierarchy: &Hierarchy) {
         assert!(level.vertices.is_sorted_by(|a, b| a < b));
         assert_eq!(level.graph.vertex_count(), level.vertices.len());
         for (frame, &vertex) in level.graph.frames().iter().zip(&level.vertices) {
-            assert_eq!(
-                *frame,
-                hierarchy.levels()[0].graph.frames()[vertex as usize]
-            );
+            assert_eq!(*frame, hierarchy.levels()[0].graph.frames()[vertex as usize]);
         }
         assert_eq!(level.clusters.is_some(), index > 0);
         let Some(clusters) = &level.clusters else {
@@ -139,14 +123,10 @@ fn check_invariants(mesh: &Mesh, hierarchy: &Hierarchy) {
         assert!(clusters.transport().iter().all(|g| g.is_finite()));
         let position = |vertex: u32| mesh.vertices()[vertex as usize];
         for cluster in 0..clusters.len() {
-            let members =
-                clusters.offsets()[cluster] as usize..clusters.offsets()[cluster + 1] as usize;
+            let members = clusters.offsets()[cluster] as usize..clusters.offsets()[cluster + 1] as usize;
             let members = &clusters.members()[members];
             let mut vertices = members.iter().map(|&fine| finer.vertices[fine as usize]);
-            assert!(
-                vertices.any(|vertex| vertex == level.vertices[cluster]),
-                "its own member"
-            );
+            assert!(vertices.any(|vertex| vertex == level.vertices[cluster]), "its own member");
             for &fine in members {
                 assert_eq!(clusters.cluster_of()[fine as usize] as usize, cluster);
                 let here = position(finer.vertices[fine as usize]);
@@ -163,18 +143,11 @@ fn tiny_meshes_keep_at_least_one_vertex_on_every_level() {
     for count in 1..=4 {
         let points: Vec<DVec3> = (0..count).map(|i| DVec3::splat(f64::from(i))).collect();
         let mesh = Mesh::new(points, Faces::new()).unwrap();
-        let options = HierarchyOptions {
-            ratios: vec![0.5, 0.01, 1.0],
-            radii: vec![1.0, 1.0, 0.0],
-            ..Default::default()
-        };
+        let options =
+            HierarchyOptions { ratios: vec![0.5, 0.01, 1.0], radii: vec![1.0, 1.0, 0.0], ..Default::default() };
         let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
         check_invariants(&mesh, &hierarchy);
-        let sizes: Vec<usize> = hierarchy
-            .levels()
-            .iter()
-            .map(|l| l.vertices.len())
-            .collect();
+        let sizes: Vec<usize> = hierarchy.levels().iter().map(|l| l.vertices.len()).collect();
         assert_eq!(sizes, [count as usize, (count as usize).div_ceil(2), 1, 1]);
     }
 }
@@ -182,11 +155,7 @@ fn tiny_meshes_keep_at_least_one_vertex_on_every_level() {
 #[test]
 fn coincident_points_leave_no_cluster_empty() {
     let mesh = Mesh::new(vec![DVec3::ONE; 5], Faces::new()).unwrap();
-    let options = HierarchyOptions {
-        ratios: vec![0.6],
-        radii: vec![0.1],
-        ..Default::default()
-    };
+    let options = HierarchyOptions { ratios: vec![0.6], radii: vec![0.1], ..Default::default() };
     let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
     check_invariants(&mesh, &hierarchy);
     assert_eq!(hierarchy.levels()[1].vertices, [0, 1, 2]);
@@ -199,24 +168,14 @@ fn every_part_of_a_disconnected_mesh_is_represented() {
     let points: Vec<DVec3> = one.vertices().iter().copied().chain(far).collect();
     let shift = one.vertex_count() as u32;
     let faces = one.faces().iter().map(<[u32]>::to_vec);
-    let shifted = faces
-        .clone()
-        .map(|face| face.iter().map(|v| v + shift).collect());
+    let shifted = faces.clone().map(|face| face.iter().map(|v| v + shift).collect());
     let mesh = Mesh::new(points, faces.chain(shifted).collect()).unwrap();
-    let options = HierarchyOptions {
-        ratios: vec![0.1, 0.1],
-        radii: vec![1.0, 3.0],
-        neighbour_limit: 8,
-        ..Default::default()
-    };
+    let options =
+        HierarchyOptions { ratios: vec![0.1, 0.1], radii: vec![1.0, 3.0], neighbour_limit: 8, ..Default::default() };
     let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
     check_invariants(&mesh, &hierarchy);
     for level in hierarchy.levels() {
-        let first = level
-            .vertices
-            .iter()
-            .filter(|&&vertex| vertex < shift)
-            .count();
+        let first = level.vertices.iter().filter(|&&vertex| vertex < shift).count();
         assert!(first > 0 && first < level.vertices.len());
         assert!((0..level.vertices.len()).all(|p| level.graph.row(p).len() <= 8));
     }
@@ -225,31 +184,14 @@ fn every_part_of_a_disconnected_mesh_is_represented() {
 #[test]
 fn turned_frames_turn_all_levels() {
     let mesh = shapes::icosphere(2).unwrap();
-    let options = HierarchyOptions {
-        ratios: vec![0.3],
-        radii: vec![0.8],
-        ..Default::default()
-    };
+    let options = HierarchyOptions { ratios: vec![0.3], radii: vec![0.8], ..Default::default() };
     let here = Hierarchy::new(&mesh, &options).unwrap();
     let angles: Vec<f64> = (0..mesh.vertex_count()).map(|v| 0.7 * v as f64).collect();
-    let geometry = GeometryOptions {
-        gauge: Gauge::Angles(angles.clone()),
-        ..Default::default()
-    };
-    let there = Hierarchy::new(
-        &mesh,
-        &HierarchyOptions {
-            geometry,
-            ..options
-        },
-    )
-    .unwrap();
+    let geometry = GeometryOptions { gauge: Gauge::Angles(angles.clone()), ..Default::default() };
+    let there = Hierarchy::new(&mesh, &HierarchyOptions { geometry, ..options }).unwrap();
     let (here, there) = (&here.levels()[1], &there.levels()[1]);
     let coarse = |cluster: u32| angles[here.vertices[cluster as usize] as usize];
-    let clusters = (
-        here.clusters.as_ref().unwrap(),
-        there.clusters.as_ref().unwrap(),
-    );
+    let clusters = (here.clusters.as_ref().unwrap(), there.clusters.as_ref().unwrap());
     for (fine, &cluster) in clusters.0.cluster_of().iter().enumerate() {
         let law = clusters.0.transport()[fine] - coarse(cluster) + angles[fine];
         assert!(angle_difference(clusters.1.transport()[fine], law).abs() <= 1e-12);
@@ -266,34 +208,17 @@ fn turned_frames_turn_all_levels() {
 fn bad_options_are_named() {
     let mesh = shapes::icosahedron();
     let error = |ratios: &[f64], radii: &[f64]| {
-        let options = HierarchyOptions {
-            ratios: ratios.to_vec(),
-            radii: radii.to_vec(),
-            ..Default::default()
-        };
+        let options = HierarchyOptions { ratios: ratios.to_vec(), radii: radii.to_vec(), ..Default::default() };
         Hierarchy::new(&mesh, &options).unwrap_err()
     };
     for ratio in [0.0, -0.5, 1.5, f64::INFINITY] {
         let expected = HierarchyError::BadRatio { level: 2, ratio };
         assert_eq!(error(&[0.5, ratio], &[1.0, 1.0]), expected);
     }
-    assert!(
-        error(&[f64::NAN], &[1.0])
-            .to_string()
-            .contains("level 1 is NaN")
-    );
-    assert_eq!(
-        error(&[0.5], &[]),
-        HierarchyError::Unpaired {
-            ratios: 1,
-            radii: 0
-        }
-    );
+    assert!(error(&[f64::NAN], &[1.0]).to_string().contains("level 1 is NaN"));
+    assert_eq!(error(&[0.5], &[]), HierarchyError::Unpaired { ratios: 1, radii: 0 });
     let source = GeometryError::BadRadius { radius: -1.0 };
-    assert_eq!(
-        error(&[0.5], &[-1.0]),
-        HierarchyError::Geometry { level: 1, source }
-    );
+    assert_eq!(error(&[0.5], &[-1.0]), HierarchyError::Geometry { level: 1, source });
     let empty = Mesh::new(vec![], Faces::new()).unwrap();
     let result = Hierarchy::new(&empty, &HierarchyOptions::default());
     assert_eq!(result.unwrap_err(), HierarchyError::NoVertices);
@@ -303,19 +228,12 @@ fn bad_options_are_named() {
 fn a_hierarchy_over_a_turned_graph_has_its_frames() {
     let mesh = shapes::icosphere(1).unwrap();
     let angles: Vec<f64> = (0..42).map(|v| 0.3 * f64::from(v)).collect();
-    let options = HierarchyOptions {
-        ratios: vec![0.3],
-        radii: vec![1.5],
-        ..Default::default()
-    };
+    let options = HierarchyOptions { ratios: vec![0.3], radii: vec![1.5], ..Default::default() };
     let graph = GaugeGraph::new(&mesh, &options.geometry).unwrap();
     let turned = graph.gauge_transform(&angles).unwrap();
     let over = Hierarchy::over(turned.clone(), mesh.vertices(), &options).unwrap();
     let with_angles = HierarchyOptions {
-        geometry: GeometryOptions {
-            gauge: Gauge::Angles(angles),
-            ..Default::default()
-        },
+        geometry: GeometryOptions { gauge: Gauge::Angles(angles), ..Default::default() },
         ..options.clone()
     };
     let new = Hierarchy::new(&mesh, &with_angles).unwrap();
@@ -324,13 +242,7 @@ fn a_hierarchy_over_a_turned_graph_has_its_frames() {
         assert!(angle_difference(*a, b).abs() < 1e-12, "{a} {b}");
     }
     let few = Hierarchy::over(turned, &mesh.vertices()[1..], &options);
-    assert_eq!(
-        few.unwrap_err(),
-        HierarchyError::Positions {
-            vertices: 42,
-            positions: 41
-        }
-    );
+    assert_eq!(few.unwrap_err(), HierarchyError::Positions { vertices: 42, positions: 41 });
 }
 
 #[test]
@@ -363,11 +275,7 @@ proptest! {
 
 #[test]
 fn levels_put_together_again_are_the_same_and_must_fit() {
-    let options = HierarchyOptions {
-        ratios: vec![0.25, 0.5],
-        radii: vec![0.5, 1.0],
-        ..Default::default()
-    };
+    let options = HierarchyOptions { ratios: vec![0.25, 0.5], radii: vec![0.5, 1.0], ..Default::default() };
     let hierarchy = Hierarchy::new(&shapes::icosphere(2).unwrap(), &options).unwrap();
     let rebuilt: Vec<Level> = hierarchy
         .levels()
@@ -382,14 +290,8 @@ fn levels_put_together_again_are_the_same_and_must_fit() {
         .collect();
     assert_eq!(Hierarchy::from_levels(rebuilt.clone()).unwrap(), hierarchy);
     let skipped = vec![rebuilt[0].clone(), rebuilt[2].clone()];
-    assert!(
-        Hierarchy::from_levels(skipped).is_err(),
-        "clusters of another level"
-    );
-    assert!(
-        Hierarchy::from_levels(rebuilt[1..].to_vec()).is_err(),
-        "no finest level"
-    );
+    assert!(Hierarchy::from_levels(skipped).is_err(), "clusters of another level");
+    assert!(Hierarchy::from_levels(rebuilt[1..].to_vec()).is_err(), "no finest level");
     assert!(Hierarchy::from_levels(Vec::new()).is_err());
     for (count, of, transport) in [
         (2, vec![0, 2], vec![0.0; 2]),

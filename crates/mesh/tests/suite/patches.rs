@@ -24,11 +24,8 @@ fn flat(size: usize) -> Mesh {
 #[test]
 fn spirals_follow_the_orientation_ring_after_ring() {
     let mesh = shapes::icosahedron();
-    let has_face = |corners: [u32; 3]| {
-        mesh.faces()
-            .iter()
-            .any(|f| (0..3).any(|k| (0..3).all(|i| f[(k + i) % 3] == corners[i])))
-    };
+    let has_face =
+        |corners: [u32; 3]| mesh.faces().iter().any(|f| (0..3).any(|k| (0..3).all(|i| f[(k + i) % 3] == corners[i])));
     for (centre, spiral) in spirals(&mesh, 12, 1).iter().enumerate() {
         let mut sorted = spiral.clone();
         sorted.sort_unstable();
@@ -84,21 +81,13 @@ fn discs_are_exact_in_the_plane_and_turn_with_the_frame() {
             assert!(off < 1e-9, "{centre}: {found:?} is not {exact:?}");
         }
         // Paths along edges are longer than straight ones, by less than the allowed detour here.
-        let within = points
-            .iter()
-            .filter(|p| p.distance(points[centre]) < 0.9 * radius);
+        let within = points.iter().filter(|p| p.distance(points[centre]) < 0.9 * radius);
         assert!(within.count() <= row.len() && row.len() <= limit);
     }
     let few = Discs::new(&graph, radius, 5);
-    assert!(
-        (0..few.len()).all(|v| few.row(v).len() == 5 && few.vertices[few.row(v).start] == v as u32)
-    );
+    assert!((0..few.len()).all(|v| few.row(v).len() == 5 && few.vertices[few.row(v).start] == v as u32));
     let angles: Vec<f64> = (0..mesh.vertex_count()).map(|v| (v * v) as f64).collect();
-    let turned = Discs::new(
-        &graph.clone().gauge_transform(&angles).unwrap(),
-        radius,
-        limit,
-    );
+    let turned = Discs::new(&graph.clone().gauge_transform(&angles).unwrap(), radius, limit);
     assert_eq!(turned.vertices.len(), discs.vertices.len());
     for (centre, &angle) in angles.iter().enumerate() {
         let (sine, cosine) = angle.sin_cos();
@@ -146,20 +135,17 @@ fn zernike_coefficients_are_those_of_the_function() {
     assert_eq!(fit.multiplicities, [2, 2, 1, 1]);
     let count = 10;
     assert_eq!(fit.rows.len(), count * mesh.vertex_count());
-    // A vertex in the middle, and the function 1.5 + 0.75 r cos t * 2 - 0.5 sqrt 3 (2 r^2 - 1) + sqrt 6 r^2 sin 2t of its disc.
+    // A vertex in the middle, and the function 1.5 + 0.75 r cos t * 2 - 0.5 sqrt 3 (2 r^2 - 1) + sqrt 6 r^2 sin 2t of
+    // its disc.
     let centre = 16 * 8 + 8;
     let (frame, origin) = (graph.frames()[centre], mesh.vertices()[centre]);
     let value = |vertex: u32| {
         let [x, y] = frame.coefficients(mesh.vertices()[vertex as usize] - origin);
         let (r, t) = (x.hypot(y) / radius, y.atan2(x));
-        1.5 + 0.75 * 2.0 * r * t.cos() - 0.5 * 3f64.sqrt() * (2.0 * r * r - 1.0)
-            + 6f64.sqrt() * r * r * (2.0 * t).sin()
+        1.5 + 0.75 * 2.0 * r * t.cos() - 0.5 * 3f64.sqrt() * (2.0 * r * r - 1.0) + 6f64.sqrt() * r * r * (2.0 * t).sin()
     };
     let rows = &fit.rows[count * centre..][..count];
-    let found: Vec<f64> = rows
-        .iter()
-        .map(|row| row.iter().map(|&(v, w)| w * value(v)).sum())
-        .collect();
+    let found: Vec<f64> = rows.iter().map(|row| row.iter().map(|&(v, w)| w * value(v)).sum()).collect();
     let expected = [1.5, -0.5, 0.75, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
     for (found, expected) in found.iter().zip(expected) {
         assert!((found - expected).abs() < 0.02, "{found} is not {expected}");
@@ -180,13 +166,7 @@ fn anisotropic_kernels_are_long_along_their_direction() {
         })
         .unwrap();
     let graph = graph(&cylinder);
-    let heat = AnisotropicHeat {
-        radius: 0.12,
-        angles: 2,
-        anisotropy: 20.0,
-        steps: vec![1, 4],
-        limit: 200,
-    };
+    let heat = AnisotropicHeat { radius: 0.12, angles: 2, anisotropy: 20.0, steps: vec![1, 4], limit: 200 };
     let rows = heat.rows(&cylinder, &graph).unwrap();
     assert_eq!(rows.len(), 4 * cylinder.vertex_count());
     for row in &rows {
@@ -219,9 +199,7 @@ fn anisotropic_kernels_are_long_along_their_direction() {
     assert!(turned[1] > 3.0 * turned[0], "{turned:?}");
     // Frames do not matter.
     let angles: Vec<f64> = (0..points.len()).map(|v| v as f64).collect();
-    let other = heat
-        .rows(&cylinder, &graph.gauge_transform(&angles).unwrap())
-        .unwrap();
+    let other = heat.rows(&cylinder, &graph.gauge_transform(&angles).unwrap()).unwrap();
     let weight = |rows: &[Vec<(u32, f64)>], row: usize, vertex: u32| {
         let entry = rows[row].iter().find(|entry| entry.0 == vertex);
         entry.map_or(0.0, |entry| entry.1)

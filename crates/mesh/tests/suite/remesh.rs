@@ -6,44 +6,27 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use gemcnn_mesh::remesh::{
-    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint,
-    carry_labels, carry_values, flip_randomly, isotropic, jitter, refine_locally, remesh, resample,
-    simplify, subdivide,
+    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint, carry_labels,
+    carry_values, flip_randomly, isotropic, jitter, refine_locally, remesh, resample, simplify, subdivide,
 };
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, Cells, capsule, grid, icosphere, torus};
 use gemcnn_mesh::{DVec3, Mesh, MeshReport, NormalWeighting, PointIndex, vertex_normals};
 
 fn iso(size: MeshSize) -> RemeshKind {
-    RemeshKind::Isotropic(IsotropicOptions {
-        size,
-        ..Default::default()
-    })
+    RemeshKind::Isotropic(IsotropicOptions { size, ..Default::default() })
 }
 
-const MIDPOINT: RemeshKind = RemeshKind::Subdivide {
-    rounds: 1,
-    rule: SubdivisionRule::Midpoint,
-};
-const LOOP: RemeshKind = RemeshKind::Subdivide {
-    rounds: 1,
-    rule: SubdivisionRule::Loop,
-};
-const SIMPLIFY: RemeshKind = RemeshKind::Simplify {
-    size: MeshSize::Ratio(0.5),
-};
-const REFINE: RemeshKind = RemeshKind::RefineLocally {
-    regions: 5,
-    factor: 3.0,
-};
+const MIDPOINT: RemeshKind = RemeshKind::Subdivide { rounds: 1, rule: SubdivisionRule::Midpoint };
+const LOOP: RemeshKind = RemeshKind::Subdivide { rounds: 1, rule: SubdivisionRule::Loop };
+const SIMPLIFY: RemeshKind = RemeshKind::Simplify { size: MeshSize::Ratio(0.5) };
+const REFINE: RemeshKind = RemeshKind::RefineLocally { regions: 5, factor: 3.0 };
 const FLIP: RemeshKind = RemeshKind::FlipRandomly { share: 0.5 };
 const JITTER: RemeshKind = RemeshKind::Jitter { amount: 1.0 };
 const RESAMPLE: RemeshKind = RemeshKind::Resample { resolution: 60 };
 
 /// Subdivision, then simplification to twice the vertices of the original.
 fn quadric_edges() -> RemeshKind {
-    RemeshKind::Sequence {
-        steps: vec![MIDPOINT, SIMPLIFY],
-    }
+    RemeshKind::Sequence { steps: vec![MIDPOINT, SIMPLIFY] }
 }
 
 /// Remeshers that edit a surface: they keep its topology.
@@ -73,17 +56,12 @@ fn spot() -> Mesh {
 }
 
 fn fixture(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/meshes")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/meshes").join(name)
 }
 
 fn body() -> Mesh {
     static BODY: LazyLock<Mesh> = LazyLock::new(|| {
-        let options = BodyOptions {
-            vertices: 2000,
-            ..BodyOptions::default()
-        };
+        let options = BodyOptions { vertices: 2000, ..BodyOptions::default() };
         BodyFamily::new(&options).unwrap().body(2)
     });
     BODY.clone()
@@ -118,9 +96,7 @@ fn volume(mesh: &Mesh) -> f64 {
 /// Largest distance between a new vertex and its source.
 fn source_distance(original: &Mesh, result: &Remeshed) -> f64 {
     let pairs = result.mesh.vertices().iter().zip(&result.sources);
-    pairs
-        .map(|(vertex, source)| vertex.distance(source.position(original.vertices())))
-        .fold(0.0, f64::max)
+    pairs.map(|(vertex, source)| vertex.distance(source.position(original.vertices()))).fold(0.0, f64::max)
 }
 
 /// Number of new faces whose normals disagree with the normals of the original at their sources.
@@ -131,10 +107,7 @@ fn turned_over(original: &Mesh, result: &Remeshed) -> usize {
     let normal = |v: u32| DVec3::from_slice(&carried[3 * v as usize..]);
     let disagree = |face: &&[u32]| {
         let [a, b, c] = triangle(&result.mesh, face);
-        let (new, old) = (
-            (b - a).cross(c - a),
-            face.iter().map(|&v| normal(v)).sum::<DVec3>(),
-        );
+        let (new, old) = ((b - a).cross(c - a), face.iter().map(|&v| normal(v)).sum::<DVec3>());
         // In narrow places the normals of the original differ much within a triangle.
         new.dot(old) < -0.3 * new.length() * old.length()
     };
@@ -161,10 +134,7 @@ fn closed_manifolds_keep_topology_orientation_and_area() {
             let result = remesh(&mesh, &kind, 11).unwrap();
             assert_valid(&mesh, &result);
             let after = MeshReport::new(&result.mesh);
-            assert!(
-                after.is_sound() && after.closed,
-                "{name} {kind:?}: {after:?}"
-            );
+            assert!(after.is_sound() && after.closed, "{name} {kind:?}: {after:?}");
             assert_eq!(after.genus, before.genus, "{name} {kind:?}");
             assert_eq!(after.components, before.components, "{name} {kind:?}");
             assert_eq!(turned_over(&mesh, &result), 0, "{name} {kind:?}");
@@ -212,11 +182,8 @@ fn no_part_of_the_surface_is_lost() {
             let result = remesh(&mesh, &kind, 1).unwrap();
             let after = MeshReport::new(&result.mesh);
             let index = PointIndex::new(result.mesh.vertices());
-            let farthest = mesh
-                .vertices()
-                .iter()
-                .map(|&v| index.nearest(v).unwrap().squared_distance.sqrt())
-                .fold(0.0, f64::max);
+            let farthest =
+                mesh.vertices().iter().map(|&v| index.nearest(v).unwrap().squared_distance.sqrt()).fold(0.0, f64::max);
             let limit = 1.5 * after.mean_edge_length.max(mean_edge(&mesh));
             assert!(farthest < 2.0 * limit, "{name} {kind:?}: {farthest}");
             let distance = source_distance(&mesh, &result);
@@ -229,10 +196,7 @@ fn no_part_of_the_surface_is_lost() {
 fn target_counts_are_met() {
     let mesh = spot();
     for vertices in [500, 1234, 2930, 6000] {
-        let options = IsotropicOptions {
-            size: MeshSize::Vertices(vertices),
-            ..Default::default()
-        };
+        let options = IsotropicOptions { size: MeshSize::Vertices(vertices), ..Default::default() };
         let result = isotropic(&mesh, &options, 0).unwrap();
         assert_eq!(result.mesh.vertex_count(), vertices);
         let result = simplify(&mesh, vertices).unwrap();
@@ -248,13 +212,7 @@ fn target_counts_are_met() {
     let flat = grid(20, 20, Cells::Triangles).unwrap();
     assert_eq!(simplify(&flat, 100).unwrap().mesh.vertex_count(), 100);
     // A tetrahedron cannot become smaller.
-    assert_eq!(
-        simplify(&icosphere(1).unwrap(), 4)
-            .unwrap()
-            .mesh
-            .vertex_count(),
-        4
-    );
+    assert_eq!(simplify(&icosphere(1).unwrap(), 4).unwrap().mesh.vertex_count(), 4);
 }
 
 #[test]
@@ -297,10 +255,7 @@ fn flips_and_jitter_change_about_as_much_as_asked() {
     let mesh = spot();
     let edges = |mesh: &Mesh| -> std::collections::HashSet<[u32; 2]> {
         let faces = mesh.faces().iter();
-        faces
-            .flat_map(|f| [[f[0], f[1]], [f[1], f[2]], [f[2], f[0]]])
-            .map(|[a, b]| [a.min(b), a.max(b)])
-            .collect()
+        faces.flat_map(|f| [[f[0], f[1]], [f[1], f[2]], [f[2], f[0]]]).map(|[a, b]| [a.min(b), a.max(b)]).collect()
     };
     let triangulated = flip_randomly(&mesh, 0.0, 1).unwrap().mesh;
     let before = edges(&triangulated);
@@ -323,10 +278,7 @@ fn flips_and_jitter_change_about_as_much_as_asked() {
     };
     assert_eq!(motion(0.0), 0.0);
     let (half, full) = (motion(0.5), motion(1.0));
-    assert!(
-        half > 0.08 && full > 1.6 * half && full < 0.5,
-        "{half} {full}"
-    );
+    assert!(half > 0.08 && full > 1.6 * half && full < 0.5, "{half} {full}");
 }
 
 #[test]
@@ -362,10 +314,7 @@ fn resampling_bounds_the_same_solid_with_slivers_and_coincident_vertices() {
     // Two spheres that overlap become one.
     let shifted = mesh.map_vertices(|v| v + 0.7 * DVec3::X).unwrap();
     let vertices = [mesh.vertices(), shifted.vertices()].concat();
-    let moved = mesh
-        .faces()
-        .iter()
-        .map(|f| [f[0] + 642, f[1] + 642, f[2] + 642]);
+    let moved = mesh.faces().iter().map(|f| [f[0] + 642, f[1] + 642, f[2] + 642]);
     let faces = mesh.faces().iter().map(|f| [f[0], f[1], f[2]]).chain(moved);
     let both = Mesh::new(vertices, faces.collect()).unwrap();
     let result = MeshReport::new(&resample(&both, 40, 4).unwrap().mesh);
@@ -378,17 +327,12 @@ fn seeds_and_threads() {
     for kind in all_kinds() {
         let run = |seed: u64, threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            pool.unwrap()
-                .install(|| remesh(&mesh, &kind, seed).unwrap())
+            pool.unwrap().install(|| remesh(&mesh, &kind, seed).unwrap())
         };
         let first = run(1, 1);
         assert_eq!(run(1, 3), first, "{kind:?}");
-        let seeded = !matches!(
-            kind,
-            RemeshKind::Simplify { .. }
-                | RemeshKind::Subdivide { .. }
-                | RemeshKind::Sequence { .. }
-        );
+        let seeded =
+            !matches!(kind, RemeshKind::Simplify { .. } | RemeshKind::Subdivide { .. } | RemeshKind::Sequence { .. });
         assert_eq!(run(2, 1).mesh != first.mesh, seeded, "{kind:?}");
     }
     let steps = vec![JITTER, JITTER];
@@ -416,25 +360,14 @@ fn open_surfaces_keep_their_borders() {
             assert_eq!(report.bounds, Some([[0.0; 3], [24.0, 14.0, 0.0]]));
         }
     }
-    assert_eq!(
-        resample(&mesh, 20, 0),
-        Err(RemeshError::Open {
-            boundary_edges: 2 * (14 + 24)
-        })
-    );
+    assert_eq!(resample(&mesh, 20, 0), Err(RemeshError::Open { boundary_edges: 2 * (14 + 24) }));
     // A cylinder: two curved borders.
-    let (vertices, faces) = torus(40, 20, 1.0, 0.4, Cells::Triangles)
-        .unwrap()
-        .into_parts();
+    let (vertices, faces) = torus(40, 20, 1.0, 0.4, Cells::Triangles).unwrap().into_parts();
     let faces = faces.iter().skip(200).collect();
     let tube = Mesh::new(vertices, faces).unwrap();
     for kind in editing() {
         let report = MeshReport::new(&remesh(&tube, &kind, 2).unwrap().mesh);
-        assert_eq!(
-            (report.boundary_loops, report.genus),
-            (2, Some(0)),
-            "{kind:?}"
-        );
+        assert_eq!((report.boundary_loops, report.genus), (2, Some(0)), "{kind:?}");
         let ratio = report.area / MeshReport::new(&tube).area;
         assert!((0.97..1.02).contains(&ratio), "{kind:?}: {ratio}");
     }
@@ -465,18 +398,9 @@ fn labels_of_half_spaces_move_by_less_than_an_edge() {
 fn values_are_interpolated() {
     let mesh = icosphere(2).unwrap();
     let result = jitter(&mesh, 1.0, 3).unwrap();
-    let values: Vec<f64> = mesh
-        .vertices()
-        .iter()
-        .flat_map(|v| [v.x, 2.0 * v.y - v.z])
-        .collect();
+    let values: Vec<f64> = mesh.vertices().iter().flat_map(|v| [v.x, 2.0 * v.y - v.z]).collect();
     let carried = carry_values(&result.sources, 2, &values);
-    for (vertex, value) in result
-        .mesh
-        .vertices()
-        .iter()
-        .zip(carried.as_chunks::<2>().0)
-    {
+    for (vertex, value) in result.mesh.vertices().iter().zip(carried.as_chunks::<2>().0) {
         assert!((value[0] - vertex.x).abs() < 1e-12);
         assert!((value[1] - 2.0 * vertex.y + vertex.z).abs() < 1e-12);
     }
@@ -496,26 +420,13 @@ fn parameters_out_of_range_are_refused() {
         (size(MeshSize::Vertices(usize::MAX)), "coarser setting"),
         (simplify(&mesh, 0), "vertices is 0"),
         (subdivide(&mesh, 99, SubdivisionRule::Loop), "rounds is 99"),
-        (
-            subdivide(&mesh, 15, SubdivisionRule::Loop),
-            "coarser setting",
-        ),
+        (subdivide(&mesh, 15, SubdivisionRule::Loop), "coarser setting"),
         (refine_locally(&mesh, 5, 0.5, 0), "factor is 0.5"),
         (refine_locally(&mesh, 5000, 2.0, 0), "regions is 5000"),
         (flip_randomly(&mesh, 1.1, 0), "share is 1.1"),
         (jitter(&mesh, f64::NAN, 0), "amount is NaN"),
         (resample(&mesh, 1, 0), "resolution is 1"),
-        (
-            isotropic(
-                &mesh,
-                &IsotropicOptions {
-                    iterations: 0,
-                    ..Default::default()
-                },
-                0,
-            ),
-            "iterations is 0",
-        ),
+        (isotropic(&mesh, &IsotropicOptions { iterations: 0, ..Default::default() }, 0), "iterations is 0"),
     ] {
         let error = result.expect_err(text).to_string();
         assert!(error.contains(text), "{error}");
@@ -527,15 +438,9 @@ fn kinds_are_named_in_configurations() {
     for (text, kind) in [
         (
             r#"{"kind":"isotropic","size":{"vertices":500},"iterations":7}"#,
-            RemeshKind::Isotropic(IsotropicOptions {
-                size: MeshSize::Vertices(500),
-                iterations: 7,
-            }),
+            RemeshKind::Isotropic(IsotropicOptions { size: MeshSize::Vertices(500), iterations: 7 }),
         ),
-        (
-            r#"{"kind":"isotropic"}"#,
-            RemeshKind::Isotropic(IsotropicOptions::default()),
-        ),
+        (r#"{"kind":"isotropic"}"#, RemeshKind::Isotropic(IsotropicOptions::default())),
         (r#"{"kind":"simplify","size":{"ratio":0.5}}"#, SIMPLIFY),
         (r#"{"kind":"subdivide"}"#, MIDPOINT),
         (r#"{"kind":"subdivide","rule":"loop"}"#, LOOP),
@@ -552,11 +457,9 @@ fn kinds_are_named_in_configurations() {
         let printed = serde_json::to_string(&kind).unwrap();
         assert_eq!(serde_json::from_str::<RemeshKind>(&printed).unwrap(), kind);
     }
-    for text in [
-        r#"{"kind":"melt"}"#,
-        r#"{"kind":"jitter","amount":0.5,"speed":1}"#,
-        r#"{"kind":"isotropic","seed":1}"#,
-    ] {
+    for text in
+        [r#"{"kind":"melt"}"#, r#"{"kind":"jitter","amount":0.5,"speed":1}"#, r#"{"kind":"isotropic","seed":1}"#]
+    {
         assert!(serde_json::from_str::<RemeshKind>(text).is_err(), "{text}");
     }
 }

@@ -10,10 +10,7 @@ const WELD: Repair = Repair::Weld { tolerance: 0.0 };
 
 /// Points in general position on a curve: no two equal, no three on a line.
 fn curve(count: usize) -> Vec<DVec3> {
-    (0..count)
-        .map(|i| i as f64 / count as f64)
-        .map(|t| DVec3::new(t, t * t, t * t * t))
-        .collect()
+    (0..count).map(|i| i as f64 / count as f64).map(|t| DVec3::new(t, t * t, t * t * t)).collect()
 }
 
 fn mesh<F: AsRef<[u32]>>(vertices: Vec<DVec3>, faces: impl IntoIterator<Item = F>) -> Mesh {
@@ -59,17 +56,7 @@ fn icosahedron() -> Mesh {
 
 fn cube_of_quads() -> Mesh {
     let vertices = (0..8).map(|i| DVec3::new((i & 1) as f64, (i >> 1 & 1) as f64, (i >> 2) as f64));
-    mesh(
-        vertices.collect(),
-        [
-            [0, 2, 3, 1],
-            [4, 5, 7, 6],
-            [0, 1, 5, 4],
-            [2, 6, 7, 3],
-            [0, 4, 6, 2],
-            [1, 3, 7, 5],
-        ],
-    )
+    mesh(vertices.collect(), [[0, 2, 3, 1], [4, 5, 7, 6], [0, 1, 5, 4], [2, 6, 7, 3], [0, 4, 6, 2], [1, 3, 7, 5]])
 }
 
 /// Quads of a `columns` x `rows` lattice; `vertex` says which vertex stands at a lattice point.
@@ -77,27 +64,18 @@ fn lattice(columns: u32, rows: u32, vertex: impl Fn(u32, u32) -> u32) -> Vec<[u3
     let mut faces = Vec::new();
     for j in 0..rows {
         for i in 0..columns {
-            faces.push([
-                vertex(i, j),
-                vertex(i + 1, j),
-                vertex(i + 1, j + 1),
-                vertex(i, j + 1),
-            ]);
+            faces.push([vertex(i, j), vertex(i + 1, j), vertex(i + 1, j + 1), vertex(i, j + 1)]);
         }
     }
     faces
 }
 
 fn triangulated(quads: &[[u32; 4]]) -> Vec<[u32; 3]> {
-    quads
-        .iter()
-        .flat_map(|&[a, b, c, d]| [[a, b, c], [a, c, d]])
-        .collect()
+    quads.iter().flat_map(|&[a, b, c, d]| [[a, b, c], [a, c, d]]).collect()
 }
 
 fn open_grid(n: u32) -> Mesh {
-    let points =
-        (0..(n + 1) * (n + 1)).map(|v| DVec3::new((v % (n + 1)) as f64, (v / (n + 1)) as f64, 0.0));
+    let points = (0..(n + 1) * (n + 1)).map(|v| DVec3::new((v % (n + 1)) as f64, (v / (n + 1)) as f64, 0.0));
     mesh(points.collect(), lattice(n, n, |i, j| j * (n + 1) + i))
 }
 
@@ -109,11 +87,7 @@ fn torus(n: u32, m: u32) -> Mesh {
 /// Around the columns plainly, around the rows with a reflection.
 fn klein_bottle(n: u32, m: u32) -> Mesh {
     let vertex = |i: u32, j: u32| {
-        if j < m {
-            j * n + i % n
-        } else {
-            (n - i % n) % n
-        }
+        if j < m { j * n + i % n } else { (n - i % n) % n }
     };
     complex((n * m) as usize, lattice(n, m, vertex))
 }
@@ -132,10 +106,7 @@ fn both(a: &Mesh, b: &Mesh) -> Mesh {
     let shift = a.vertex_count() as u32;
     let mut vertices = a.vertices().to_vec();
     vertices.extend(b.vertices().iter().map(|v| *v + DVec3::splat(1000.0)));
-    let moved = b
-        .faces()
-        .iter()
-        .map(|face| face.iter().map(|v| v + shift).collect());
+    let moved = b.faces().iter().map(|face| face.iter().map(|v| v + shift).collect());
     mesh(vertices, a.faces().iter().map(<[u32]>::to_vec).chain(moved))
 }
 
@@ -169,9 +140,7 @@ fn components_are_counted_and_their_genera_added() {
 
 #[test]
 fn surfaces_with_boundary() {
-    for (shape, edges, boundary, loops, euler) in
-        [(open_grid(4), 40, 16, 1, 1), (annulus(6), 18, 12, 2, 0)]
-    {
+    for (shape, edges, boundary, loops, euler) in [(open_grid(4), 40, 16, 1, 1), (annulus(6), 18, 12, 2, 0)] {
         let report = MeshReport::new(&shape);
         assert_eq!((report.edges, report.boundary_edges), (edges, boundary));
         assert_eq!((report.boundary_loops, report.euler), (loops, euler));
@@ -179,34 +148,22 @@ fn surfaces_with_boundary() {
         assert!(!report.closed && report.is_sound());
     }
     let grid = MeshReport::new(&open_grid(4));
-    assert_eq!(
-        grid.examples.boundary_edges,
-        [[0, 1], [0, 5], [1, 2], [2, 3], [3, 4]]
-    );
+    assert_eq!(grid.examples.boundary_edges, [[0, 1], [0, 5], [1, 2], [2, 3], [3, 4]]);
 }
 
 #[test]
 fn one_sided_surfaces_are_not_orientable_and_have_no_genus() {
     let strip = MeshReport::new(&moebius_strip(5));
-    assert_eq!(
-        (strip.euler, strip.boundary_loops, strip.boundary_edges),
-        (0, 1, 10)
-    );
+    assert_eq!((strip.euler, strip.boundary_loops, strip.boundary_edges), (0, 1, 10));
     let bottle = MeshReport::new(&klein_bottle(5, 4));
-    assert_eq!(
-        (bottle.euler, bottle.boundary_loops, bottle.edges),
-        (0, 0, 40)
-    );
+    assert_eq!((bottle.euler, bottle.boundary_loops, bottle.edges), (0, 0, 40));
     assert!(bottle.closed);
     for report in [&strip, &bottle] {
         assert!(report.manifold && !report.orientable && !report.consistently_oriented);
         assert_eq!((report.genus, report.nonorientable_components), (None, 1));
         assert!(report.inconsistent_edges > 0 && !report.is_sound());
         // Turning faces cannot help.
-        assert_eq!(
-            (report.misoriented_faces, report.suggested_repairs()),
-            (0, vec![])
-        );
+        assert_eq!((report.misoriented_faces, report.suggested_repairs()), (0, vec![]));
     }
     let mixed = MeshReport::new(&both(&torus(3, 3), &moebius_strip(4)));
     assert_eq!((mixed.components, mixed.nonorientable_components), (2, 1));
@@ -216,10 +173,7 @@ fn one_sided_surfaces_are_not_orientable_and_have_no_genus() {
 #[test]
 fn triangles_that_touch_in_a_vertex_pinch_it_and_keep_their_loops() {
     let report = MeshReport::new(&complex(5, [[0, 1, 2], [0, 3, 4]]));
-    assert_eq!(
-        (report.nonmanifold_vertices, report.nonmanifold_edges),
-        (1, 0)
-    );
+    assert_eq!((report.nonmanifold_vertices, report.nonmanifold_edges), (1, 0));
     assert_eq!(report.examples.nonmanifold_vertices, [0]);
     assert_eq!((report.components, report.boundary_loops), (1, 2));
     assert_eq!((report.euler, report.genus), (1, None));
@@ -229,10 +183,7 @@ fn triangles_that_touch_in_a_vertex_pinch_it_and_keep_their_loops() {
 #[test]
 fn three_pages_on_an_edge_make_it_nonmanifold_but_pinch_nothing() {
     let report = MeshReport::new(&complex(5, [[0, 1, 2], [0, 1, 3], [1, 0, 4]]));
-    assert_eq!(
-        (report.nonmanifold_edges, report.nonmanifold_vertices),
-        (1, 0)
-    );
+    assert_eq!((report.nonmanifold_edges, report.nonmanifold_vertices), (1, 0));
     assert_eq!(report.examples.nonmanifold_edges, [[0, 1]]);
     // All six free edges meet in the two fans at 0 and 1.
     assert_eq!((report.boundary_edges, report.boundary_loops), (6, 1));
@@ -251,24 +202,14 @@ fn every_kind_of_degenerate_face() {
         DVec3::Z,       // only in a face that repeats it
         DVec3::ONE,     // in no face
     ];
-    let faces: [&[u32]; 6] = [
-        &[0, 1, 2],
-        &[4, 4, 0],
-        &[0, 1, 3],
-        &[2, 1, 0],
-        &[0, 1, 0, 2],
-        &[0, 1, 3, 1],
-    ];
+    let faces: [&[u32]; 6] = [&[0, 1, 2], &[4, 4, 0], &[0, 1, 3], &[2, 1, 0], &[0, 1, 0, 2], &[0, 1, 3, 1]];
     let shape = mesh(vertices, faces);
     let report = MeshReport::new(&shape);
     assert_eq!(report.degenerate_faces, 4);
     assert_eq!(report.examples.degenerate_faces, [1, 2, 4, 5]);
     assert_eq!((report.triangles, report.quads, report.polygons), (4, 2, 0));
     // The triangle, its reverse and the flat triangle are proper; vertex 4 is used, but not by them.
-    assert_eq!(
-        (report.edges, report.euler, report.components),
-        (5, 4 - 5 + 3, 1)
-    );
+    assert_eq!((report.edges, report.euler, report.components), (5, 4 - 5 + 3, 1));
     assert_eq!((report.isolated_vertices, report.duplicate_faces), (1, 1));
     assert_eq!(report.examples.isolated_vertices, [5]);
     assert_eq!(report.examples.duplicate_faces, [[0, 3]]);
@@ -279,15 +220,8 @@ fn every_kind_of_degenerate_face() {
     let after = MeshReport::new(&repaired.mesh);
     assert!(after.is_sound());
     assert_eq!((after.vertices, after.faces), (3, 1));
-    assert_eq!(
-        repaired.vertex_map,
-        [Some(0), Some(1), Some(2), None, None, None]
-    );
-    let steps: Vec<_> = repaired
-        .steps
-        .iter()
-        .map(|step| (step.repair, step.changed, step.total))
-        .collect();
+    assert_eq!(repaired.vertex_map, [Some(0), Some(1), Some(2), None, None, None]);
+    let steps: Vec<_> = repaired.steps.iter().map(|step| (step.repair, step.changed, step.total)).collect();
     assert_eq!(
         steps,
         [
@@ -306,82 +240,43 @@ fn sizes() {
     assert_eq!((report.triangles, report.quads, report.polygons), (1, 1, 1));
     let cube = MeshReport::new(&cube_of_quads());
     assert_eq!((cube.area, cube.bounds), (6.0, Some([[0.0; 3], [1.0; 3]])));
-    let box_ = cube_of_quads()
-        .map_vertices(|p| p * DVec3::new(1.0, 2.0, 6.0))
-        .unwrap();
+    let box_ = cube_of_quads().map_vertices(|p| p * DVec3::new(1.0, 2.0, 6.0)).unwrap();
     let report = MeshReport::new(&box_);
-    let lengths = (
-        report.min_edge_length,
-        report.mean_edge_length,
-        report.max_edge_length,
-    );
+    let lengths = (report.min_edge_length, report.mean_edge_length, report.max_edge_length);
     assert_eq!((report.area, lengths), (40.0, (1.0, 3.0, 6.0)));
 }
 
 #[test]
 fn a_mesh_of_nothing_has_a_report() {
     let report = MeshReport::new(&mesh(vec![], [[0u32; 0]; 0]));
-    assert_eq!(
-        (report.vertices, report.components, report.euler),
-        (0, 0, 0)
-    );
-    assert_eq!(
-        (report.genus, report.bounds, report.mean_edge_length),
-        (None, None, 0.0)
-    );
+    assert_eq!((report.vertices, report.components, report.euler), (0, 0, 0));
+    assert_eq!((report.genus, report.bounds, report.mean_edge_length), (None, None, 0.0));
     assert!(!report.closed && !report.is_sound());
     // Only a face that takes no part in the topology.
     let report = MeshReport::new(&complex(2, [[0, 1, 0]]));
-    assert_eq!(
-        (report.components, report.euler, report.isolated_vertices),
-        (0, 0, 0)
-    );
-    assert_eq!(
-        (report.genus, report.closed, report.degenerate_faces),
-        (None, false, 1)
-    );
+    assert_eq!((report.components, report.euler, report.isolated_vertices), (0, 0, 0));
+    assert_eq!((report.genus, report.closed, report.degenerate_faces), (None, false, 1));
 }
 
 #[test]
 fn weld_makes_a_cube_of_six_loose_quads() {
     let cube = cube_of_quads();
-    let mut corners: Vec<DVec3> = cube
-        .faces()
-        .corners()
-        .iter()
-        .map(|&v| cube.vertices()[v as usize])
-        .collect();
+    let mut corners: Vec<DVec3> = cube.faces().corners().iter().map(|&v| cube.vertices()[v as usize]).collect();
     for corner in &mut corners[12..] {
         if corner.x == 0.0 {
             corner.x = -0.0;
         }
     }
-    let soup = mesh(
-        corners,
-        (0..6).map(|f| [4 * f, 4 * f + 1, 4 * f + 2, 4 * f + 3]),
-    );
+    let soup = mesh(corners, (0..6).map(|f| [4 * f, 4 * f + 1, 4 * f + 2, 4 * f + 3]));
     let before = MeshReport::new(&soup);
-    assert_eq!(
-        (
-            before.coincident_vertices,
-            before.components,
-            before.boundary_loops
-        ),
-        (16, 6, 6)
-    );
+    assert_eq!((before.coincident_vertices, before.components, before.boundary_loops), (16, 6, 6));
 
     let welded = repair(&soup, &[WELD]).unwrap();
-    assert_eq!(
-        welded.steps[0].to_string(),
-        "weld: merged 24 vertices into 8"
-    );
+    assert_eq!(welded.steps[0].to_string(), "weld: merged 24 vertices into 8");
     assert_eq!((welded.steps[0].changed, welded.steps[0].total), (16, 24));
     let after = MeshReport::new(&welded.mesh);
     assert!(after.is_sound() && after.closed);
-    assert_eq!(
-        (after.vertices, after.edges, after.faces, after.genus),
-        (8, 12, 6, Some(0))
-    );
+    assert_eq!((after.vertices, after.edges, after.faces, after.genus), (8, 12, 6, Some(0)));
     // Old corners lead to the vertex at their place, and the kept ones stay in order.
     for (old, new) in welded.vertex_map.iter().enumerate() {
         let new = new.unwrap() as usize;
@@ -401,10 +296,7 @@ fn weld_with_a_tolerance_keeps_the_lowest_and_does_not_chain() {
     let map = [0, 0, 1, 1, 2, 0].map(Some);
     assert_eq!(welded.vertex_map, map);
     assert_eq!(welded.mesh.faces().corners(), [0, 2, 1, 0, 1, 0]);
-    assert_eq!(
-        welded.steps[0].to_string(),
-        "weld=1.0: merged 6 vertices into 3"
-    );
+    assert_eq!(welded.steps[0].to_string(), "weld=1.0: merged 6 vertices into 3");
     let again = repair(&welded.mesh, &[Repair::Weld { tolerance: 1.0 }]).unwrap();
     assert_eq!(again.steps[0].to_string(), "weld=1.0: no vertices to merge");
     // Exactly the tolerance away is within.
@@ -424,10 +316,7 @@ fn a_weld_target_of_two_kept_points_is_the_lower_even_when_the_other_is_nearer()
 #[test]
 fn bad_tolerances_are_refused_before_anything_is_done() {
     for tolerance in [-1e-9, f64::NAN, f64::INFINITY] {
-        let result = repair(
-            &tetrahedron(),
-            &[Repair::Orient, Repair::Weld { tolerance }],
-        );
+        let result = repair(&tetrahedron(), &[Repair::Orient, Repair::Weld { tolerance }]);
         assert!(matches!(result, Err(RepairError::Tolerance { .. })));
     }
 }
@@ -437,10 +326,7 @@ fn drop_isolated_keeps_the_order_of_the_rest() {
     let shape = complex(7, [[6, 1, 4], [4, 1, 3]]);
     let repaired = repair(&shape, &[Repair::DropIsolatedVertices]).unwrap();
     assert_eq!(repaired.vertex_origin, [1, 3, 4, 6]);
-    assert_eq!(
-        repaired.vertex_map,
-        [None, Some(0), None, Some(1), Some(2), None, Some(3)]
-    );
+    assert_eq!(repaired.vertex_map, [None, Some(0), None, Some(1), Some(2), None, Some(3)]);
     assert_eq!(repaired.mesh.faces().corners(), [3, 0, 2, 2, 0, 1]);
     assert_eq!(repaired.mesh.vertices()[3], shape.vertices()[6]);
 }
@@ -452,35 +338,13 @@ fn maps_compose_over_the_repairs() {
     let shape = mesh(vertices, [[1, 2, 3], [3, 5, 6]]);
     let repaired = repair(&shape, &[Repair::DropIsolatedVertices, WELD]).unwrap();
     assert_eq!(repaired.vertex_origin, [1, 2, 3, 6]);
-    assert_eq!(
-        repaired.vertex_map,
-        [
-            None,
-            Some(0),
-            Some(1),
-            Some(2),
-            None,
-            Some(1),
-            Some(3),
-            None
-        ]
-    );
+    assert_eq!(repaired.vertex_map, [None, Some(0), Some(1), Some(2), None, Some(1), Some(3), None]);
     assert_eq!(repaired.mesh.faces().corners(), [0, 1, 2, 2, 1, 3]);
 }
 
 #[test]
 fn drop_duplicates_keeps_the_first_as_it_stands() {
-    let shape = complex(
-        5,
-        [
-            [2, 0, 1],
-            [0, 1, 2],
-            [1, 3, 2],
-            [2, 1, 0],
-            [4, 3, 0],
-            [2, 1, 3],
-        ],
-    );
+    let shape = complex(5, [[2, 0, 1], [0, 1, 2], [1, 3, 2], [2, 1, 0], [4, 3, 0], [2, 1, 3]]);
     let repaired = repair(&shape, &[Repair::DropDuplicateFaces]).unwrap();
     assert_eq!(repaired.mesh.faces().corners(), [2, 0, 1, 1, 3, 2, 4, 3, 0]);
     assert_eq!(MeshReport::new(&shape).duplicate_faces, 3);
@@ -540,10 +404,7 @@ fn orient_turns_the_smaller_part_of_each_patch_and_on_a_tie_not_the_first_face()
     assert_eq!(repaired.steps[0].changed, 2);
     assert!(MeshReport::new(&repaired.mesh).consistently_oriented);
     let faces: Vec<&[u32]> = repaired.mesh.faces().iter().collect();
-    assert_eq!(
-        faces,
-        [[2, 0, 1], [1, 3, 2], [2, 3, 4], [5, 6, 7], [6, 8, 7]]
-    );
+    assert_eq!(faces, [[2, 0, 1], [1, 3, 2], [2, 3, 4], [5, 6, 7], [6, 8, 7]]);
 }
 
 #[test]
@@ -558,10 +419,7 @@ fn orient_leaves_what_cannot_be_oriented_and_says_so() {
         assert_eq!(repaired.mesh.face(face), bottle.face(face));
     }
     let after = MeshReport::new(&repaired.mesh);
-    assert_eq!(
-        (after.misoriented_faces, after.nonorientable_components),
-        (0, 1)
-    );
+    assert_eq!((after.misoriented_faces, after.nonorientable_components), (0, 1));
 }
 
 #[test]
@@ -578,10 +436,7 @@ fn repairs_are_words() {
         assert_eq!(word.parse(), Ok(repair));
         assert_eq!(repair.to_string(), word);
     }
-    assert_eq!(
-        "weld=-1".parse::<Repair>(),
-        Err(RepairError::Tolerance { tolerance: -1.0 })
-    );
+    assert_eq!("weld=-1".parse::<Repair>(), Err(RepairError::Tolerance { tolerance: -1.0 }));
     for word in ["", "Weld", "weld=", "weld=far", "orient=1", "fix"] {
         let error = word.parse::<Repair>().unwrap_err();
         assert!(error.to_string().contains("weld=DISTANCE"), "{error}");
@@ -603,10 +458,7 @@ mod crowds {
         }));
         let cone = mesh(vertices, (0..MANY).map(|i| [0, 1 + i, 1 + (i + 1) % MANY]));
         let report = MeshReport::new(&cone);
-        assert_eq!(
-            (report.euler, report.boundary_loops, report.genus),
-            (1, 1, Some(0))
-        );
+        assert_eq!((report.euler, report.boundary_loops, report.genus), (1, 1, Some(0)));
         assert!(report.is_sound());
         let messed = flipped(&cone, |face| face % 3 == 1);
         let repaired = repair(&messed, &[Repair::Orient, Repair::DropDuplicateFaces]).unwrap();
@@ -625,10 +477,7 @@ mod crowds {
 
     #[test]
     fn many_fans_at_one_vertex() {
-        let star = complex(
-            2 * MANY as usize + 1,
-            (0..MANY).map(|i| [0, 1 + 2 * i, 2 + 2 * i]),
-        );
+        let star = complex(2 * MANY as usize + 1, (0..MANY).map(|i| [0, 1 + 2 * i, 2 + 2 * i]));
         let report = MeshReport::new(&star);
         assert_eq!((report.nonmanifold_vertices, report.components), (1, 1));
         assert_eq!(report.boundary_loops, MANY as usize);
@@ -653,10 +502,7 @@ mod crowds {
     fn one_face_of_many_corners() {
         let disc = complex(MANY as usize, [(0..MANY).collect::<Vec<_>>()]);
         let report = MeshReport::new(&disc);
-        assert_eq!(
-            (report.edges, report.euler, report.polygons),
-            (MANY as usize, 1, 1)
-        );
+        assert_eq!((report.edges, report.euler, report.polygons), (MANY as usize, 1, 1));
         // A cycle that repeats one pair for ever is the hard case of finding where it starts.
         let mut corners: Vec<u32> = (0..MANY).map(|i| i % 2).collect();
         corners.push(0);
@@ -704,9 +550,7 @@ fn soup() -> impl Strategy<Value = Mesh> {
         let count = vertices.len() as u32;
         let face = prop::collection::vec(0..count, 3..6);
         prop::collection::vec(face, 0..16).prop_map(move |faces| {
-            let places = vertices
-                .iter()
-                .map(|place| DVec3::from(place.map(f64::from)));
+            let places = vertices.iter().map(|place| DVec3::from(place.map(f64::from)));
             mesh(places.collect(), faces)
         })
     })
@@ -782,10 +626,7 @@ mod plainly {
             for b in 0..count {
                 if related(a, b) {
                     let (from, to) = (label[a], label[b]);
-                    label
-                        .iter_mut()
-                        .filter(|l| **l == from)
-                        .for_each(|l| *l = to);
+                    label.iter_mut().filter(|l| **l == from).for_each(|l| *l = to);
                 }
             }
         }
@@ -802,25 +643,16 @@ mod plainly {
     }
 
     pub fn assert_agrees(shape: &Mesh) {
-        let faces: Vec<&[u32]> = shape
-            .faces()
-            .iter()
-            .filter(|face| distinct(face.iter()) == face.len())
-            .collect();
+        let faces: Vec<&[u32]> = shape.faces().iter().filter(|face| distinct(face.iter()) == face.len()).collect();
         let mut edges: BTreeMap<[u32; 2], Vec<(usize, bool)>> = BTreeMap::new();
         for (index, face) in faces.iter().enumerate() {
             for (a, b) in steps(face) {
-                edges
-                    .entry([a.min(b), a.max(b)])
-                    .or_default()
-                    .push((index, a < b));
+                edges.entry([a.min(b), a.max(b)]).or_default().push((index, a < b));
             }
         }
         let vertices: BTreeSet<u32> = faces.iter().copied().flatten().copied().collect();
 
-        let component = classes(faces.len(), |f, g| {
-            faces[f].iter().any(|v| faces[g].contains(v))
-        });
+        let component = classes(faces.len(), |f, g| faces[f].iter().any(|v| faces[g].contains(v)));
         let fans: BTreeMap<u32, Vec<usize>> = vertices
             .iter()
             .map(|&v| {
@@ -838,15 +670,11 @@ mod plainly {
             distinct(around.map(|f| fans[v][f])) > 1
         });
 
-        let boundary: Vec<([u32; 2], usize)> = edges
-            .iter()
-            .filter(|(_, sides)| sides.len() == 1)
-            .map(|(&ends, sides)| (ends, sides[0].0))
-            .collect();
+        let boundary: Vec<([u32; 2], usize)> =
+            edges.iter().filter(|(_, sides)| sides.len() == 1).map(|(&ends, sides)| (ends, sides[0].0)).collect();
         let meet = |a: usize, b: usize| {
             let ((ends, face), (other_ends, other_face)) = (boundary[a], boundary[b]);
-            ends.iter()
-                .any(|v| other_ends.contains(v) && fans[v][face] == fans[v][other_face])
+            ends.iter().any(|v| other_ends.contains(v) && fans[v][face] == fans[v][other_face])
         };
 
         let two_sided: Vec<_> = edges.values().filter(|sides| sides.len() == 2).collect();
@@ -861,13 +689,10 @@ mod plainly {
                 (0..1u32 << faces.len())
                     .filter(|turned| turned & !members == 0)
                     .filter(|turned| {
-                        two_sided
-                            .iter()
-                            .filter(|sides| members >> sides[0].0 & 1 == 1)
-                            .all(|sides| {
-                                let way = |i: usize| sides[i].1 ^ (turned >> sides[i].0 & 1 == 1);
-                                way(0) != way(1)
-                            })
+                        two_sided.iter().filter(|sides| members >> sides[0].0 & 1 == 1).all(|sides| {
+                            let way = |i: usize| sides[i].1 ^ (turned >> sides[i].0 & 1 == 1);
+                            way(0) != way(1)
+                        })
                     })
                     .map(u32::count_ones)
                     .min()
@@ -883,10 +708,7 @@ mod plainly {
         let nonmanifold = edges.values().filter(|sides| sides.len() > 2);
         assert_eq!(report.nonmanifold_edges, nonmanifold.count());
         assert_eq!(report.boundary_edges, boundary.len());
-        assert_eq!(
-            report.boundary_loops,
-            distinct(classes(boundary.len(), meet))
-        );
+        assert_eq!(report.boundary_loops, distinct(classes(boundary.len(), meet)));
         let inconsistent = two_sided.iter().filter(|sides| sides[0].1 == sides[1].1);
         assert_eq!(report.inconsistent_edges, inconsistent.count());
         let nonorientable = fewest_turns.iter().filter(|turns| turns.is_none()).count();
@@ -909,28 +731,15 @@ proptest! {
 
 #[test]
 fn known_shapes_agree_with_the_definitions_too() {
-    for shape in [
-        moebius_strip(4),
-        annulus(3),
-        tetrahedron(),
-        klein_bottle(3, 3),
-        cube_of_quads(),
-    ] {
+    for shape in [moebius_strip(4), annulus(3), tetrahedron(), klein_bottle(3, 3), cube_of_quads()] {
         plainly::assert_agrees(&shape);
     }
 }
 
 /// A plate with a square hole through it; its top and bottom are keyhole polygons.
 fn plate_with_a_hole() -> Mesh {
-    let square =
-        |r: f64, z: f64| [(-r, -r), (r, -r), (r, r), (-r, r)].map(|(x, y)| DVec3::new(x, y, z));
-    let vertices = [
-        square(2.0, 0.0),
-        square(1.0, 0.0),
-        square(2.0, 1.0),
-        square(1.0, 1.0),
-    ]
-    .concat();
+    let square = |r: f64, z: f64| [(-r, -r), (r, -r), (r, r), (-r, r)].map(|(x, y)| DVec3::new(x, y, z));
+    let vertices = [square(2.0, 0.0), square(1.0, 0.0), square(2.0, 1.0), square(1.0, 1.0)].concat();
     let mut faces = vec![
         // Seen from below the outer border is reversed, and the hole is not.
         vec![0, 3, 2, 1, 0, 4, 5, 6, 7, 4],
@@ -958,10 +767,7 @@ fn keyhole_polygons_are_faces_with_holes() {
     let path = folder.path().join("plate.stl");
     mesh.write(&path).unwrap();
     let triangles = MeshReport::new(&Mesh::read(&path).unwrap());
-    assert_eq!(
-        (triangles.vertices, triangles.triangles),
-        (16, 2 * 8 + 8 * 2)
-    );
+    assert_eq!((triangles.vertices, triangles.triangles), (16, 2 * 8 + 8 * 2));
     assert_eq!((triangles.genus, triangles.closed), (Some(1), true));
     assert!((triangles.area - report.area).abs() < 1e-9);
 }

@@ -9,12 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// Coordinates of the points.
-pub const POINTS: [[f32; 3]; 4] = [
-    [0.0, 0.0, 0.0],
-    [1.5, 0.0, 0.0],
-    [0.0, 2.5, 0.25],
-    [1.5, 2.5, -1.0],
-];
+pub const POINTS: [[f32; 3]; 4] = [[0.0, 0.0, 0.0], [1.5, 0.0, 0.0], [0.0, 2.5, 0.25], [1.5, 2.5, -1.0]];
 /// Labels of the points.
 pub const LABELS: [i64; 4] = [3, -1, 70_000, 3];
 /// A vector at each point.
@@ -65,12 +60,7 @@ impl Vtp {
     /// Every combination.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
-        for place in [
-            Place::Ascii,
-            Place::Inline,
-            Place::AppendedRaw,
-            Place::AppendedBase64,
-        ] {
+        for place in [Place::Ascii, Place::Inline, Place::AppendedRaw, Place::AppendedBase64] {
             for flags in 0..8 {
                 all.push(Self {
                     place,
@@ -85,24 +75,15 @@ impl Vtp {
 
     fn header(self, sizes: &[usize]) -> Vec<u8> {
         match self.wide_sizes {
-            true => bytes!(
-                sizes.iter().map(|&s| s as u64).collect::<Vec<_>>(),
-                self.big_endian
-            ),
-            false => bytes!(
-                sizes.iter().map(|&s| s as u32).collect::<Vec<_>>(),
-                self.big_endian
-            ),
+            true => bytes!(sizes.iter().map(|&s| s as u64).collect::<Vec<_>>(), self.big_endian),
+            false => bytes!(sizes.iter().map(|&s| s as u32).collect::<Vec<_>>(), self.big_endian),
         }
     }
 
     /// Header and data of an array, encoded together or apart as VTK does it.
     fn stored(self, data: &[u8]) -> (Vec<u8>, Vec<u8>) {
         if !self.compressed {
-            return (
-                Vec::new(),
-                [self.header(&[data.len()]), data.to_vec()].concat(),
-            );
+            return (Vec::new(), [self.header(&[data.len()]), data.to_vec()].concat());
         }
         let block = 16;
         let blocks: Vec<Vec<u8>> = data.chunks(block).map(deflate).collect();
@@ -147,32 +128,18 @@ impl Vtp {
         let mut body = String::from("<PointData Scalars=\"part id\">\n");
         let (words, data) = integers(&LABELS);
         body += &array("type=\"Int64\" Name=\"part id\"", words, data);
-        body += &array(
-            "type=\"Float64\" Name=\"flow\" NumberOfComponents=\"3\"",
-            text(&FLOW),
-            bytes!(FLOW, big),
-        );
+        body += &array("type=\"Float64\" Name=\"flow\" NumberOfComponents=\"3\"", text(&FLOW), bytes!(FLOW, big));
         body += "</PointData>\n<CellData>\n";
         let cells = [9.5_f32, 1.0, 2.0, 3.0];
-        body += &array(
-            "type=\"Float32\" Name=\"q\"",
-            text(&cells.map(f64::from)),
-            bytes!(cells, big),
-        );
+        body += &array("type=\"Float32\" Name=\"q\"", text(&cells.map(f64::from)), bytes!(cells, big));
         body += "</CellData>\n<Points>\n";
         let flat = POINTS.as_flattened();
         let words: Vec<f64> = flat.iter().map(|&v| v.into()).collect();
-        body += &array(
-            "type=\"Float32\" Name=\"Points\" NumberOfComponents=\"3\"",
-            text(&words),
-            bytes!(flat, big),
-        );
+        body += &array("type=\"Float32\" Name=\"Points\" NumberOfComponents=\"3\"", text(&words), bytes!(flat, big));
         body += "</Points>\n";
-        for (section, points, ends) in [
-            ("Verts", &[3][..], &[1][..]),
-            ("Strips", &[0, 1, 2, 3], &[4]),
-            ("Polys", &[0, 1, 2, 0, 1, 3, 2], &[3, 7]),
-        ] {
+        for (section, points, ends) in
+            [("Verts", &[3][..], &[1][..]), ("Strips", &[0, 1, 2, 3], &[4]), ("Polys", &[0, 1, 2, 0, 1, 3, 2], &[3, 7])]
+        {
             body += &format!("<{section}>\n");
             let (words, data) = integers(points);
             body += &array("type=\"Int64\" Name=\"connectivity\"", words, data);
@@ -193,11 +160,7 @@ impl Vtp {
         )
         .into_bytes();
         if !appended.is_empty() {
-            let encoding = if self.place == Place::AppendedRaw {
-                "raw"
-            } else {
-                "base64"
-            };
+            let encoding = if self.place == Place::AppendedRaw { "raw" } else { "base64" };
             file.extend(format!("<AppendedData encoding=\"{encoding}\">\n _").into_bytes());
             file.extend(appended);
             file.extend(b"\n</AppendedData>\n");
@@ -211,13 +174,8 @@ impl Vtp {
 pub fn vtk(binary: bool, with_offsets: bool, grid: bool) -> Vec<u8> {
     let version = if with_offsets { "5.1" } else { "3.0" };
     let kind = if binary { "BINARY" } else { "ASCII" };
-    let set = if grid {
-        "UNSTRUCTURED_GRID"
-    } else {
-        "POLYDATA"
-    };
-    let mut file =
-        format!("# vtk DataFile Version {version}\ntitle\n{kind}\nDATASET {set}\n").into_bytes();
+    let set = if grid { "UNSTRUCTURED_GRID" } else { "POLYDATA" };
+    let mut file = format!("# vtk DataFile Version {version}\ntitle\n{kind}\nDATASET {set}\n").into_bytes();
     macro_rules! section {
         ($head:expr, $values:expr) => {{
             file.extend(format!("{}\n", $head).into_bytes());
@@ -233,11 +191,9 @@ pub fn vtk(binary: bool, with_offsets: bool, grid: bool) -> Vec<u8> {
     section!("POINTS 4 float", POINTS.as_flattened());
     let lists: &[(&str, &[&[i32]])] = match grid {
         true => &[("CELLS", &[&[3], &[0, 1, 2], &[0, 1, 3, 2], &[0, 1, 2, 3]])],
-        false => &[
-            ("VERTICES", &[&[3]]),
-            ("POLYGONS", &[&[0, 1, 2], &[0, 1, 3, 2]]),
-            ("TRIANGLE_STRIPS", &[&[0, 1, 2, 3]]),
-        ],
+        false => {
+            &[("VERTICES", &[&[3]]), ("POLYGONS", &[&[0, 1, 2], &[0, 1, 3, 2]]), ("TRIANGLE_STRIPS", &[&[0, 1, 2, 3]])]
+        }
     };
     for (name, cells) in lists {
         let points: Vec<i32> = cells.concat();
@@ -251,10 +207,7 @@ pub fn vtk(binary: bool, with_offsets: bool, grid: bool) -> Vec<u8> {
             let points: Vec<i64> = points.iter().map(|&p| p.into()).collect();
             section!("CONNECTIVITY vtktypeint64", points);
         } else {
-            let counted: Vec<i32> = cells
-                .iter()
-                .flat_map(|cell| [&[cell.len() as i32], *cell].concat())
-                .collect();
+            let counted: Vec<i32> = cells.iter().flat_map(|cell| [&[cell.len() as i32], *cell].concat()).collect();
             section!(format!("{name} {} {}", cells.len(), counted.len()), counted);
         }
     }
@@ -262,10 +215,7 @@ pub fn vtk(binary: bool, with_offsets: bool, grid: bool) -> Vec<u8> {
         section!("CELL_TYPES 4", [1_i32, 5, 7, 6]);
     }
     file.extend(b"CELL_DATA 4\n");
-    section!(
-        "SCALARS q float\nLOOKUP_TABLE default",
-        [9.5_f32, 1.0, 2.0, 3.0]
-    );
+    section!("SCALARS q float\nLOOKUP_TABLE default", [9.5_f32, 1.0, 2.0, 3.0]);
     file.extend(b"POINT_DATA 4\nFIELD FieldData 1\n");
     section!("part%20id 1 4 long", LABELS);
     file.extend(b"METADATA\nINFORMATION 0\n\n");
@@ -275,11 +225,7 @@ pub fn vtk(binary: bool, with_offsets: bool, grid: bool) -> Vec<u8> {
 
 /// A GIFTI file with points, triangles and labels. `encoding` is that of the standard.
 pub fn gifti(encoding: &str, big_endian: bool, surface: bool) -> Vec<u8> {
-    let endian = if big_endian {
-        "BigEndian"
-    } else {
-        "LittleEndian"
-    };
+    let endian = if big_endian { "BigEndian" } else { "LittleEndian" };
     let array = |intent: &str, kind: &str, shape: &str, text: String, data: Vec<u8>| {
         let data = match encoding {
             "ASCII" => text,
@@ -303,23 +249,11 @@ pub fn gifti(encoding: &str, big_endian: bool, surface: bool) -> Vec<u8> {
         let flat = POINTS.as_flattened();
         let text: Vec<f64> = flat.iter().map(|&v| v.into()).collect();
         let shape = "Dimensionality=\"2\" Dim0=\"4\" Dim1=\"3\"";
-        body += &array(
-            "POINTSET",
-            "FLOAT32",
-            shape,
-            words(&text),
-            bytes!(flat, big_endian),
-        );
+        body += &array("POINTSET", "FLOAT32", shape, words(&text), bytes!(flat, big_endian));
         let shape = "Dimensionality=\"2\" Dim0=\"2\" Dim1=\"3\"";
         let corners = [0_i32, 1, 2, 1, 3, 2];
         let text = words(&corners.map(f64::from));
-        body += &array(
-            "TRIANGLE",
-            "INT32",
-            shape,
-            text,
-            bytes!(corners, big_endian),
-        );
+        body += &array("TRIANGLE", "INT32", shape, text, bytes!(corners, big_endian));
     }
     let labels = LABELS.map(|label| label as i32);
     let shape = "Dimensionality=\"1\" Dim0=\"4\"";
@@ -356,18 +290,10 @@ pub fn freesurfer(kind: Brain) -> Vec<u8> {
         .concat(),
         Brain::Quads | Brain::OldQuads => {
             let old = kind == Brain::OldQuads;
-            let hundredths: Vec<i16> = POINTS
-                .as_flattened()
-                .iter()
-                .map(|&v| (v * 100.0) as i16)
-                .collect();
+            let hundredths: Vec<i16> = POINTS.as_flattened().iter().map(|&v| (v * 100.0) as i16).collect();
             let mut file = vec![0xff, 0xff, if old { 0xff } else { 0xfd }];
             file.extend([three(4), three(1)].concat());
-            file.extend(if old {
-                bytes!(hundredths, true)
-            } else {
-                floats
-            });
+            file.extend(if old { bytes!(hundredths, true) } else { floats });
             file.extend([0, 1, 3, 2].map(three).concat());
             file
         }
@@ -381,14 +307,7 @@ pub fn annot(old_table: bool) -> Vec<u8> {
     for (vertex, colour) in [(0, second), (1, first), (3, second), (2, 0)] {
         file.extend(bytes!([vertex, colour], true));
     }
-    let text = |text: &str| {
-        [
-            &bytes!([text.len() as i32 + 1], true)[..],
-            text.as_bytes(),
-            b"\0",
-        ]
-        .concat()
-    };
+    let text = |text: &str| [&bytes!([text.len() as i32 + 1], true)[..], text.as_bytes(), b"\0"].concat();
     if old_table {
         file.extend(bytes!([1_i32, 2], true));
         file.extend(text("table.txt"));
@@ -468,16 +387,8 @@ pub fn gmsh(version: &str, binary: bool) -> Vec<u8> {
         }
         file.extend(b"\n$EndNodes\n$Elements\n");
         push(&mut file, binary, &[Size(3), Size(3), Size(1), Size(3)]);
-        for (dimension, kind, nodes) in [
-            (1, 1, &[10_u64, 20][..]),
-            (2, 2, &[10, 20, 30]),
-            (2, 3, &[10, 20, 40, 30]),
-        ] {
-            push(
-                &mut file,
-                binary,
-                &[Int(dimension), Int(5), Int(kind), Size(1)],
-            );
+        for (dimension, kind, nodes) in [(1, 1, &[10_u64, 20][..]), (2, 2, &[10, 20, 30]), (2, 3, &[10, 20, 40, 30])] {
+            push(&mut file, binary, &[Int(dimension), Int(5), Int(kind), Size(1)]);
             let mut element = vec![Size(kind as u64)];
             element.extend(nodes.iter().map(|&node| Size(node)));
             push(&mut file, binary, &element);
@@ -489,11 +400,7 @@ pub fn gmsh(version: &str, binary: bool) -> Vec<u8> {
             push(&mut file, binary, &[tag(node), x, y, z]);
         }
         file.extend(b"\n$EndNodes\n$Elements\n3\n");
-        for (kind, nodes) in [
-            (1, &[10, 20][..]),
-            (2, &[10, 20, 30]),
-            (3, &[10, 20, 40, 30]),
-        ] {
+        for (kind, nodes) in [(1, &[10, 20][..]), (2, &[10, 20, 30]), (3, &[10, 20, 40, 30])] {
             let mut element = match binary {
                 true => vec![Int(kind), Int(1), Int(2), Int(kind), Int(77), Int(5)],
                 false => vec![Int(kind), Int(kind), Int(2), Int(77), Int(5)],
@@ -504,17 +411,10 @@ pub fn gmsh(version: &str, binary: bool) -> Vec<u8> {
     }
     file.extend(b"\n$EndElements\n");
     for (section, name, rows) in [
-        (
-            "NodeData",
-            "heat",
-            &[(40, 4.0), (10, 1.0), (20, 2.0), (30, 3.0)][..],
-        ),
+        ("NodeData", "heat", &[(40, 4.0), (10, 1.0), (20, 2.0), (30, 3.0)][..]),
         ("ElementData", "q", &[(2, 0.5), (3, 0.75), (1, 9.0)]),
     ] {
-        let head = format!(
-            "${section}\n1\n\"{name}\"\n1\n0.0\n3\n0\n1\n{}\n",
-            rows.len()
-        );
+        let head = format!("${section}\n1\n\"{name}\"\n1\n0.0\n3\n0\n1\n{}\n", rows.len());
         file.extend(head.into_bytes());
         for &(tag, value) in rows {
             push(&mut file, binary, &[Int(tag), Double(value)]);

@@ -4,22 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::f64::consts::PI;
 
 use gemcnn_mesh::shapes::{
-    Axis, Cells, Harmonic, Profile, Roughness, ShapeError, bent_grid, capsule, grid, icosahedron,
-    icosphere, rough_grid, torus,
+    Axis, Cells, Harmonic, Profile, Roughness, ShapeError, bent_grid, capsule, grid, icosahedron, icosphere,
+    rough_grid, torus,
 };
 use gemcnn_mesh::{DVec3, Mesh};
 
 /// Distinct edges, lower index first.
 fn edges(mesh: &Mesh) -> HashSet<(u32, u32)> {
-    half_edges(mesh)
-        .map(|(a, b)| (a.min(b), a.max(b)))
-        .collect()
+    half_edges(mesh).map(|(a, b)| (a.min(b), a.max(b))).collect()
 }
 
 fn half_edges(mesh: &Mesh) -> impl Iterator<Item = (u32, u32)> {
-    mesh.faces()
-        .iter()
-        .flat_map(|face| (0..face.len()).map(move |i| (face[i], face[(i + 1) % face.len()])))
+    mesh.faces().iter().flat_map(|face| (0..face.len()).map(move |i| (face[i], face[(i + 1) % face.len()])))
 }
 
 fn euler(mesh: &Mesh) -> i64 {
@@ -31,9 +27,7 @@ fn volume(mesh: &Mesh) -> f64 {
     (0..mesh.face_count())
         .map(|face| {
             let corners: Vec<DVec3> = mesh.face_positions(face).collect();
-            (1..corners.len() - 1)
-                .map(|i| corners[0].dot(corners[i].cross(corners[i + 1])))
-                .sum::<f64>()
+            (1..corners.len() - 1).map(|i| corners[0].dot(corners[i].cross(corners[i + 1]))).sum::<f64>()
         })
         .sum::<f64>()
         / 6.0
@@ -105,24 +99,12 @@ fn torus_and_capsule_have_their_genus_and_volume() {
         assert_closed_and_oriented(&torus(3, 3, 1.0, 0.5, cells).unwrap());
         assert_closed_and_oriented(&capsule(3, 1, 1, 1.0, 1.0, cells).unwrap());
     }
-    assert_error(
-        torus(2, 9, 2.0, 1.0, Cells::Quads),
-        "major_segments is 2, but must be at least 3",
-    );
+    assert_error(torus(2, 9, 2.0, 1.0, Cells::Quads), "major_segments is 2, but must be at least 3");
     assert_error(torus(9, 9, 1.0, 1.0, Cells::Quads), "minor_radius is 1");
-    assert_error(
-        torus(9, 9, f64::NAN, 1.0, Cells::Quads),
-        "major_radius is NaN",
-    );
+    assert_error(torus(9, 9, f64::NAN, 1.0, Cells::Quads), "major_radius is NaN");
     assert_error(torus(9, 9, 1.7e308, 1.6e308, Cells::Quads), "not finite");
-    assert_error(
-        capsule(9, 0, 1, 1.0, 1.0, Cells::Quads),
-        "cap_bands is 0, but must be at least 1",
-    );
-    assert_error(
-        capsule(9, 1, 1, 1.0, -2.0, Cells::Quads),
-        "length is -2, but must be a finite number over 0",
-    );
+    assert_error(capsule(9, 0, 1, 1.0, 1.0, Cells::Quads), "cap_bands is 0, but must be at least 1");
+    assert_error(capsule(9, 1, 1, 1.0, -2.0, Cells::Quads), "length is -2, but must be a finite number over 0");
 }
 
 #[test]
@@ -140,10 +122,7 @@ fn flat_grids_are_pictures_seen_from_above() {
             assert_eq!((p[1] - p[0]).cross(p[2] - p[0]), DVec3::Z);
         }
     }
-    assert_error(
-        grid(1, 4, Cells::Quads),
-        "rows is 1, but must be at least 2",
-    );
+    assert_error(grid(1, 4, Cells::Quads), "rows is 1, but must be at least 2");
     assert_error(grid(4, 0, Cells::Quads), "columns is 0");
 }
 
@@ -154,14 +133,8 @@ fn sizes_beyond_32_bits_are_refused_at_once() {
         assert_error(grid(huge, huge, cells), "coarser");
         assert_error(grid(1 << 16, 1 << 16, cells), "4294967296 vertices");
         assert_error(grid((1 << 15) + 1, (1 << 15) + 1, cells), "face corners");
-        assert_error(
-            bent_grid(2, huge, cells, Axis::Columns, &Profile::Flat),
-            "coarser",
-        );
-        assert_error(
-            rough_grid(huge, 3, cells, &Roughness::new(1.0, 0)),
-            "coarser",
-        );
+        assert_error(bent_grid(2, huge, cells, Axis::Columns, &Profile::Flat), "coarser");
+        assert_error(rough_grid(huge, 3, cells, &Roughness::new(1.0, 0)), "coarser");
         assert_error(torus(huge, huge, 2.0, 1.0, cells), "coarser");
         assert_error(capsule(huge, huge, huge, 1.0, 1.0, cells), "coarser");
     }
@@ -171,18 +144,9 @@ fn profiles() -> Vec<Profile> {
     let mut profiles = vec![
         Profile::Cylinder { turn: 3.0 },
         Profile::Cylinder { turn: -7.5 },
-        Profile::Spiral {
-            inner_radius: 2.0,
-            gap: 1.5,
-        },
-        Profile::Spiral {
-            inner_radius: 0.3,
-            gap: 0.0,
-        },
-        Profile::Wave {
-            amplitude: 1.2,
-            periods: 2.5,
-        },
+        Profile::Spiral { inner_radius: 2.0, gap: 1.5 },
+        Profile::Spiral { inner_radius: 0.3, gap: 0.0 },
+        Profile::Wave { amplitude: 1.2, periods: 2.5 },
         Profile::from_heading(|s| 0.01 * s * s),
     ];
     profiles.extend((0..50).map(Profile::random));
@@ -227,18 +191,8 @@ fn flat_profiles_give_the_flat_grid_exactly() {
     let flat_profiles = [
         Profile::Flat,
         Profile::Cylinder { turn: 0.0 },
-        Profile::Wave {
-            amplitude: 0.0,
-            periods: 3.0,
-        },
-        Profile::Harmonics {
-            turn: 0.0,
-            waves: vec![Harmonic {
-                amplitude: 0.0,
-                periods: 1.0,
-                phase: 1.0,
-            }],
-        },
+        Profile::Wave { amplitude: 0.0, periods: 3.0 },
+        Profile::Harmonics { turn: 0.0, waves: vec![Harmonic { amplitude: 0.0, periods: 1.0, phase: 1.0 }] },
         Profile::from_heading(|_| 0.0),
     ];
     for cells in [Cells::Quads, Cells::Triangles] {
@@ -270,25 +224,13 @@ fn profiles_follow_their_curves() {
     let roll = cross_section(&Profile::Spiral { inner_radius, gap }, 1000);
     for i in (100..400).step_by(50) {
         let one_turn_on = i + (2.0 * PI * inner_radius) as usize / 2;
-        let nearest = roll[one_turn_on..]
-            .iter()
-            .map(|point| point.distance(roll[i]))
-            .fold(f64::INFINITY, f64::min);
+        let nearest = roll[one_turn_on..].iter().map(|point| point.distance(roll[i])).fold(f64::INFINITY, f64::min);
         assert!((nearest / gap - 1.0).abs() < 0.02, "{nearest} at {i}");
     }
     // Two waves come back to level, and are as steep as they should be.
-    let wave = cross_section(
-        &Profile::Wave {
-            amplitude: 0.5,
-            periods: 2.0,
-        },
-        201,
-    );
+    let wave = cross_section(&Profile::Wave { amplitude: 0.5, periods: 2.0 }, 201);
     assert!(wave[200].z.abs() < 1e-9);
-    let steepest = wave
-        .windows(2)
-        .map(|pair| (pair[1].z - pair[0].z).asin())
-        .fold(0.0, f64::max);
+    let steepest = wave.windows(2).map(|pair| (pair[1].z - pair[0].z).asin()).fold(0.0, f64::max);
     assert!((steepest - 0.5).abs() < 1e-3);
 }
 
@@ -300,39 +242,20 @@ fn random_profiles_differ_by_seed_and_stay_the_same() {
     assert_eq!(waves.len(), 3);
     assert_eq!(turn, -2.150130535259553);
     assert_eq!(waves[2].phase, -2.6197142551571);
-    let headings: HashSet<u64> = (0..32)
-        .map(|seed| Profile::random(seed).heading(3.0, 27.0).to_bits())
-        .collect();
+    let headings: HashSet<u64> = (0..32).map(|seed| Profile::random(seed).heading(3.0, 27.0).to_bits()).collect();
     assert_eq!(headings.len(), 32);
 }
 
 #[test]
 fn bad_profiles_are_refused() {
     let bend = |profile: &Profile| bent_grid(4, 4, Cells::Quads, Axis::Columns, profile);
+    assert_error(bend(&Profile::Cylinder { turn: f64::INFINITY }), "turn is inf");
     assert_error(
-        bend(&Profile::Cylinder {
-            turn: f64::INFINITY,
-        }),
-        "turn is inf",
-    );
-    assert_error(
-        bend(&Profile::Spiral {
-            inner_radius: 0.0,
-            gap: 1.0,
-        }),
+        bend(&Profile::Spiral { inner_radius: 0.0, gap: 1.0 }),
         "inner_radius is 0, but must be a finite number over 0",
     );
-    assert_error(
-        bend(&Profile::Wave {
-            amplitude: f64::NAN,
-            periods: 1.0,
-        }),
-        "amplitude is NaN",
-    );
-    assert_error(
-        bend(&Profile::from_heading(|s| 1.0 / (s - 1.5))),
-        "heading of the profile is inf",
-    );
+    assert_error(bend(&Profile::Wave { amplitude: f64::NAN, periods: 1.0 }), "amplitude is NaN");
+    assert_error(bend(&Profile::from_heading(|s| 1.0 / (s - 1.5))), "heading of the profile is inf");
     assert_eq!(
         bend(&Profile::from_heading(|s| if s < 2.0 { 0.0 } else { PI })),
         Err(ShapeError::FoldedBack { line: 2 })
@@ -365,21 +288,13 @@ fn rough_grids_have_unit_edges_on_average() {
         for roughness in [-1.0, 0.5, 1.5, 2.5, 2.999] {
             let mesh = rough_grid(28, 20, cells, &Roughness::new(roughness, 3)).unwrap();
             let edges = edges(&mesh);
-            let total: f64 = edges
-                .iter()
-                .map(|&(a, b)| mesh.vertices()[a as usize].distance(mesh.vertices()[b as usize]))
-                .sum();
+            let total: f64 =
+                edges.iter().map(|&(a, b)| mesh.vertices()[a as usize].distance(mesh.vertices()[b as usize])).sum();
             assert!((total / edges.len() as f64 - 1.0).abs() < 1e-12);
         }
     }
-    let still = Roughness {
-        amplitude: 0.0,
-        ..Roughness::new(2.0, 3)
-    };
-    assert_eq!(
-        rough_grid(6, 5, Cells::Quads, &still),
-        grid(6, 5, Cells::Quads)
-    );
+    let still = Roughness { amplitude: 0.0, ..Roughness::new(2.0, 3) };
+    assert_eq!(rough_grid(6, 5, Cells::Quads, &still), grid(6, 5, Cells::Quads));
 }
 
 /// Prints the table of `docs/shapes.md`:
@@ -403,15 +318,8 @@ fn slopes_grow_with_roughness_as_documented() {
             rms_slope(&mesh, 28, 28).powi(2)
         });
         let slope = (slopes.sum::<f64>() / 64.0).sqrt();
-        println!(
-            "| {roughness} | {} | {slope:.3} | {:.0} |",
-            3.0 - roughness,
-            slope.atan().to_degrees()
-        );
-        assert!(
-            (slope / expected - 1.0).abs() < 0.01,
-            "roughness {roughness}: {slope} instead of {expected}"
-        );
+        println!("| {roughness} | {} | {slope:.3} | {:.0} |", 3.0 - roughness, slope.atan().to_degrees());
+        assert!((slope / expected - 1.0).abs() < 0.01, "roughness {roughness}: {slope} instead of {expected}");
     }
 }
 
@@ -421,11 +329,7 @@ fn rough_grids_are_seeded_and_stay_the_same() {
     assert_eq!(rough(7), rough(7));
     assert_ne!(rough(7), rough(8));
     // The draw is value stable; the last digits are those of the platform's exponential.
-    for (vertex, height) in [
-        (0, -0.9192512794849703),
-        (400, -0.13306797641420506),
-        (783, 1.5601725409787455),
-    ] {
+    for (vertex, height) in [(0, -0.9192512794849703), (400, -0.13306797641420506), (783, 1.5601725409787455)] {
         let z = rough(7).vertices()[vertex].z;
         assert!((z - height).abs() < 1e-12, "vertex {vertex}: {z:?}");
     }
@@ -434,11 +338,7 @@ fn rough_grids_are_seeded_and_stay_the_same() {
 #[test]
 fn bad_roughness_is_refused() {
     let rough = |roughness, amplitude| {
-        let options = Roughness {
-            roughness,
-            amplitude,
-            seed: 0,
-        };
+        let options = Roughness { roughness, amplitude, seed: 0 };
         rough_grid(4, 4, Cells::Quads, &options)
     };
     assert_error(rough(3.0, 1.0), "roughness is 3, but must be at least -97");

@@ -37,21 +37,14 @@ fn moved(mesh: &Mesh) -> Mesh {
 /// Which frames follow the rotation.
 fn followed(before: &[ShotFrame], after: &[ShotFrame], turn: DQuat) -> Vec<bool> {
     let same = |a: DVec3, b: DVec3| (turn * a - b).length() < 1e-6;
-    before
-        .iter()
-        .zip(after)
-        .map(|(a, b)| same(a.x, b.x) && same(a.y, b.y) && same(a.z, b.z))
-        .collect()
+    before.iter().zip(after).map(|(a, b)| same(a.x, b.x) && same(a.y, b.y) && same(a.z, b.z)).collect()
 }
 
 #[test]
 fn frames_and_descriptors_of_generic_meshes_follow_rigid_motion() {
     for (name, mesh) in [("spot", spot()), ("bumpy body", bumpy_body())] {
         for radius in [None, Some(1.7 * shot::default_radius(&mesh))] {
-            let options = ShotOptions {
-                radius,
-                ..Default::default()
-            };
+            let options = ShotOptions { radius, ..Default::default() };
             let turned = moved(&mesh);
             let before = shot::frames(&mesh, &options).unwrap();
             let after = shot::frames(&turned, &options).unwrap();
@@ -71,10 +64,7 @@ fn frames_and_descriptors_of_generic_meshes_follow_rigid_motion() {
             for (vertex, (a, b)) in before.rows().zip(after.rows()).enumerate() {
                 let error = a.iter().zip(b).map(|(a, b)| (a - b).abs());
                 let error = error.fold(0.0, f64::max);
-                assert!(
-                    !followed[vertex] || error < 1e-6,
-                    "{name}, vertex {vertex}: {error}"
-                );
+                assert!(!followed[vertex] || error < 1e-6, "{name}, vertex {vertex}: {error}");
             }
         }
     }
@@ -84,11 +74,7 @@ fn frames_and_descriptors_of_generic_meshes_follow_rigid_motion() {
 fn frames_are_orthonormal_right_handed_and_turned_to_the_majority() {
     let mesh = bumpy_body();
     let radius = shot::default_radius(&mesh);
-    for (vertex, frame) in shot::frames(&mesh, &ShotOptions::default())
-        .unwrap()
-        .iter()
-        .enumerate()
-    {
+    for (vertex, frame) in shot::frames(&mesh, &ShotOptions::default()).unwrap().iter().enumerate() {
         assert!((frame.x.length() - 1.0).abs() < 1e-12 && (frame.z.length() - 1.0).abs() < 1e-12);
         assert!(frame.x.dot(frame.z).abs() < 1e-12);
         assert!((frame.x.cross(frame.y) - frame.z).length() < 1e-12);
@@ -96,10 +82,7 @@ fn frames_are_orthonormal_right_handed_and_turned_to_the_majority() {
         let near = mesh.vertices().iter().map(|v| *v - centre);
         let near = near.filter(|d| d.length() <= radius && d.length() > 0.0);
         for axis in [frame.x, frame.z] {
-            let sides: i32 = near
-                .clone()
-                .map(|d| if d.dot(axis) > 0.0 { 1 } else { -1 })
-                .sum();
+            let sides: i32 = near.clone().map(|d| if d.dot(axis) > 0.0 { 1 } else { -1 }).sum();
             assert!(sides >= 0, "vertex {vertex}: {sides}");
         }
         // x spreads most, z least.
@@ -122,8 +105,7 @@ fn the_icosahedron_has_no_unique_frames() {
     let mut frames_kept = 0;
     for axis in mesh.vertices() {
         for fifth in 1..5 {
-            let turn =
-                DQuat::from_axis_angle(*axis, f64::from(fifth) * std::f64::consts::TAU / 5.0);
+            let turn = DQuat::from_axis_angle(*axis, f64::from(fifth) * std::f64::consts::TAU / 5.0);
             let image = |v: &DVec3| {
                 let place = |w: &DVec3| (turn * *v - *w).length() < 1e-9;
                 mesh.vertices().iter().position(place).unwrap()
@@ -145,9 +127,7 @@ fn the_icosahedron_has_no_unique_frames() {
 fn a_plane_has_its_normal_as_z_axis_on_either_side() {
     for flip in [1.0, -1.0] {
         let sheet = shapes::grid(9, 13, Cells::Triangles).unwrap();
-        let sheet = sheet
-            .map_vertices(|v| turn() * DVec3::new(v.x, flip * v.y, 0.0))
-            .unwrap();
+        let sheet = sheet.map_vertices(|v| turn() * DVec3::new(v.x, flip * v.y, 0.0)).unwrap();
         for frame in shot::frames(&sheet, &ShotOptions::default()).unwrap() {
             assert!((frame.z - flip * (turn() * DVec3::Z)).length() < 1e-9);
         }
@@ -168,9 +148,7 @@ fn descriptors_tell_vertices_apart_and_mirrored_bodies_too() {
         assert!((length - 1.0).abs() < 1e-12 && row.iter().all(|&value| value >= 0.0));
     }
     assert!(distance(rows[0], rows[1]) > 0.1);
-    let mirrored = mesh
-        .map_vertices(|v| v * DVec3::new(-1.0, 1.0, 1.0))
-        .unwrap();
+    let mirrored = mesh.map_vertices(|v| v * DVec3::new(-1.0, 1.0, 1.0)).unwrap();
     let (vertices, faces) = mirrored.into_parts();
     let faces = faces.iter().map(|f| [f[0], f[2], f[1]]).collect::<Vec<_>>();
     let mirrored = Mesh::new(vertices, faces.iter().collect()).unwrap();
@@ -181,16 +159,10 @@ fn descriptors_tell_vertices_apart_and_mirrored_bodies_too() {
 
 #[test]
 fn the_gauge_lies_along_the_x_axes() {
-    for mesh in [
-        bumpy_body(),
-        shapes::capsule(12, 5, 4, 1.0, 2.0, Cells::Quads).unwrap(),
-    ] {
+    for mesh in [bumpy_body(), shapes::capsule(12, 5, 4, 1.0, 2.0, Cells::Quads).unwrap()] {
         let options = ShotOptions::default();
         let gauge = shot::gauge(&mesh, &options).unwrap();
-        let geometry = GeometryOptions {
-            gauge,
-            ..Default::default()
-        };
+        let geometry = GeometryOptions { gauge, ..Default::default() };
         let graph = GaugeGraph::new(&mesh, &geometry).unwrap();
         let shot = shot::frames(&mesh, &options).unwrap();
         let mut along = 0;
@@ -208,9 +180,7 @@ fn results_are_the_same_bits_for_any_number_of_threads() {
     let mesh = spot();
     let on = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        pool.build()
-            .unwrap()
-            .install(|| shot::descriptors(&mesh, &ShotOptions::default()).unwrap())
+        pool.build().unwrap().install(|| shot::descriptors(&mesh, &ShotOptions::default()).unwrap())
     };
     assert_eq!(on(1), on(3));
 }
@@ -223,10 +193,7 @@ fn degenerate_input_gives_zeros_or_an_error_never_nan() {
     let mesh = Mesh::new(vertices, faces).unwrap();
     let alone = shapes::icosahedron();
     for radius in [None, Some(0.0), Some(1e-3), Some(1.5), Some(1e300)] {
-        let options = ShotOptions {
-            radius,
-            ..Default::default()
-        };
+        let options = ShotOptions { radius, ..Default::default() };
         let field = shot::descriptors(&mesh, &options).unwrap();
         assert!(field.values.iter().all(|value| value.is_finite()));
         let expected = shot::descriptors(&alone, &options).unwrap();
@@ -236,10 +203,7 @@ fn degenerate_input_gives_zeros_or_an_error_never_nan() {
         }
     }
     for radius in [-1.0, f64::NAN, f64::INFINITY] {
-        let options = ShotOptions {
-            radius: Some(radius),
-            ..Default::default()
-        };
+        let options = ShotOptions { radius: Some(radius), ..Default::default() };
         let error = shot::frames(&mesh, &options).unwrap_err();
         assert!(matches!(error, GeometryError::BadRadius { .. }));
     }
@@ -252,11 +216,7 @@ fn degenerate_input_gives_zeros_or_an_error_never_nan() {
     for scale in [2f64.powi(600), 2f64.powi(-600)] {
         let extreme = body.map_vertices(|v| v * scale).unwrap();
         let field = shot::descriptors(&extreme, &ShotOptions::default()).unwrap();
-        let error = field
-            .values
-            .iter()
-            .zip(&usual.values)
-            .map(|(a, b)| (a - b).abs());
+        let error = field.values.iter().zip(&usual.values).map(|(a, b)| (a - b).abs());
         assert!(error.fold(0.0, f64::max) < 1e-9);
     }
 }

@@ -5,8 +5,8 @@ mod fields;
 
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::surface::{
-    ConnectionLaplacian, Eigenbasis, HeatSolver, Jets, OperatorOptions, SurfaceError,
-    SurfaceLaplacian, SurfaceOperators,
+    ConnectionLaplacian, Eigenbasis, HeatSolver, Jets, OperatorOptions, SurfaceError, SurfaceLaplacian,
+    SurfaceOperators,
 };
 use gemcnn_mesh::{DVec3, Faces, GaugeGraph, GeometryOptions, Mesh};
 use rand::{RngExt, SeedableRng};
@@ -34,11 +34,7 @@ fn irregular_square(cells: usize, seed: u64) -> Mesh {
     let mut inside = |x: f64| {
         let step = 1.0 / cells as f64;
         let jitter = 0.6 * step * (rng.random::<f64>() - 0.5);
-        if x < 0.5 * step || x > 1.0 - 0.5 * step {
-            x
-        } else {
-            x + jitter
-        }
+        if x < 0.5 * step || x > 1.0 - 0.5 * step { x } else { x + jitter }
     };
     let mut vertices = Vec::new();
     for row in 0..=cells {
@@ -79,11 +75,7 @@ fn sphere_error(mesh: &Mesh, order: usize, count: usize) -> f64 {
     for (value, exact) in basis.values.iter().zip(sphere_eigenvalues(order, count)) {
         // Eigenvalues refer to unit area.
         let value = value / (4.0 * PI);
-        let error = if exact == 0.0 {
-            value
-        } else {
-            value / exact - 1.0
-        };
+        let error = if exact == 0.0 { value } else { value / exact - 1.0 };
         worst = worst.max(error.abs());
     }
     worst
@@ -111,10 +103,7 @@ fn two_meshings_of_a_sphere_agree_better_when_refined() {
         let mesh = cube_sphere(cells);
         for (order, before) in before.iter_mut().enumerate() {
             let error = sphere_error(&mesh, order, 16);
-            assert!(
-                error < 0.4 * *before,
-                "{cells} cells, order {order}: {error}"
-            );
+            assert!(error < 0.4 * *before, "{cells} cells, order {order}: {error}");
             *before = error;
         }
     }
@@ -131,8 +120,7 @@ fn cube_sphere(cells: usize) -> Mesh {
             let first = vertices.len();
             for row in 0..=cells {
                 for column in 0..=cells {
-                    let [u, v] =
-                        [column, row].map(|at| (2.0 * at as f64 - cells as f64) / cells as f64);
+                    let [u, v] = [column, row].map(|at| (2.0 * at as f64 - cells as f64) / cells as f64);
                     let mut position = [0.0; 3];
                     position[axis] = sign;
                     position[(axis + 1) % 3] = sign * u;
@@ -146,12 +134,7 @@ fn cube_sphere(cells: usize) -> Mesh {
             let at = |row: usize, column: usize| (first + row * (cells + 1) + column) as u32;
             for row in 0..cells {
                 for column in 0..cells {
-                    faces.push(&[
-                        at(row, column),
-                        at(row, column + 1),
-                        at(row + 1, column + 1),
-                        at(row + 1, column),
-                    ]);
+                    faces.push(&[at(row, column), at(row, column + 1), at(row + 1, column + 1), at(row + 1, column)]);
                 }
             }
         }
@@ -182,10 +165,7 @@ fn assert_eigenpairs(connection: &ConnectionLaplacian, mass: &[f64], basis: &Eig
         for j in 0..=i {
             let [re, im] = inner(mass, basis, i, basis, j);
             let expected = if i == j { 1.0 } else { 0.0 };
-            assert!(
-                (re - expected).abs() < 1e-10 && im.abs() < 1e-10,
-                "{i} {j}: {re} {im}"
-            );
+            assert!((re - expected).abs() < 1e-10 && im.abs() < 1e-10, "{i} {j}: {re} {im}");
         }
     }
     assert!(basis.values.is_sorted() && basis.values[0] >= 0.0);
@@ -222,10 +202,7 @@ fn eigenpairs_solve_the_equation_and_are_orthonormal() {
     let [one, both] = [&torus, &two].map(|mesh| basis(mesh, 0, 20).values);
     for (pair, value) in both.iter().enumerate() {
         // Twice the area: twice the eigenvalues in units of the area.
-        assert!(
-            (value - 2.0 * one[pair / 2]).abs() < 1e-8 * (1.0 + value),
-            "{pair}"
-        );
+        assert!((value - 2.0 * one[pair / 2]).abs() < 1e-8 * (1.0 + value), "{pair}");
     }
 }
 
@@ -254,14 +231,8 @@ fn iterative_and_dense_solutions_agree() {
         for pair in 0..30 {
             // Each vector lies in the span of vectors of nearly equal eigenvalue.
             let near = (0..200).filter(|&j| (many.values[j] - few.values[pair]).abs() < 1e-3);
-            let squared: f64 = near
-                .map(|j| inner(&mass, &few, pair, &many, j))
-                .map(|[re, im]| re * re + im * im)
-                .sum();
-            assert!(
-                (squared - 1.0).abs() < 1e-9,
-                "order {order}, pair {pair}: {squared}"
-            );
+            let squared: f64 = near.map(|j| inner(&mass, &few, pair, &many, j)).map(|[re, im]| re * re + im * im).sum();
+            assert!((squared - 1.0).abs() < 1e-9, "order {order}, pair {pair}: {squared}");
         }
     }
     assert_eq!(basis(&mesh, 0, 1000).len(), mesh.vertex_count());
@@ -295,15 +266,10 @@ fn eigenpairs_do_not_depend_on_frames() {
         }
         for pair in 0..count {
             let near = (0..count).filter(|&j| (b.values[j] - a.values[pair]).abs() < 1e-6);
-            let squared: f64 = near
-                .map(|j| inner(laplacian.mass(), &moved, pair, &b, j))
-                .map(|[re, im]| re * re + im * im)
-                .sum();
+            let squared: f64 =
+                near.map(|j| inner(laplacian.mass(), &moved, pair, &b, j)).map(|[re, im]| re * re + im * im).sum();
             let is_cut = a.values[count - 1] - a.values[pair] < 1e-6;
-            assert!(
-                is_cut || (squared - 1.0).abs() < 1e-9,
-                "{order}, {pair}: {squared}"
-            );
+            assert!(is_cut || (squared - 1.0).abs() < 1e-9, "{order}, {pair}: {squared}");
         }
     }
 }
@@ -327,10 +293,7 @@ fn transport_is_that_of_the_gauge_graph() {
     }
 }
 
-fn edges_with_transport(
-    graph: &GaugeGraph,
-    laplacian: &SurfaceLaplacian,
-) -> Vec<(usize, usize, f64, f64)> {
+fn edges_with_transport(graph: &GaugeGraph, laplacian: &SurfaceLaplacian) -> Vec<(usize, usize, f64, f64)> {
     let mut found = Vec::new();
     for (&[a, b], &weight) in laplacian.edges().iter().zip(laplacian.weights()) {
         for (p, q) in [(a, b), (b, a)] {
@@ -354,52 +317,21 @@ fn trouble_meshes() -> Vec<(&'static str, Mesh)> {
         }
         Mesh::new(vertices, list).unwrap()
     };
-    let corners = [
-        [0.0, 0.0, 0.0],
-        [1.0, 0.0, 0.0],
-        [0.0, 1.0, 0.0],
-        [0.0, 0.0, 1.0],
-        [0.0, -1.0, 0.2],
-    ];
+    let corners = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.2]];
     let fan: &[&[u32]] = &[&[0, 1, 2], &[1, 0, 3], &[0, 1, 4]];
-    let far = [
-        [0.0, 0.0, 0.0],
-        [1.0, 0.0, 0.0],
-        [0.5, 1e-13, 0.0],
-        [0.5, 1.0, 0.0],
-    ];
+    let far = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 1e-13, 0.0], [0.5, 1.0, 0.0]];
     let slivers: &[&[u32]] = &[&[0, 1, 2], &[0, 2, 3], &[2, 1, 3]];
     vec![
         ("one triangle", mesh(&corners, &[&[0, 1, 2]])),
         ("non-manifold edge", mesh(&corners, fan)),
-        (
-            "face twice",
-            mesh(&corners, &[&[0, 1, 2], &[0, 1, 2], &[0, 3, 1]]),
-        ),
-        (
-            "repeated corner",
-            mesh(&corners, &[&[0, 1, 1], &[0, 1, 2], &[2, 1, 3]]),
-        ),
-        (
-            "touching at a vertex",
-            mesh(&corners, &[&[0, 1, 2], &[0, 3, 4]]),
-        ),
+        ("face twice", mesh(&corners, &[&[0, 1, 2], &[0, 1, 2], &[0, 3, 1]])),
+        ("repeated corner", mesh(&corners, &[&[0, 1, 1], &[0, 1, 2], &[2, 1, 3]])),
+        ("touching at a vertex", mesh(&corners, &[&[0, 1, 2], &[0, 3, 4]])),
         ("slivers", mesh(&far, slivers)),
         ("coincident", cube_sphere(3)),
         ("pentagon", mesh(&corners, &[&[0, 1, 2, 3, 4]])),
-        (
-            "stretched",
-            irregular_square(9, 5)
-                .map_vertices(|v| DVec3::new(40.0 * v.x, v.y, 0.0))
-                .unwrap(),
-        ),
-        (
-            "tiny",
-            shapes::icosphere(1)
-                .unwrap()
-                .map_vertices(|v| 1e-200 * v)
-                .unwrap(),
-        ),
+        ("stretched", irregular_square(9, 5).map_vertices(|v| DVec3::new(40.0 * v.x, v.y, 0.0)).unwrap()),
+        ("tiny", shapes::icosphere(1).unwrap().map_vertices(|v| 1e-200 * v).unwrap()),
     ]
 }
 
@@ -407,40 +339,20 @@ fn trouble_meshes() -> Vec<(&'static str, Mesh)> {
 fn trouble_meshes_have_non_negative_weights_and_spectra() {
     for (name, mesh) in trouble_meshes() {
         let laplacian = SurfaceLaplacian::new(&mesh).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert!(
-            laplacian
-                .weights()
-                .iter()
-                .all(|w| *w >= 0.0 && w.is_finite()),
-            "{name}"
-        );
+        assert!(laplacian.weights().iter().all(|w| *w >= 0.0 && w.is_finite()), "{name}");
         assert!(laplacian.mass().iter().all(|m| *m > 0.0), "{name}");
-        assert!(
-            (laplacian.mass().iter().sum::<f64>() - 1.0).abs() < 1e-9,
-            "{name}"
-        );
+        assert!((laplacian.mass().iter().sum::<f64>() - 1.0).abs() < 1e-9, "{name}");
         let frames = match GaugeGraph::new(&mesh, &GeometryOptions::default()) {
             Ok(graph) => graph.frames().to_vec(),
             // No normals, such as at slivers: any frames will do.
-            Err(_) => {
-                graph(&shapes::icosphere(0).unwrap()).frames()[..mesh.vertex_count()].to_vec()
-            }
+            Err(_) => graph(&shapes::icosphere(0).unwrap()).frames()[..mesh.vertex_count()].to_vec(),
         };
         let jets = Jets::new(&laplacian, &frames).unwrap();
-        assert!(
-            jets.coefficients
-                .as_flattened()
-                .iter()
-                .all(|c| c.is_finite()),
-            "{name}"
-        );
+        assert!(jets.coefficients.as_flattened().iter().all(|c| c.is_finite()), "{name}");
         for order in 0..=2 {
             let connection = laplacian.connection(order, &frames).unwrap();
             let all = connection.eigenbasis(mesh.vertex_count()).unwrap();
-            assert!(
-                all.values.iter().all(|v| v.is_finite() && *v >= 0.0),
-                "{name}"
-            );
+            assert!(all.values.iter().all(|v| v.is_finite() && *v >= 0.0), "{name}");
             assert!(all.vectors.iter().all(|v| v.is_finite()), "{name}");
             // The quadratic form of random fields is not negative.
             let parts = if order == 0 { 1 } else { 2 };
@@ -451,10 +363,7 @@ fn trouble_meshes_have_non_negative_weights_and_spectra() {
         }
     }
     let flat = Mesh::new(vec![DVec3::ONE; 3], [[0u32, 1, 2]].iter().collect()).unwrap();
-    assert_eq!(
-        SurfaceLaplacian::new(&flat).unwrap_err(),
-        SurfaceError::NoExtent { faces: 1 }
-    );
+    assert_eq!(SurfaceLaplacian::new(&flat).unwrap_err(), SurfaceError::NoExtent { faces: 1 });
 }
 
 #[test]
@@ -510,15 +419,8 @@ fn scale_does_not_matter_and_vertices_without_faces_join_the_nearest() {
 fn coincident_vertices_have_equal_values() {
     let mesh = cube_sphere(6);
     let graph = graph(&mesh);
-    let operators = SurfaceOperators::new(
-        &mesh,
-        &graph,
-        &OperatorOptions {
-            eigenpairs: [12, 8, 8],
-            jets: true,
-        },
-    )
-    .unwrap();
+    let operators =
+        SurfaceOperators::new(&mesh, &graph, &OperatorOptions { eigenpairs: [12, 8, 8], jets: true }).unwrap();
     let laplacian = SurfaceLaplacian::new(&mesh).unwrap();
     let scalar = &operators.bases[0];
     let mut copies = 0;
@@ -526,10 +428,7 @@ fn coincident_vertices_have_equal_values() {
         let other = other as usize;
         assert_eq!(mesh.vertices()[vertex], mesh.vertices()[other]);
         copies += usize::from(vertex != other);
-        assert_eq!(
-            scalar.vectors[vertex * 12..(vertex + 1) * 12],
-            scalar.vectors[other * 12..(other + 1) * 12]
-        );
+        assert_eq!(scalar.vectors[vertex * 12..(vertex + 1) * 12], scalar.vectors[other * 12..(other + 1) * 12]);
         // Gradients agree as vectors, up to the rotation between the normals.
         for pair in 0..12 {
             let [a, b] = [vertex, other].map(|v| {

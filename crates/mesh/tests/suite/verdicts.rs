@@ -11,27 +11,15 @@ fn read(file: &str) -> Mesh {
 /// All counts and verdicts of a sound closed surface of one component.
 fn assert_sound_and_closed(file: &str, vertices: usize, edges: usize, faces: usize, genus: usize) {
     let report = MeshReport::new(&read(file));
-    assert_eq!(
-        (report.vertices, report.edges, report.faces),
-        (vertices, edges, faces),
-        "{file}"
-    );
-    assert_eq!(
-        (report.components, report.genus),
-        (1, Some(genus)),
-        "{file}"
-    );
+    assert_eq!((report.vertices, report.edges, report.faces), (vertices, edges, faces), "{file}");
+    assert_eq!((report.components, report.genus), (1, Some(genus)), "{file}");
     assert_eq!(report.euler, 2 - 2 * genus as i64, "{file}");
     assert!(report.closed && report.is_sound(), "{file}: {report:?}");
     assert_eq!(report.suggested_repairs(), [], "{file}");
 }
 
 fn assert_area(report: &MeshReport, area: f64) {
-    assert!(
-        (report.area - area).abs() < 1e-9 * area,
-        "area {} instead of {area}",
-        report.area
-    );
+    assert!((report.area - area).abs() < 1e-9 * area, "area {} instead of {area}", report.area);
 }
 
 #[test]
@@ -54,10 +42,7 @@ fn sizes() {
 fn pentagons() {
     assert_sound_and_closed("trouble/dodecahedron_poly.obj", 20, 30, 12, 0);
     let report = MeshReport::new(&read("trouble/dodecahedron_poly.obj"));
-    assert_eq!(
-        (report.triangles, report.quads, report.polygons),
-        (0, 0, 12)
-    );
+    assert_eq!((report.triangles, report.quads, report.polygons), (0, 0, 12));
     assert_area(&report, 10.51461368517088);
 }
 
@@ -72,10 +57,7 @@ fn stl_corners_are_welded_as_they_are_read() {
 #[test]
 fn lego_is_a_disc() {
     let report = MeshReport::new(&read("trouble/lego.ply"));
-    assert_eq!(
-        (report.vertices, report.edges, report.faces),
-        (1649, 4720, 3072)
-    );
+    assert_eq!((report.vertices, report.edges, report.faces), (1649, 4720, 3072));
     assert_eq!((report.boundary_edges, report.boundary_loops), (224, 1));
     assert_eq!((report.euler, report.genus), (1, Some(0)));
     assert!(report.is_sound() && !report.closed);
@@ -85,10 +67,7 @@ fn lego_is_a_disc() {
 fn fan3_is_three_triangles_on_an_edge() {
     let report = MeshReport::new(&read("trouble/fan3.obj"));
     assert_eq!((report.vertices, report.edges, report.faces), (5, 7, 3));
-    assert_eq!(
-        (report.nonmanifold_edges, report.nonmanifold_vertices),
-        (1, 0)
-    );
+    assert_eq!((report.nonmanifold_edges, report.nonmanifold_vertices), (1, 0));
     assert_eq!((report.boundary_edges, report.boundary_loops), (6, 1));
     assert_eq!((report.euler, report.genus), (1, None));
     assert!(report.orientable && !report.manifold && !report.is_sound());
@@ -99,14 +78,8 @@ fn fan3_is_three_triangles_on_an_edge() {
 fn hourglass_is_two_spheres_that_touch() {
     let report = MeshReport::new(&read("trouble/hourglass_ico.obj"));
     assert_eq!((report.vertices, report.edges, report.faces), (23, 60, 40));
-    assert_eq!(
-        (report.nonmanifold_edges, report.nonmanifold_vertices),
-        (0, 1)
-    );
-    assert_eq!(
-        (report.components, report.euler, report.genus),
-        (1, 3, None)
-    );
+    assert_eq!((report.nonmanifold_edges, report.nonmanifold_vertices), (0, 1));
+    assert_eq!((report.components, report.euler, report.genus), (1, 3, None));
     assert!(report.closed && report.orientable && !report.manifold);
     assert_eq!(report.suggested_repairs(), []);
 }
@@ -115,23 +88,14 @@ fn hourglass_is_two_spheres_that_touch() {
 fn moebius_has_one_side() {
     let strip = read("trouble/moebius.obj");
     let report = MeshReport::new(&strip);
-    assert_eq!(
-        (report.vertices, report.edges, report.faces),
-        (280, 504, 224)
-    );
+    assert_eq!((report.vertices, report.edges, report.faces), (280, 504, 224));
     assert_eq!((report.quads, report.euler, report.genus), (224, 0, None));
     assert_eq!((report.boundary_edges, report.boundary_loops), (112, 1));
-    assert_eq!(
-        (report.inconsistent_edges, report.nonorientable_components),
-        (4, 1)
-    );
+    assert_eq!((report.inconsistent_edges, report.nonorientable_components), (4, 1));
     assert!(report.manifold && !report.orientable);
     assert_eq!(report.suggested_repairs(), []);
     let repaired = repair(&strip, &[Repair::Orient]).unwrap();
-    assert_eq!(
-        (repaired.steps[0].changed, repaired.steps[0].nonorientable),
-        (0, 1)
-    );
+    assert_eq!((repaired.steps[0].changed, repaired.steps[0].nonorientable), (0, 1));
     assert_eq!(repaired.mesh, strip);
 }
 
@@ -139,23 +103,11 @@ fn moebius_has_one_side() {
 fn triple_vierbein_has_nonmanifold_edges_and_faces_to_turn() {
     let mesh = read("trouble/triple_vierbein.obj");
     let report = MeshReport::new(&mesh);
-    assert_eq!(
-        (report.vertices, report.edges, report.faces),
-        (75, 182, 108)
-    );
-    assert_eq!(
-        (report.nonmanifold_edges, report.nonmanifold_vertices),
-        (20, 0)
-    );
+    assert_eq!((report.vertices, report.edges, report.faces), (75, 182, 108));
+    assert_eq!((report.nonmanifold_edges, report.nonmanifold_vertices), (20, 0));
     assert_eq!((report.boundary_edges, report.boundary_loops), (60, 1));
-    assert_eq!(
-        (report.components, report.euler, report.genus),
-        (1, 1, None)
-    );
-    assert_eq!(
-        (report.inconsistent_edges, report.misoriented_faces),
-        (3, 10)
-    );
+    assert_eq!((report.components, report.euler, report.genus), (1, 1, None));
+    assert_eq!((report.inconsistent_edges, report.misoriented_faces), (3, 10));
     assert!(report.orientable && !report.consistently_oriented);
     assert_eq!(report.suggested_repairs(), [Repair::Orient]);
     let repaired = repair(&mesh, &[Repair::Orient]).unwrap();

@@ -3,16 +3,12 @@
 use gemcnn_mesh::remesh::{MeshSize, RemeshKind, remesh};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{
-    Adjacency, DVec3, Faces, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
-    NeighbourWeights, Neighbourhood, PointIndex,
+    Adjacency, DVec3, Faces, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, NeighbourWeights,
+    Neighbourhood, PointIndex,
 };
 
 fn options(weights: NeighbourWeights, radius: f64) -> GeometryOptions {
-    GeometryOptions {
-        neighbourhood: Neighbourhood::Patch { radius, limit: 64 },
-        weights,
-        ..Default::default()
-    }
+    GeometryOptions { neighbourhood: Neighbourhood::Patch { radius, limit: 64 }, weights, ..Default::default() }
 }
 
 /// A square in the plane whose inner vertices are moved irregularly, refined towards one side.
@@ -35,10 +31,7 @@ fn patches_hold_two_rings_and_the_ball() {
     let mesh = shapes::icosphere(2).unwrap();
     let ring = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
     for (radius, limit) in [(0.0, 64), (0.7, 64), (2.5, 9), (0.7, 0)] {
-        let options = GeometryOptions {
-            neighbourhood: Neighbourhood::Patch { radius, limit },
-            ..Default::default()
-        };
+        let options = GeometryOptions { neighbourhood: Neighbourhood::Patch { radius, limit }, ..Default::default() };
         let patch = GaugeGraph::new(&mesh, &options).unwrap();
         assert_eq!(patch.frames(), ring.frames());
         for p in 0..mesh.vertex_count() {
@@ -49,13 +42,8 @@ fn patches_hold_two_rings_and_the_ball() {
             if limit < 64 {
                 continue;
             }
-            let second = |q: usize| {
-                own.iter().any(|&r| {
-                    ring.adjacency()
-                        .neighbours_of(r as usize)
-                        .contains(&(q as u32))
-                })
-            };
+            let second =
+                |q: usize| own.iter().any(|&r| ring.adjacency().neighbours_of(r as usize).contains(&(q as u32)));
             for q in (0..mesh.vertex_count()).filter(|&q| q != p) {
                 let near = mesh.vertices()[p].distance(mesh.vertices()[q]) <= radius;
                 let expected = near || own.contains(&(q as u32)) || second(q);
@@ -64,22 +52,13 @@ fn patches_hold_two_rings_and_the_ball() {
         }
     }
     // Relations are symmetric where the density changes, for any limit.
-    let kind = RemeshKind::RefineLocally {
-        regions: 3,
-        factor: 3.0,
-    };
+    let kind = RemeshKind::RefineLocally { regions: 3, factor: 3.0 };
     let uneven = remesh(&mesh, &kind, 2).unwrap().mesh;
     for (radius, limit) in [(0.0, 2), (0.3, 3), (0.3, 12), (0.5, 40), (3.0, 7)] {
-        let options = GeometryOptions {
-            neighbourhood: Neighbourhood::Patch { radius, limit },
-            ..Default::default()
-        };
+        let options = GeometryOptions { neighbourhood: Neighbourhood::Patch { radius, limit }, ..Default::default() };
         let graph = GaugeGraph::new(&uneven, &options).unwrap();
         let (offsets, neighbours) = (graph.offsets().to_vec(), graph.neighbours().to_vec());
-        assert_eq!(
-            &Adjacency::new(offsets, neighbours).unwrap(),
-            graph.adjacency()
-        );
+        assert_eq!(&Adjacency::new(offsets, neighbours).unwrap(), graph.adjacency());
     }
     // Vertices on a rim do not become neighbours through the hub.
     let rim = |i: usize| {
@@ -87,11 +66,7 @@ fn patches_hold_two_rings_and_the_ball() {
         DVec3::new(angle.cos(), angle.sin(), 0.0)
     };
     let vertices = std::iter::once(DVec3::Z).chain((0..101).map(rim)).collect();
-    let faces: Faces = (1..101u32)
-        .map(|i| [0, i, i + 1])
-        .collect::<Vec<_>>()
-        .iter()
-        .collect();
+    let faces: Faces = (1..101u32).map(|i| [0, i, i + 1]).collect::<Vec<_>>().iter().collect();
     let fan = Mesh::new(vertices, faces).unwrap();
     let graph = GaugeGraph::new(&fan, &options(NeighbourWeights::Count, 0.0)).unwrap();
     assert!(graph.row(50).len() <= 5);
@@ -138,9 +113,7 @@ fn jets_differentiate_polynomials_in_the_plane() {
     let graph = GaugeGraph::new(&mesh, &options(NeighbourWeights::Jets, radius)).unwrap();
     let (columns, coefficients) = graph.coefficients();
     assert_eq!(columns, 5);
-    let value = |v: DVec3| {
-        1.5 + 0.7 * v.x - 0.4 * v.y + 0.9 * v.x * v.x - 0.6 * v.x * v.y + 0.3 * v.y * v.y
-    };
+    let value = |v: DVec3| 1.5 + 0.7 * v.x - 0.4 * v.y + 0.9 * v.x * v.x - 0.6 * v.x * v.y + 0.3 * v.y * v.y;
     for p in 0..graph.vertex_count() {
         let at = mesh.vertices()[p];
         let (mut sums, mut constant) = ([0.0; 5], [0.0; 5]);
@@ -151,15 +124,10 @@ fn jets_differentiate_polynomials_in_the_plane() {
                 constant[k] += coefficients[5 * edge + k];
             }
         }
-        let largest = coefficients[5 * graph.row(p).start..5 * graph.row(p).end]
-            .iter()
-            .fold(0.0f64, |most, c| most.max(c.abs()));
+        let largest =
+            coefficients[5 * graph.row(p).start..5 * graph.row(p).end].iter().fold(0.0f64, |most, c| most.max(c.abs()));
         assert!(constant.iter().all(|c| c.abs() <= 1e-12 * largest));
-        let gradient = DVec3::new(
-            0.7 + 1.8 * at.x - 0.6 * at.y,
-            -0.4 - 0.6 * at.x + 0.6 * at.y,
-            0.0,
-        );
+        let gradient = DVec3::new(0.7 + 1.8 * at.x - 0.6 * at.y, -0.4 - 0.6 * at.x + 0.6 * at.y, 0.0);
         let [gx, gy] = graph.frames()[p].coefficients(gradient);
         // d++ in the frame: the second-order form (dxx - dyy, 2 dxy) rotated twice.
         let [e1x, e1y] = [graph.frames()[p].e1.x, graph.frames()[p].e1.y];
@@ -173,17 +141,9 @@ fn jets_differentiate_polynomials_in_the_plane() {
             radius * radius * (cosine * mixed - sine * difference),
         ];
         let inner = at.x > 0.1 && at.x < 0.9 && at.y > 0.1 && at.y < 0.9;
-        let most = if inner {
-            [0.02, 1e-3, 1e-3, 0.02, 0.02]
-        } else {
-            [0.2, 0.01, 0.01, 0.2, 0.2]
-        };
+        let most = if inner { [0.02, 1e-3, 1e-3, 0.02, 0.02] } else { [0.2, 0.01, 0.01, 0.2, 0.2] };
         for k in 0..5 {
-            let unit = if (1..3).contains(&k) {
-                radius
-            } else {
-                radius * radius
-            };
+            let unit = if (1..3).contains(&k) { radius } else { radius * radius };
             let error = (sums[k] - expected[k]).abs() / unit;
             assert!(error < most[k], "{p} {k}: {error}");
         }
@@ -228,21 +188,10 @@ fn weights_are_finite_on_degenerate_meshes_and_on_all_levels() {
         for mesh in [&flat, &line, &shapes::icosahedron(), &sphere] {
             for neighbourhood in [
                 Neighbourhood::OneRing,
-                Neighbourhood::Patch {
-                    radius: 0.0,
-                    limit: 8,
-                },
-                Neighbourhood::Radius {
-                    radius: 1e-300,
-                    limit: 8,
-                },
+                Neighbourhood::Patch { radius: 0.0, limit: 8 },
+                Neighbourhood::Radius { radius: 1e-300, limit: 8 },
             ] {
-                let options = GeometryOptions {
-                    neighbourhood,
-                    weights,
-                    estimate_normals: true,
-                    ..Default::default()
-                };
+                let options = GeometryOptions { neighbourhood, weights, estimate_normals: true, ..Default::default() };
                 let graph = GaugeGraph::new(mesh, &options).unwrap();
                 assert!(graph.coefficients().1.iter().all(|c| c.is_finite()));
             }
@@ -290,15 +239,8 @@ fn responses(mesh: &Mesh, options: &GeometryOptions) -> Vec<f64> {
 #[test]
 fn responses_depend_less_on_the_meshing() {
     let mesh = shapes::icosphere(4).unwrap();
-    let kinds = [
-        RemeshKind::Simplify {
-            size: MeshSize::Ratio(0.5),
-        },
-        RemeshKind::RefineLocally {
-            regions: 5,
-            factor: 2.0,
-        },
-    ];
+    let kinds =
+        [RemeshKind::Simplify { size: MeshSize::Ratio(0.5) }, RemeshKind::RefineLocally { regions: 5, factor: 2.0 }];
     for kind in kinds {
         let other = remesh(&mesh, &kind, 1).unwrap().mesh;
         let index = PointIndex::new(mesh.vertices());
@@ -317,9 +259,6 @@ fn responses_depend_less_on_the_meshing() {
         let area = change(&options(NeighbourWeights::Area, 0.25));
         let jets = change(&options(NeighbourWeights::Jets, 0.25));
         println!("{kind:?}: count {count:.3}, area {area:.3}, jets {jets:.3}");
-        assert!(
-            area < 0.4 * count && jets < 0.4 * count,
-            "{count} {area} {jets}"
-        );
+        assert!(area < 0.4 * count && jets < 0.4 * count, "{count} {area} {jets}");
     }
 }

@@ -27,14 +27,7 @@ pub struct AngularConvConfig {
 impl AngularConvConfig {
     /// Default settings.
     pub fn new(inputs: usize, outputs: usize, band_limit: usize) -> Self {
-        Self {
-            inputs,
-            outputs,
-            band_limit,
-            aggregation: Aggregation::Sum,
-            degree: 6.0,
-            input_moment: 1.0,
-        }
+        Self { inputs, outputs, band_limit, aggregation: Aggregation::Sum, degree: 6.0, input_moment: 1.0 }
     }
 
     /// Adds the parameters `self_weight` `[outputs, inputs]` and `weight`
@@ -42,11 +35,7 @@ impl AngularConvConfig {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<AngularConv, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<AngularConv, NnError> {
         builder.within(name, |builder| {
             let harmonics = 2 * self.band_limit + 1;
             let scale = initialisation::squared_scale(self.aggregation, self.degree);
@@ -56,23 +45,10 @@ impl AngularConvConfig {
             let degree = self.degree.max(1.0);
             let sum = (degree * degree).max(degree * (1.0 + self.band_limit as f64));
             let variance = self_variance / (sum * scale);
-            let own = builder.random(
-                "self_weight",
-                &[self.outputs, self.inputs],
-                Role::Weight,
-                |_| self_variance,
-            )?;
-            let neighbour = builder.random(
-                "weight",
-                &[self.outputs, harmonics, self.inputs],
-                Role::Weight,
-                |_| variance,
-            )?;
-            let map = |inputs| Linear {
-                inputs,
-                outputs: self.outputs,
-                bias: false,
-            };
+            let own = builder.random("self_weight", &[self.outputs, self.inputs], Role::Weight, |_| self_variance)?;
+            let neighbour =
+                builder.random("weight", &[self.outputs, harmonics, self.inputs], Role::Weight, |_| variance)?;
+            let map = |inputs| Linear { inputs, outputs: self.outputs, bias: false };
             let weights = |weight| LinearWeights { weight, bias: None };
             Ok(AngularConv {
                 name: builder.scope().into(),
@@ -121,12 +97,7 @@ impl<T: Real> Module<T> for AngularConv {
         Some(1)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let mut run = || {
             let sums = tape.aggregate(&self.aggregate, levels.graph()?, x.clone())?;
             let neighbours = tape.linear(self.neighbour_map.0, self.neighbour_map.1, sums)?;

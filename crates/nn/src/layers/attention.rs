@@ -1,8 +1,6 @@
 //! Attention over neighbours.
 
-use super::{
-    ConvConfig, EquivariantLinear, EquivariantLinearConfig, GemConv, GemConvConfig, Kernel,
-};
+use super::{ConvConfig, EquivariantLinear, EquivariantLinearConfig, GemConv, GemConvConfig, Kernel};
 use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var};
 use gemcnn_kernels::attention::{Attention as FusedAttention, HeadWeights};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
@@ -54,30 +52,18 @@ pub struct AttentionConvConfig {
 impl AttentionConvConfig {
     /// Default settings.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
-        Self {
-            input,
-            output,
-            heads: 1,
-            input_moments: Vec::new(),
-        }
+        Self { input, output, heads: 1, input_moments: Vec::new() }
     }
 
     /// Adds the parameters of `query`, `key` and `value` of every head, in the scopes `head1`, `head2` and so on.
     ///
     /// # Errors
     /// A name that is taken, or heads that do not divide the multiplicities.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<AttentionConv, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<AttentionConv, NnError> {
         builder.within(name, |builder| {
             let mut counts = self.output.multiplicities().iter();
             if self.heads == 0 || !counts.all(|count| count.is_multiple_of(self.heads)) {
-                let problem = format!(
-                    "{} heads do not divide the channels of {}",
-                    self.heads, self.output
-                );
+                let problem = format!("{} heads do not divide the channels of {}", self.heads, self.output);
                 return Err(NnError::setting("heads", problem).in_layer(builder.scope()));
             }
             let multiplicities = self.output.multiplicities().iter();
@@ -112,9 +98,7 @@ impl AttentionConvConfig {
                     })
                 })
             };
-            let heads = (0..self.heads)
-                .map(|index| head(index, builder))
-                .collect::<Result<Vec<Head>, _>>()?;
+            let heads = (0..self.heads).map(|index| head(index, builder)).collect::<Result<Vec<Head>, _>>()?;
             Ok(AttentionConv {
                 name: builder.scope().into(),
                 fused: Arc::new(FusedAttention {
@@ -157,12 +141,12 @@ impl Head {
 /// y_p   = sum_q a_pq v_pq + bias
 /// ```
 ///
-/// Heads split the channels of the output; each has its own weights and its own `a`. The logits do not depend on the gauge, and
-/// the values rotate with it. A vertex without neighbours gets the bias. Saved for the backward pass: `x`, the queries, and one
-/// number for each edge and head.
+/// Heads split the channels of the output; each has its own weights and its own `a`. The logits do not depend on the
+/// gauge, and the values rotate with it. A vertex without neighbours gets the bias. Saved for the backward pass: `x`,
+/// the queries, and one number for each edge and head.
 ///
-/// On a GPU that multiplies on tensor cores, all heads are one operator ([`attention`](gemcnn_kernels::attention)); elsewhere they are
-/// composed of products with keys, softmax and weighted convolutions.
+/// On a GPU that multiplies on tensor cores, all heads are one operator ([`attention`](gemcnn_kernels::attention));
+/// elsewhere they are composed of products with keys, softmax and weighted convolutions.
 #[derive(Debug, Clone)]
 pub struct AttentionConv {
     name: String,
@@ -204,21 +188,14 @@ impl<T: Real> Module<T> for AttentionConv {
         Some(1)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let fused = tape.attend(&self.fused, levels.graph()?, &self.weights, x.clone());
         if let Some(y) = fused.map_err(|error| error.in_layer(&self.name))? {
             return Ok(y);
         }
         let mut result: Option<Var<T>> = None;
         for head in &self.heads {
-            let y = self
-                .attend(head, tape, levels, x.clone())
-                .map_err(|error| error.in_layer(&self.name))?;
+            let y = self.attend(head, tape, levels, x.clone()).map_err(|error| error.in_layer(&self.name))?;
             result = Some(match result {
                 None => y,
                 Some(result) => tape.concatenate(result, y)?,

@@ -78,20 +78,9 @@ pub struct ConvConfig<T> {
 
 impl<T: Real> Default for ConvConfig<T> {
     fn default() -> Self {
-        let GemConvConfig {
-            aggregation,
-            rings,
-            max_radius,
-            degree,
-            ..
-        } = GemConvConfig::new(FeatureType::default(), FeatureType::default());
-        Self {
-            kernel: Arc::new(Gauge),
-            aggregation,
-            rings,
-            max_radius,
-            degree,
-        }
+        let GemConvConfig { aggregation, rings, max_radius, degree, .. } =
+            GemConvConfig::new(FeatureType::default(), FeatureType::default());
+        Self { kernel: Arc::new(Gauge), aggregation, rings, max_radius, degree }
     }
 }
 
@@ -160,8 +149,7 @@ impl<T: Real> Kernel<T> for Isotropic {
         builder: &mut Builder<'_, T>,
     ) -> Result<Box<dyn Module<T>>, NnError> {
         let settings = config.scalar_settings(types, moments);
-        let (inputs, outputs, input_moment) =
-            settings.map_err(|error| error.in_layer(&builder.path(name)))?;
+        let (inputs, outputs, input_moment) = settings.map_err(|error| error.in_layer(&builder.path(name)))?;
         let config = GraphConvConfig {
             aggregation: config.aggregation,
             degree: config.degree,
@@ -182,8 +170,7 @@ impl<T: Real> Kernel<T> for Angular {
         builder: &mut Builder<'_, T>,
     ) -> Result<Box<dyn Module<T>>, NnError> {
         let settings = config.scalar_settings(types, moments);
-        let (inputs, outputs, input_moment) =
-            settings.map_err(|error| error.in_layer(&builder.path(name)))?;
+        let (inputs, outputs, input_moment) = settings.map_err(|error| error.in_layer(&builder.path(name)))?;
         let config = AngularConvConfig {
             aggregation: config.aggregation,
             degree: config.degree,

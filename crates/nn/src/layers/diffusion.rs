@@ -19,22 +19,14 @@ pub struct DiffusionConfig {
 impl DiffusionConfig {
     /// Default settings.
     pub fn new(input: FeatureType) -> Self {
-        Self {
-            input,
-            gradients: false,
-            times: [1e-3, 0.3],
-        }
+        Self { input, gradients: false, times: [1e-3, 0.3] }
     }
 
     /// Adds the parameters `log_time` and `band`, one number for each irrep. Bands are initialised to zero.
     ///
     /// # Errors
     /// A name that is taken, or times that are not positive and in order.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Diffusion, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<Diffusion, NnError> {
         let [low, high] = self.times;
         if !(low > 0.0 && high >= low && high.is_finite()) {
             let problem = format!("[{low}, {high}] must be positive, the shorter time first");
@@ -87,12 +79,7 @@ impl<T: Real> Module<T> for Diffusion {
         &self.output
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let run = || {
             x.expect_kind("input of a diffusion", &self.input)?;
             tape.diffuse(levels.spectra()?, self.weights, self.gradients, x)

@@ -1,8 +1,8 @@
 //! The block of the networks on surfaces: diffusion, invariants and a perceptron for each vertex.
 
 use super::{
-    Diffusion, DiffusionConfig, EquivariantLinear, EquivariantLinearConfig, ImplicitDiffusion,
-    ImplicitDiffusionConfig, Linear, LinearConfig,
+    Diffusion, DiffusionConfig, EquivariantLinear, EquivariantLinearConfig, ImplicitDiffusion, ImplicitDiffusionConfig,
+    Linear, LinearConfig,
 };
 use crate::operators::DiffusionWeights;
 use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var};
@@ -53,11 +53,7 @@ impl DiffusionBlockConfig {
     ///
     /// # Errors
     /// A name that is taken, no scalars, or settings out of range.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<DiffusionBlock, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<DiffusionBlock, NnError> {
         let features = &self.features;
         let scalars = features.multiplicity(0);
         if scalars == 0 {
@@ -89,19 +85,15 @@ impl DiffusionBlockConfig {
                 }
             };
             let both = features.concatenated(diffusion.module::<T>().output());
-            let equivariant =
-                |input: &FeatureType, output: &FeatureType, bias: bool| EquivariantLinearConfig {
-                    bias,
-                    ..EquivariantLinearConfig::new(input.clone(), output.clone())
-                };
+            let equivariant = |input: &FeatureType, output: &FeatureType, bias: bool| EquivariantLinearConfig {
+                bias,
+                ..EquivariantLinearConfig::new(input.clone(), output.clone())
+            };
             let mut rotating = features.multiplicities().to_vec();
             rotating[0] = 0;
             let rotating = FeatureType::new(&rotating);
             let lift = match rotating.dimension() {
-                0 => Lift::Gradients(Arc::new(Slice {
-                    kind: both.clone(),
-                    channels: vec![0..0, 0..scalars],
-                })),
+                0 => Lift::Gradients(Arc::new(Slice { kind: both.clone(), channels: vec![0..0, 0..scalars] })),
                 _ => Lift::Linear(equivariant(&both, &rotating, false).init("lift", builder)?),
             };
             let lifted = match &lift {
@@ -125,10 +117,7 @@ impl DiffusionBlockConfig {
                 invariants: linear(invariants, scalars, false).init("invariants", builder)?,
                 hidden: linear(scalars, scalars, true).init("hidden", builder)?,
                 update: linear(scalars, scalars + gates, true).init("update", builder)?,
-                gate: Arc::new(GatedNonlinearity {
-                    output: features.clone(),
-                    activation: Activation::Identity,
-                }),
+                gate: Arc::new(GatedNonlinearity { output: features.clone(), activation: Activation::Identity }),
                 dropout: irrep_dropout(hidden_type, self.dropout)?,
                 irrep_dropout: irrep_dropout(lifted, self.irrep_dropout)?,
                 stochastic_depth: depth,
@@ -140,11 +129,7 @@ impl DiffusionBlockConfig {
 
 /// Dropout of whole irreps; `None` for probability 0.
 fn irrep_dropout(kind: FeatureType, probability: f64) -> Result<Option<Arc<Dropout>>, NnError> {
-    let dropout = Dropout {
-        kind,
-        probability,
-        unit: DropoutUnit::Irrep,
-    };
+    let dropout = Dropout { kind, probability, unit: DropoutUnit::Irrep };
     dropout.units()?;
     Ok((probability > 0.0).then(|| Arc::new(dropout)))
 }
@@ -202,11 +187,7 @@ pub struct DiffusionBlock {
     features: FeatureType,
 }
 
-fn dropped<T: Real>(
-    tape: &mut Tape<'_, T>,
-    dropout: &Option<Arc<Dropout>>,
-    x: Var<T>,
-) -> Result<Var<T>, NnError> {
+fn dropped<T: Real>(tape: &mut Tape<'_, T>, dropout: &Option<Arc<Dropout>>, x: Var<T>) -> Result<Var<T>, NnError> {
     match dropout {
         Some(dropout) => tape.dropout(dropout, x),
         None => Ok(x),
@@ -214,21 +195,17 @@ fn dropped<T: Real>(
 }
 
 impl DiffusionBlock {
-    /// The parameters of a block of scalars that drops neither gradients nor meshes: DiffusionNet in its published form.
+    /// The parameters of a block of scalars that drops neither gradients nor meshes: DiffusionNet in its published
+    /// form.
     fn scalar_weights(&self) -> Option<Weights<ParameterId>> {
-        let (Diffuser::Spectral(diffusion), Lift::Gradients(_)) = (&self.diffusion, &self.lift)
-        else {
+        let (Diffuser::Spectral(diffusion), Lift::Gradients(_)) = (&self.diffusion, &self.lift) else {
             return None;
         };
         if self.irrep_dropout.is_some() || self.stochastic_depth > 0.0 {
             return None;
         }
         let DiffusionWeights { log_times, bands } = diffusion.weights();
-        let [scalars, hidden, update] = [
-            self.scalars.weights(),
-            self.hidden.weights(),
-            self.update.weights(),
-        ];
+        let [scalars, hidden, update] = [self.scalars.weights(), self.hidden.weights(), self.update.weights()];
         Some(Weights {
             log_times,
             bands,
@@ -253,17 +230,9 @@ impl<T: Real> Module<T> for DiffusionBlock {
         &self.features
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         if let Some(weights) = self.scalar_weights() {
-            let dropout = self
-                .dropout
-                .as_ref()
-                .map_or(0.0, |dropout| dropout.probability);
+            let dropout = self.dropout.as_ref().map_or(0.0, |dropout| dropout.probability);
             x.expect_kind("input of a diffusion block", &self.features)?;
             let y = tape.diffusion_net_block(levels.spectra()?, weights, dropout, x.clone())?;
             if let Some(y) = y {

@@ -12,9 +12,7 @@ pub struct ElementMean {
 impl ElementMean {
     /// The layer for rows of `channels` scalars.
     pub fn new(channels: usize) -> Self {
-        Self {
-            kind: FeatureType::scalars(channels),
-        }
+        Self { kind: FeatureType::scalars(channels) }
     }
 }
 
@@ -31,12 +29,7 @@ impl<T: Real> Module<T> for ElementMean {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of a mean over elements", &self.kind)?;
         tape.apply_incidence(Aggregation::Mean, levels.elements()?, x)
     }

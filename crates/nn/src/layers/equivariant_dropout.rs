@@ -19,11 +19,7 @@ pub struct EquivariantDropoutConfig {
 impl EquivariantDropoutConfig {
     /// Default settings.
     pub fn new(kind: FeatureType) -> Self {
-        Self {
-            kind,
-            unit: DropoutUnit::Irrep,
-            probability: 0.5,
-        }
+        Self { kind, unit: DropoutUnit::Irrep, probability: 0.5 }
     }
 
     /// The layer; it has no parameters.
@@ -31,18 +27,9 @@ impl EquivariantDropoutConfig {
     /// # Errors
     /// Settings out of range.
     pub fn init(&self, name: &str) -> Result<EquivariantDropout, NnError> {
-        let operator = Dropout {
-            kind: self.kind.clone(),
-            unit: self.unit,
-            probability: self.probability,
-        };
-        operator
-            .units()
-            .map_err(|error| NnError::from(error).in_layer(name))?;
-        Ok(EquivariantDropout {
-            name: name.into(),
-            operator: Arc::new(operator),
-        })
+        let operator = Dropout { kind: self.kind.clone(), unit: self.unit, probability: self.probability };
+        operator.units().map_err(|error| NnError::from(error).in_layer(name))?;
+        Ok(EquivariantDropout { name: name.into(), operator: Arc::new(operator) })
     }
 }
 
@@ -71,13 +58,7 @@ impl<T: Real> Module<T> for EquivariantDropout {
         Some(PointwiseLayer::Dropout(&self.operator))
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
-        tape.dropout(&self.operator, x)
-            .map_err(|error| error.in_layer(&self.name))
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        tape.dropout(&self.operator, x).map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -20,33 +20,19 @@ pub struct EquivariantLinearConfig {
 impl EquivariantLinearConfig {
     /// Default settings.
     pub fn new(input: FeatureType, output: FeatureType) -> Self {
-        Self {
-            input,
-            output,
-            bias: true,
-        }
+        Self { input, output, bias: true }
     }
 
     /// Adds the parameters `weight` and `bias`.
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<EquivariantLinear, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<EquivariantLinear, NnError> {
         builder.within(name, |builder| {
-            let operator = SelfMap {
-                input: self.input.clone(),
-                output: self.output.clone(),
-                bias: self.bias,
-            };
+            let operator = SelfMap { input: self.input.clone(), output: self.output.clone(), bias: self.bias };
             let fans = initialisation::Fans::new(&self.input, &self.output);
             let count = operator.parameter_count();
-            let weight = builder.random("weight", &[count], Role::Weight, |place| {
-                1.0 / fans.of(place).1
-            })?;
+            let weight = builder.random("weight", &[count], Role::Weight, |place| 1.0 / fans.of(place).1)?;
             let bias = match operator.bias_count() {
                 0 => None,
                 count => Some(builder.constant("bias", &[count], Role::Offset, 0.0)?),
@@ -89,13 +75,7 @@ impl<T: Real> Module<T> for EquivariantLinear {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
-        tape.self_map(&self.operator, self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        tape.self_map(&self.operator, self.weights, x).map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -22,18 +22,8 @@ pub struct EquivariantNormConfig {
 impl EquivariantNormConfig {
     /// Default settings.
     pub fn new(kind: FeatureType) -> Self {
-        let BatchNorm {
-            kind,
-            groups,
-            epsilon,
-            momentum,
-        } = BatchNorm::new(kind, NormGroups::PerIrrep);
-        Self {
-            kind,
-            groups,
-            epsilon,
-            momentum,
-        }
+        let BatchNorm { kind, groups, epsilon, momentum } = BatchNorm::new(kind, NormGroups::PerIrrep);
+        Self { kind, groups, epsilon, momentum }
     }
 
     /// Adds the parameters `gamma` (ones) and `beta` (zeros) and the running statistics `mean` and
@@ -41,11 +31,7 @@ impl EquivariantNormConfig {
     ///
     /// # Errors
     /// A name that is taken, or settings out of range.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<EquivariantNorm, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<EquivariantNorm, NnError> {
         builder.within(name, |builder| {
             let config = BatchNorm {
                 kind: self.kind.clone(),
@@ -53,9 +39,7 @@ impl EquivariantNormConfig {
                 epsilon: self.epsilon,
                 momentum: self.momentum,
             };
-            let slots = [config
-                .slots()
-                .map_err(|error| NnError::from(error).in_layer(builder.scope()))?];
+            let slots = [config.slots().map_err(|error| NnError::from(error).in_layer(builder.scope()))?];
             Ok(EquivariantNorm {
                 name: builder.scope().into(),
                 weights: NormWeights {
@@ -98,13 +82,7 @@ impl<T: Real> Module<T> for EquivariantNorm {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
-        tape.batch_norm(&self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        tape.batch_norm(&self.weights, x).map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -22,25 +22,16 @@ pub struct Gates {
 impl Gates {
     /// ReLU of scalars, and gates for other irreps.
     pub fn relu() -> Self {
-        Self {
-            activation: Activation::Relu,
-            batch_norm: false,
-        }
+        Self { activation: Activation::Relu, batch_norm: false }
     }
 
     /// The same with batch normalisation.
     pub fn with_batch_norm(self) -> Self {
-        Self {
-            batch_norm: true,
-            ..self
-        }
+        Self { batch_norm: true, ..self }
     }
 
     fn operator(&self, output: &FeatureType) -> Operator {
-        Operator {
-            output: output.clone(),
-            activation: self.activation.clone(),
-        }
+        Operator { output: output.clone(), activation: self.activation.clone() }
     }
 }
 
@@ -73,9 +64,7 @@ impl<T: Real> Nonlinearity<T> for Gates {
     fn moments(&self, output: &FeatureType) -> Vec<f64> {
         let single = single_channels(output);
         let operator = self.operator(&single);
-        drawn_moments([&operator.input(), &single], 1.0, |x, y| {
-            norm_gate::gated_forward(&operator, DRAWS, x, y)
-        })
+        drawn_moments([&operator.input(), &single], 1.0, |x, y| norm_gate::gated_forward(&operator, DRAWS, x, y))
     }
 
     /// Adds the parameters of the normalisation `norm`, if there is one.
@@ -92,12 +81,8 @@ impl<T: Real> Nonlinearity<T> for Gates {
                 true => Some(EquivariantNormConfig::new(input.clone()).init("norm", builder)?),
                 false => None,
             };
-            Ok(Box::new(GatedNonlinearity {
-                name: builder.scope().into(),
-                norm,
-                input,
-                operator: Arc::new(operator),
-            }) as Box<dyn Module<T>>)
+            Ok(Box::new(GatedNonlinearity { name: builder.scope().into(), norm, input, operator: Arc::new(operator) })
+                as Box<dyn Module<T>>)
         })
     }
 }
@@ -124,17 +109,11 @@ impl<T: Real> Module<T> for GatedNonlinearity {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let x = match &self.norm {
             None => x,
             Some(norm) => norm.forward(tape, levels, x)?,
         };
-        tape.gated_nonlinearity(&self.operator, x)
-            .map_err(|error| error.in_layer(&self.name))
+        tape.gated_nonlinearity(&self.operator, x).map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -51,11 +51,7 @@ impl GemConvConfig {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<GemConv, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<GemConv, NnError> {
         builder.within(name, |builder| {
             let config = GaugeConv {
                 input: self.input.clone(),
@@ -66,20 +62,15 @@ impl GemConvConfig {
                 self_term: self.self_term,
                 bias: self.bias,
             };
-            let variances =
-                initialisation::conv_variances(&config, self.degree, &self.input_moments);
+            let variances = initialisation::conv_variances(&config, self.degree, &self.input_moments);
             let shape = [self.rings, self.output.dimension(), self.input.dimension()];
-            let neighbour = builder.random("weight", &shape, Role::Weight, |place| {
-                variances.neighbour(place)
-            })?;
+            let neighbour = builder.random("weight", &shape, Role::Weight, |place| variances.neighbour(place))?;
             let self_count = config.self_count();
             let self_term = match self_count {
                 0 => None,
-                count => Some(
-                    builder.random("self_weight", &[count], Role::Weight, |place| {
-                        variances.self_term(place)
-                    })?,
-                ),
+                count => {
+                    Some(builder.random("self_weight", &[count], Role::Weight, |place| variances.self_term(place))?)
+                }
             };
             let bias = match config.bias_count() {
                 0 => None,
@@ -88,11 +79,7 @@ impl GemConvConfig {
             Ok(GemConv {
                 name: builder.scope().into(),
                 config: Arc::new(config),
-                weights: ConvWeights {
-                    neighbour,
-                    self_term,
-                    bias,
-                },
+                weights: ConvWeights { neighbour, self_term, bias },
             })
         })
     }
@@ -126,12 +113,7 @@ impl<T: Real> Module<T> for GemConv {
         Some(1)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.gauge_conv(&self.config, levels.graph()?, self.weights, x, None)
             .map_err(|error| error.in_layer(&self.name))
     }
@@ -144,8 +126,7 @@ impl<T: Real> Module<T> for GemConv {
         skipped: Var<T>,
     ) -> Result<Var<T>, NnError> {
         let (graph, skipped) = (levels.graph()?, Some(skipped));
-        tape.gauge_conv(&self.config, graph, self.weights, x, skipped)
-            .map_err(|error| error.in_layer(&self.name))
+        tape.gauge_conv(&self.config, graph, self.weights, x, skipped).map_err(|error| error.in_layer(&self.name))
     }
 }
 

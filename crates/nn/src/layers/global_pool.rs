@@ -24,10 +24,7 @@ pub struct GlobalPooling {
 impl GlobalPool {
     /// The layer for rows of `channels` scalars; it has no parameters.
     pub fn init(self, channels: usize) -> GlobalPooling {
-        GlobalPooling {
-            pool: self,
-            kind: FeatureType::scalars(channels),
-        }
+        GlobalPooling { pool: self, kind: FeatureType::scalars(channels) }
     }
 }
 
@@ -40,12 +37,7 @@ impl<T: Real> Module<T> for GlobalPooling {
         &self.kind
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of a global pooling", &self.kind)?;
         match self.pool {
             GlobalPool::Mean => tape.global_mean(levels.graph()?, x),

@@ -25,14 +25,7 @@ pub struct GraphConvConfig {
 impl GraphConvConfig {
     /// Default settings.
     pub fn new(inputs: usize, outputs: usize) -> Self {
-        Self {
-            inputs,
-            outputs,
-            aggregation: Aggregation::Sum,
-            bias: true,
-            degree: 6.0,
-            input_moment: 1.0,
-        }
+        Self { inputs, outputs, aggregation: Aggregation::Sum, bias: true, degree: 6.0, input_moment: 1.0 }
     }
 
     /// Adds the parameters `weight` `[1, outputs, inputs]`, `self_weight` `[outputs * inputs]` and
@@ -40,11 +33,7 @@ impl GraphConvConfig {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<GemConv, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<GemConv, NnError> {
         let scalars = FeatureType::scalars;
         let conv = GemConvConfig {
             aggregation: self.aggregation,

@@ -17,12 +17,7 @@ impl<T: Real> Nonlinearity<T> for Identity {
         "identity"
     }
 
-    fn init(
-        &self,
-        _: &str,
-        output: &FeatureType,
-        _: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, _: &str, output: &FeatureType, _: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         Ok(Box::new(IdentityLayer(output.clone())))
     }
 }
@@ -40,12 +35,7 @@ impl<T: Real> Module<T> for IdentityLayer {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        _: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         Ok(x)
     }
 }

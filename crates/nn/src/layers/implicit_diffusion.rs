@@ -20,41 +20,27 @@ pub struct ImplicitDiffusionConfig {
 impl ImplicitDiffusionConfig {
     /// Default settings.
     pub fn new(input: FeatureType) -> Self {
-        Self {
-            input,
-            gradients: false,
-            times: vec![1e-3, 1e-2, 0.1],
-        }
+        Self { input, gradients: false, times: vec![1e-3, 1e-2, 0.1] }
     }
 
     /// Adds the parameter `mix`, a factor for each time and irrep, initialised uniformly with a mean sum of 1.
     ///
     /// # Errors
     /// A name that is taken, or times that are not positive.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<ImplicitDiffusion, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<ImplicitDiffusion, NnError> {
         let good = self.times.iter().all(|t| t.is_finite() && *t > 0.0);
         if self.times.is_empty() || !good {
             let problem = format!("{:?} must be positive numbers", self.times);
             return Err(NnError::setting("times of an implicit diffusion", problem));
         }
         builder.within(name, |builder| {
-            let config = Implicit {
-                features: self.input.clone(),
-                times: self.times.clone(),
-            };
+            let config = Implicit { features: self.input.clone(), times: self.times.clone() };
             let shape = [config.times.len(), config.irreps()];
             let range = 0.0..=2.0 / shape[0] as f64;
             let mix = builder.uniform("mix", &shape, Role::Offset, range)?;
             let scalars = self.input.multiplicity(0);
             let gradients = FeatureType::new(&[0, if self.gradients { scalars } else { 0 }]);
-            let slice = Slice {
-                kind: self.input.clone(),
-                channels: std::iter::once(0..scalars).collect(),
-            };
+            let slice = Slice { kind: self.input.clone(), channels: std::iter::once(0..scalars).collect() };
             Ok(ImplicitDiffusion {
                 name: builder.scope().into(),
                 mix,
@@ -87,12 +73,7 @@ impl<T: Real> Module<T> for ImplicitDiffusion {
         &self.output
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let run = || {
             let heat = levels.heat()?;
             let y = tape.diffuse_implicitly(heat, &self.config, self.mix, x)?;

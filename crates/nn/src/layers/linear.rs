@@ -22,23 +22,14 @@ pub struct LinearConfig {
 impl LinearConfig {
     /// Default settings.
     pub fn new(inputs: usize, outputs: usize) -> Self {
-        Self {
-            inputs,
-            outputs,
-            bias: true,
-            input_moment: 1.0,
-        }
+        Self { inputs, outputs, bias: true, input_moment: 1.0 }
     }
 
     /// Adds the parameters `weight` `[outputs, inputs]` and `bias`.
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(
-        &self,
-        name: &str,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Linear, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<Linear, NnError> {
         builder.within(name, |builder| {
             let variance = 1.0 / (self.inputs.max(1) as f64 * self.input_moment);
             let shape = [self.outputs, self.inputs];
@@ -49,11 +40,7 @@ impl LinearConfig {
             };
             Ok(Linear {
                 name: builder.scope().into(),
-                operator: Operator {
-                    inputs: self.inputs,
-                    outputs: self.outputs,
-                    bias: self.bias,
-                },
+                operator: Operator { inputs: self.inputs, outputs: self.outputs, bias: self.bias },
                 weights: LinearWeights { weight, bias },
                 input: FeatureType::scalars(self.inputs),
                 output: FeatureType::scalars(self.outputs),
@@ -80,10 +67,7 @@ impl Linear {
 
     /// The layer as the head of a model.
     pub fn head(&self) -> Head<'_> {
-        Head {
-            name: &self.name,
-            weights: self.weights,
-        }
+        Head { name: &self.name, weights: self.weights }
     }
 }
 
@@ -100,14 +84,8 @@ impl<T: Real> Module<T> for Linear {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
-        tape.linear(self.operator, self.weights, x)
-            .map_err(|error| error.in_layer(&self.name))
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+        tape.linear(self.operator, self.weights, x).map_err(|error| error.in_layer(&self.name))
     }
 
     /// On a GPU, applies an activation and a dropout after it.
@@ -122,22 +100,13 @@ impl<T: Real> Module<T> for Linear {
             _ if tape.device() == &Device::Cpu || !self.operator.can_be_activated() => {
                 return Ok((self.forward(tape, levels, x)?, 0));
             }
-            [
-                PointwiseLayer::Activation(f),
-                PointwiseLayer::Dropout(dropout),
-                ..,
-            ] if dropout.kind == self.output => {
+            [PointwiseLayer::Activation(f), PointwiseLayer::Dropout(dropout), ..] if dropout.kind == self.output => {
                 (Activation::clone(f), Some(Arc::clone(dropout)), 2)
             }
             [PointwiseLayer::Activation(f), ..] => (Activation::clone(f), None, 1),
             _ => return Ok((self.forward(tape, levels, x)?, 0)),
         };
-        let operator = LinearActivate {
-            config: self.operator,
-            weights: self.weights,
-            activation,
-            dropout,
-        };
+        let operator = LinearActivate { config: self.operator, weights: self.weights, activation, dropout };
         let y = tape.apply(operator, [x]);
         Ok((y.map_err(|error| error.in_layer(&self.name))?, applied))
     }

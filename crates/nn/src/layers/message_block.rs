@@ -19,8 +19,8 @@ pub struct MessageBlockConfig<T> {
     pub edge_layers: usize,
     /// Layers of the update function (default 2).
     pub node_layers: usize,
-    /// Samples of the regular nonlinearity of messages (default `2 band_limit + 1`). Messages are in the frame of the edge, so any
-    /// number is exactly equivariant.
+    /// Samples of the regular nonlinearity of messages (default `2 band_limit + 1`). Messages are in the frame of the
+    /// edge, so any number is exactly equivariant.
     pub samples: usize,
     /// The nonlinearity between layers of the update function (default: ReLU of 5 samples).
     pub nonlinearity: Arc<dyn Nonlinearity<T>>,
@@ -39,8 +39,9 @@ impl<T: Real> MessageBlockConfig<T> {
         }
     }
 
-    /// Adds the parameters of the message layers `edge1`, `edge2` and so on, of the update layers `node1` and so on with their
-    /// nonlinearities `act1` and so on, and of the map `skip` if the types at the ends of the skip connection differ.
+    /// Adds the parameters of the message layers `edge1`, `edge2` and so on, of the update layers `node1` and so on
+    /// with their nonlinearities `act1` and so on, and of the map `skip` if the types at the ends of the skip
+    /// connection differ.
     ///
     /// # Errors
     /// A name that is taken, no layers, or types that a nonlinearity does not support.
@@ -62,11 +63,7 @@ impl<T: Real> MessageBlockConfig<T> {
             for index in 1..=self.node_layers {
                 let act = &self.nonlinearity;
                 let last = index == self.node_layers;
-                let output = if last {
-                    self.output.clone()
-                } else {
-                    act.input(&self.hidden)
-                };
+                let output = if last { self.output.clone() } else { act.input(&self.hidden) };
                 let map = EquivariantLinearConfig::new(kind, output);
                 let map = map.init(&format!("node{index}"), builder)?;
                 let act = match last {
@@ -121,30 +118,17 @@ impl<T: Real> MessageBlockConfig<T> {
         let (mut inputs, mut moment) = (2 * input.dimension(), mean_moment(input, moments));
         let mut layers = Vec::with_capacity(self.edge_layers);
         for index in 1..=self.edge_layers {
-            let map = LinearConfig {
-                input_moment: moment,
-                ..LinearConfig::new(inputs, outputs)
-            };
+            let map = LinearConfig { input_moment: moment, ..LinearConfig::new(inputs, outputs) };
             let layer = map.init(&format!("edge{index}"), builder)?;
             layers.push(MessageLayer {
-                map: Linear {
-                    inputs,
-                    outputs,
-                    bias: true,
-                },
+                map: Linear { inputs, outputs, bias: true },
                 weights: layer.weights(),
                 plan: Arc::clone(&plan),
             });
             inputs = outputs;
-            moment = mean_moment(
-                &self.hidden,
-                &Nonlinearity::<T>::moments(&regular, &self.hidden),
-            );
+            moment = mean_moment(&self.hidden, &Nonlinearity::<T>::moments(&regular, &self.hidden));
         }
-        Ok(MessageFunction {
-            input: input.clone(),
-            layers,
-        })
+        Ok(MessageFunction { input: input.clone(), layers })
     }
 }
 
@@ -168,10 +152,10 @@ fn mean_moment(kind: &FeatureType, moments: &[f64]) -> f64 {
 /// y_p = skip(x_p) + phi_n(x_p, m_p)
 /// ```
 ///
-/// `phi_e` is a chain of linear maps, each followed by a regular nonlinearity, in the frame of the edge. `phi_n` is a chain of
-/// equivariant linear maps with nonlinearities between them. `skip` is the identity, or an equivariant linear map if the types
-/// differ. A vertex without neighbours has the message 0. Saved for the backward pass: `x`, `m`, and the features inside of
-/// `phi_n`, except on a GPU that computes `y` from `x` and `m` in one kernel.
+/// `phi_e` is a chain of linear maps, each followed by a regular nonlinearity, in the frame of the edge. `phi_n` is a
+/// chain of equivariant linear maps with nonlinearities between them. `skip` is the identity, or an equivariant linear
+/// map if the types differ. A vertex without neighbours has the message 0. Saved for the backward pass: `x`, `m`, and
+/// the features inside of `phi_n`, except on a GPU that computes `y` from `x` and `m` in one kernel.
 #[derive(Debug)]
 pub struct MessageBlock<T: Real> {
     name: String,
@@ -211,12 +195,7 @@ impl<T: Real> Module<T> for MessageBlock<T> {
         Some(1)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let message = tape
             .send_messages(&self.messages, levels.graph()?, x.clone())
             .map_err(|error| error.in_layer(&self.name))?;

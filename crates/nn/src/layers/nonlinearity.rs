@@ -40,7 +40,8 @@ pub trait Nonlinearity<T: Real>: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The settings of a nonlinearity that is [`Regular`], for layers that compute it together with their maps (default: none).
+    /// The settings of a nonlinearity that is [`Regular`], for layers that compute it together with their maps
+    /// (default: none).
     fn as_regular(&self) -> Option<&Regular> {
         None
     }

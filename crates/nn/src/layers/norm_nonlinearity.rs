@@ -21,18 +21,12 @@ pub struct Norms {
 impl Norms {
     /// ReLU of scalars and of the norms of other irreps.
     pub fn relu() -> Self {
-        Self {
-            activation: Activation::Relu,
-            batch_norm: false,
-        }
+        Self { activation: Activation::Relu, batch_norm: false }
     }
 
     /// The same with batch normalisation.
     pub fn with_batch_norm(self) -> Self {
-        Self {
-            batch_norm: true,
-            ..self
-        }
+        Self { batch_norm: true, ..self }
     }
 }
 
@@ -97,17 +91,11 @@ impl<T: Real> Module<T> for NormNonlinearity {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let x = match &self.norm {
             None => x,
             Some(norm) => norm.forward(tape, levels, x)?,
         };
-        tape.norm_nonlinearity(&self.operator, self.bias, x)
-            .map_err(|error| error.in_layer(&self.name))
+        tape.norm_nonlinearity(&self.operator, self.bias, x).map_err(|error| error.in_layer(&self.name))
     }
 }

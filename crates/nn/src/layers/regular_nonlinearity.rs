@@ -27,19 +27,12 @@ pub struct Regular {
 impl Regular {
     /// ReLU of the given number of samples.
     pub fn relu(samples: usize) -> Self {
-        Self {
-            samples,
-            activation: Activation::Relu,
-            batch_norm: false,
-        }
+        Self { samples, activation: Activation::Relu, batch_norm: false }
     }
 
     /// The same with batch normalisation of the samples.
     pub fn with_batch_norm(self) -> Self {
-        Self {
-            batch_norm: true,
-            ..self
-        }
+        Self { batch_norm: true, ..self }
     }
 
     pub(super) fn operator(&self, kind: FeatureType) -> regular::Regular {
@@ -61,9 +54,7 @@ impl<T: Real> Nonlinearity<T> for Regular {
             true => (1.0 + band_limit as f64).sqrt().recip(),
             false => 1.0,
         };
-        drawn_moments([&single, &single], scale, |x, y| {
-            regular::forward(&Plan::new(&config)?, DRAWS, x, y)
-        })
+        drawn_moments([&single, &single], scale, |x, y| regular::forward(&Plan::new(&config)?, DRAWS, x, y))
     }
 
     fn as_regular(&self) -> Option<&Regular> {
@@ -91,11 +82,8 @@ impl<T: Real> Nonlinearity<T> for Regular {
                 }
                 false => None,
             };
-            Ok(Box::new(RegularNonlinearity {
-                name: builder.scope().into(),
-                plan: Arc::new(plan),
-                norm,
-            }) as Box<dyn Module<T>>)
+            Ok(Box::new(RegularNonlinearity { name: builder.scope().into(), plan: Arc::new(plan), norm })
+                as Box<dyn Module<T>>)
         })
     }
 }
@@ -121,15 +109,9 @@ impl<T: Real> Module<T> for RegularNonlinearity<T> {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let norm = self.norm.as_ref().map(EquivariantNorm::weights);
-        tape.regular(&self.plan, norm, x)
-            .map_err(|error| error.in_layer(&self.name))
+        tape.regular(&self.plan, norm, x).map_err(|error| error.in_layer(&self.name))
     }
 
     /// On a GPU, applies a dropout that follows a batch normalisation.

@@ -13,10 +13,7 @@ pub struct ActivationLayer {
 impl ActivationLayer {
     /// The layer for rows of `channels` scalars.
     pub fn new(function: Activation, channels: usize) -> Self {
-        Self {
-            function,
-            kind: FeatureType::scalars(channels),
-        }
+        Self { function, kind: FeatureType::scalars(channels) }
     }
 }
 
@@ -37,12 +34,7 @@ impl<T: Real> Module<T> for ActivationLayer {
         Some(PointwiseLayer::Activation(&self.function))
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.activation(&self.function, x)
     }
 }
@@ -58,10 +50,7 @@ pub struct BreakSymmetry {
 impl BreakSymmetry {
     /// The layer for features of a type.
     pub fn new(input: FeatureType) -> Self {
-        Self {
-            output: FeatureType::scalars(input.dimension()),
-            input,
-        }
+        Self { output: FeatureType::scalars(input.dimension()), input }
     }
 }
 
@@ -78,12 +67,7 @@ impl<T: Real> Module<T> for BreakSymmetry {
         Some(0)
     }
 
-    fn forward<'a>(
-        &self,
-        _: &mut Tape<'a, T>,
-        _: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input", &self.input)?;
         Ok(x.into_scalars())
     }

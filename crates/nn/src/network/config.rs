@@ -3,9 +3,9 @@
 use super::{Layers, Network};
 use crate::error::expect_scalars;
 use crate::layers::{
-    ActivationLayer, BreakSymmetry, ConvConfig, DiffusionBlockConfig, ElementMean,
-    EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig, GlobalPool, Kernel,
-    Linear, LinearConfig, MessageBlockConfig, Nonlinearity, Regular, ResidualBlockConfig,
+    ActivationLayer, BreakSymmetry, ConvConfig, DiffusionBlockConfig, ElementMean, EquivariantDropoutConfig,
+    EquivariantLinearConfig, EquivariantNormConfig, GlobalPool, Kernel, Linear, LinearConfig, MessageBlockConfig,
+    Nonlinearity, Regular, ResidualBlockConfig,
 };
 use crate::module::{Module, Part};
 use crate::{Builder, NnError, ParameterId, Parameters};
@@ -40,12 +40,7 @@ pub trait LayerConfig<T: Real>: fmt::Debug + Send + Sync {
     /// # Errors
     /// An unsupported input type, features of whole meshes for a layer that needs vertices, or a name that is taken.
     /// [`NnError::in_layer`] adds `name` to the message.
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError>;
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError>;
 }
 
 /// Properties of the features between two layers.
@@ -64,9 +59,7 @@ pub struct Stage {
 }
 
 /// Builds a layer from its name, the stage and the builder.
-type Init<T> = dyn Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError>
-    + Send
-    + Sync;
+type Init<T> = dyn Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> + Send + Sync;
 
 /// A layer of this crate.
 struct BuiltIn<T: Real> {
@@ -86,15 +79,9 @@ impl<T: Real> LayerConfig<T> for BuiltIn<T> {
         self.word
     }
 
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         if stage.pooled && self.needs_vertices {
-            let problem =
-                "it needs vertices, but the rows are meshes, faces or edges after a pooling";
+            let problem = "it needs vertices, but the rows are meshes, faces or edges after a pooling";
             return Err(NnError::setting("layer", problem).in_layer(name));
         }
         (self.init)(name, stage, builder)
@@ -129,12 +116,7 @@ pub struct NetworkConfig<T> {
 
 impl<T: Real> NetworkConfig<T> {
     pub(super) fn new(input: FeatureType) -> Self {
-        Self {
-            input,
-            weight_decay: WeightDecay::default(),
-            layers: Vec::new(),
-            conv: ConvConfig::default(),
-        }
+        Self { input, weight_decay: WeightDecay::default(), layers: Vec::new(), conv: ConvConfig::default() }
     }
 
     /// Which parameters weight decay acts on (default: all weights). Its strength is a setting of the
@@ -180,17 +162,10 @@ impl<T: Real> NetworkConfig<T> {
         self,
         word: &'static str,
         needs_vertices: bool,
-        init: impl Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError>
-        + Send
-        + Sync
-        + 'static,
+        init: impl Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> + Send + Sync + 'static,
     ) -> Self {
         let init = Box::new(init);
-        self.layer(BuiltIn {
-            word,
-            needs_vertices,
-            init,
-        })
+        self.layer(BuiltIn { word, needs_vertices, init })
     }
 
     /// Adds a convolution with the settings given before.
@@ -203,11 +178,7 @@ impl<T: Real> NetworkConfig<T> {
     }
 
     /// Adds a residual block of two convolutions with the settings given before.
-    pub fn residual(
-        self,
-        output: &FeatureType,
-        nonlinearity: impl Nonlinearity<T> + 'static,
-    ) -> Self {
+    pub fn residual(self, output: &FeatureType, nonlinearity: impl Nonlinearity<T> + 'static) -> Self {
         self.block(None, output, Arc::new(nonlinearity))
     }
 
@@ -290,19 +261,14 @@ impl<T: Real> NetworkConfig<T> {
     pub fn norm(self) -> Self {
         self.built_in("norm", false, |name, stage, builder| {
             let (input, _) = stage.move_to(stage.kind.clone(), Vec::new());
-            Ok(Box::new(
-                EquivariantNormConfig::new(input).init(name, builder)?,
-            ))
+            Ok(Box::new(EquivariantNormConfig::new(input).init(name, builder)?))
         })
     }
 
     /// Adds dropout of whole irreps, which are single values for scalars.
     pub fn dropout(self, probability: f64) -> Self {
         self.built_in("dropout", false, move |name, stage, _| {
-            let config = EquivariantDropoutConfig {
-                probability,
-                ..EquivariantDropoutConfig::new(stage.kind.clone())
-            };
+            let config = EquivariantDropoutConfig { probability, ..EquivariantDropoutConfig::new(stage.kind.clone()) };
             Ok(Box::new(config.init(name)?))
         })
     }
@@ -327,16 +293,10 @@ impl<T: Real> NetworkConfig<T> {
     pub fn activation(self, activation: Activation) -> Self {
         self.built_in("activation", false, move |name, stage, _| {
             expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;
-            let regular = Regular {
-                activation: activation.clone(),
-                ..Regular::relu(1)
-            };
+            let regular = Regular { activation: activation.clone(), ..Regular::relu(1) };
             let moments = Nonlinearity::<T>::moments(&regular, &FeatureType::scalars(1));
             let (input, _) = stage.move_to(stage.kind.clone(), moments);
-            Ok(Box::new(ActivationLayer::new(
-                activation.clone(),
-                input.dimension(),
-            )))
+            Ok(Box::new(ActivationLayer::new(activation.clone(), input.dimension())))
         })
     }
 
@@ -370,9 +330,7 @@ impl<T: Real> NetworkConfig<T> {
 
     /// Adds a linear layer to `hidden` scalars, ReLU, and a linear layer to the classes.
     pub fn head(self, hidden: usize, classes: usize) -> Self {
-        self.linear(hidden)
-            .activation(Activation::Relu)
-            .linear(classes)
+        self.linear(hidden).activation(Activation::Relu).linear(classes)
     }
 
     /// Builds the network and its parameters, initialised from `seed`.
@@ -429,22 +387,13 @@ impl<T: Real> NetworkConfig<T> {
             input: self.input.clone(),
             layers,
         };
-        Ok(Network {
-            body,
-            head,
-            output: stage.kind,
-            parts,
-            levels: levels.unwrap_or(1),
-        })
+        Ok(Network { body, head, output: stage.kind, parts, levels: levels.unwrap_or(1) })
     }
 }
 
 impl Stage {
     /// Sets type and moments; returns the previous ones. Empty moments mean unit scale in all orders.
     pub fn move_to(&mut self, kind: FeatureType, moments: Vec<f64>) -> (FeatureType, Vec<f64>) {
-        (
-            std::mem::replace(&mut self.kind, kind),
-            std::mem::replace(&mut self.moments, moments),
-        )
+        (std::mem::replace(&mut self.kind, kind), std::mem::replace(&mut self.moments, moments))
     }
 }

@@ -43,24 +43,16 @@ impl<T: Real> Module<T> for Layers<T> {
         (self.layers.iter()).map(|(_, layer)| layer.reach()).sum()
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        mut x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, mut x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of the network", &self.input)?;
         let mut rest = &self.layers[..];
         while let [(name, layer), following @ ..] = rest {
-            let pointwise = following
-                .iter()
-                .map_while(|(_, layer)| layer.as_pointwise());
+            let pointwise = following.iter().map_while(|(_, layer)| layer.as_pointwise());
             let pointwise: Vec<PointwiseLayer<'_>> = pointwise.collect();
-            let (y, applied) =
-                (layer.forward_then(tape, levels, x, &pointwise)).map_err(|error| match error {
-                    named @ NnError::Layer { .. } => named,
-                    other => other.in_layer(name),
-                })?;
+            let (y, applied) = (layer.forward_then(tape, levels, x, &pointwise)).map_err(|error| match error {
+                named @ NnError::Layer { .. } => named,
+                other => other.in_layer(name),
+            })?;
             x = y;
             rest = &following[applied..];
         }
@@ -98,12 +90,7 @@ impl<T: Real> Module<T> for Network<T> {
         self.body.reach()
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let x = self.body.forward(tape, levels, x)?;
         match &self.head {
             None => Ok(x),
@@ -130,9 +117,7 @@ impl<T: Real> fmt::Display for Network<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::{
-        Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular,
-    };
+    use crate::layers::{Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular};
     use crate::{Archive, NnError, Parameters};
     use gemcnn_kernels::Aggregation;
 
@@ -215,10 +200,7 @@ total                                       339";
         let uneven: FeatureType = "2x0 + 3x1".parse().unwrap();
         for (config, name) in [
             (input().conv(&uneven).linear(3), "linear2"),
-            (
-                input().conv(&uneven).nonlinearity(Regular::relu(5)),
-                "regular2",
-            ),
+            (input().conv(&uneven).nonlinearity(Regular::relu(5)), "regular2"),
             (input().kernel(Isotropic).conv(&scalars), "conv1"),
             (
                 input()
@@ -228,19 +210,8 @@ total                                       339";
                     .residual(&scalars, Regular::relu(1)),
                 "block2.conv1",
             ),
-            (
-                input()
-                    .equivariant_linear(&"1x0 + 2x1".parse().unwrap())
-                    .nonlinearity(Gates::relu()),
-                "gated2",
-            ),
-            (
-                input()
-                    .conv(&scalars)
-                    .global_pool(GlobalPool::Mean)
-                    .conv(&scalars),
-                "conv3",
-            ),
+            (input().equivariant_linear(&"1x0 + 2x1".parse().unwrap()).nonlinearity(Gates::relu()), "gated2"),
+            (input().conv(&scalars).global_pool(GlobalPool::Mean).conv(&scalars), "conv3"),
         ] {
             assert_eq!(layer(config), name);
         }
@@ -271,21 +242,13 @@ total                                       339";
         let (_, parameters) = network(1, 4).init(1).unwrap();
         let mut archive = Archive::new();
         parameters.store(&mut archive, "weights").unwrap();
-        let stored = |rings, outputs| {
-            Parameters::stored(&archive, "weights", |builder| {
-                network(rings, outputs).build(builder)
-            })
-        };
+        let stored =
+            |rings, outputs| Parameters::stored(&archive, "weights", |builder| network(rings, outputs).build(builder));
         let (_, loaded) = stored(1, 4).unwrap();
         for (a, b) in parameters.iter().zip(loaded.iter()) {
             assert_eq!((a.name(), a.value()), (b.name(), b.value()));
         }
-        for (rings, outputs) in [
-            (usize::MAX, 4),
-            (100_000, 4),
-            (1, 100_000_000_000),
-            (1, usize::MAX),
-        ] {
+        for (rings, outputs) in [(usize::MAX, 4), (100_000, 4), (1, 100_000_000_000), (1, usize::MAX)] {
             let error = stored(rings, outputs).unwrap_err();
             assert!(matches!(error, NnError::Mismatch { .. }), "{error}");
             if rings != 100_000 {
@@ -295,9 +258,7 @@ total                                       339";
         }
         // Tensors that the network does not have.
         let fewer = Parameters::stored(&archive, "weights", |builder| {
-            Network::<f32>::builder("3x0".parse().unwrap())
-                .conv(&FeatureType::uniform(16, 2))
-                .build(builder)
+            Network::<f32>::builder("3x0".parse().unwrap()).conv(&FeatureType::uniform(16, 2)).build(builder)
         });
         assert!(matches!(fewer, Err(NnError::Mismatch { differences }) if differences.len() > 2));
     }

@@ -13,11 +13,7 @@ pub struct Pointwise(pub Activation);
 impl<T: Real> Operator<T> for Pointwise {
     type Saved = Var<T>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_scalars("input of an activation")?;
         let mut y = context.buffer(x.values_len())?;
         dispatch!(context.executor(), activation::forward(&self.0; x.view(), y.view_mut()));

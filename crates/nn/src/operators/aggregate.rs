@@ -22,11 +22,7 @@ pub struct GaugeAggregate<'a, T> {
 impl<T: Real> Operator<T> for GaugeAggregate<'_, T> {
     type Saved = ();
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, ()), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, ()), NnError> {
         let config = &*self.config;
         x.expect_kind("input of an aggregation", &config.input)?;
         x.expect_rows("the input of an aggregation", self.batch.vertex_count())?;

@@ -6,8 +6,8 @@ use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::{KernelError, Real, Resolve};
 use std::sync::Arc;
 
-/// Attention of each vertex over its neighbours ([`attention`]), on a GPU that [supports](attention::cuda::supports) it. Saves `x`,
-/// the queries, and one number for each edge and head.
+/// Attention of each vertex over its neighbours ([`attention`]), on a GPU that [supports](attention::cuda::supports)
+/// it. Saves `x`, the queries, and one number for each edge and head.
 ///
 /// # Shapes
 /// `x`: one row of `config.input` for each vertex; result: one row of `config.output`.
@@ -23,21 +23,12 @@ pub struct Attend<'a, T> {
 
 impl<T: Real> Attend<'_, T> {
     /// The weights of all heads, one after the other.
-    fn weights(
-        &self,
-        context: &mut Context<'_, T>,
-        device: &CudaDevice,
-    ) -> Result<DeviceBuffer<f32>, NnError> {
+    fn weights(&self, context: &mut Context<'_, T>, device: &CudaDevice) -> Result<DeviceBuffer<f32>, NnError> {
         let mut all = device.buffer(self.config.parameter_count())?;
         for (head, ids) in self.heads.iter().enumerate() {
-            let ([query, key, value, bias], _) =
-                context.values([ids.query, ids.key, ids.value, ids.bias])?;
-            let weights = HeadWeights {
-                query: query.cuda()?,
-                key: key.cuda()?,
-                value: value.cuda()?,
-                bias: bias.cuda()?,
-            };
+            let ([query, key, value, bias], _) = context.values([ids.query, ids.key, ids.value, ids.bias])?;
+            let weights =
+                HeadWeights { query: query.cuda()?, key: key.cuda()?, value: value.cuda()?, bias: bias.cuda()? };
             attention::cuda::pack(device, &self.config, head, weights, &all.view_mut())?;
         }
         Ok(all)
@@ -59,11 +50,7 @@ impl<T: Real> Operator<T> for Attend<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let (config, device) = (&*self.config, gpu(context)?);
         x.expect_kind("input of attention", &config.input)?;
         x.expect_rows("the input of attention", self.batch.vertex_count())?;
@@ -113,14 +100,9 @@ impl<T: Real> Operator<T> for Attend<'_, T> {
             all.view_mut(),
         )?;
         for (head, ids) in self.heads.iter().enumerate() {
-            let (_, [query, key, value, bias], _) =
-                context.gradients([ids.query, ids.key, ids.value, ids.bias])?;
-            let gradients = HeadWeights {
-                query: query.cuda()?,
-                key: key.cuda()?,
-                value: value.cuda()?,
-                bias: bias.cuda()?,
-            };
+            let (_, [query, key, value, bias], _) = context.gradients([ids.query, ids.key, ids.value, ids.bias])?;
+            let gradients =
+                HeadWeights { query: query.cuda()?, key: key.cuda()?, value: value.cuda()?, bias: bias.cuda()? };
             attention::cuda::add_gradients(&device, config, head, all.view(), &gradients)?;
         }
         Ok([dx])
@@ -143,11 +125,7 @@ impl<'a, T: Real> Tape<'a, T> {
             Device::Cuda(device) if attention::cuda::supports(device, config)? => {}
             _ => return Ok(None),
         }
-        let operator = Attend {
-            config: Arc::clone(config),
-            batch,
-            heads: Arc::clone(heads),
-        };
+        let operator = Attend { config: Arc::clone(config), batch, heads: Arc::clone(heads) };
         self.apply(operator, [x]).map(Some)
     }
 }

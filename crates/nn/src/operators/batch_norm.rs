@@ -42,11 +42,9 @@ impl NormWeights {
             let ([mean, variance], _) = context.values(ids.map(Some))?;
             return Ok(match &device {
                 Device::Cpu => OnDevice::Host(Statistics::running(mean.host()?, variance.host()?)),
-                Device::Cuda(device) => OnDevice::Cuda(DeviceStatistics::running(
-                    device,
-                    mean.cuda()?,
-                    variance.cuda()?,
-                )?),
+                Device::Cuda(device) => {
+                    OnDevice::Cuda(DeviceStatistics::running(device, mean.cuda()?, variance.cuda()?)?)
+                }
             });
         }
         match &device {
@@ -112,11 +110,7 @@ impl<T: Real> Operator<T> for BatchNormalise {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let kind = &self.0.config.kind;
         x.expect_kind("input of a batch normalisation", kind)?;
         let mut y = context.buffer(x.values_len())?;

@@ -16,11 +16,7 @@ pub struct BlockMaximum {
 impl<T: Real> Operator<T> for BlockMaximum {
     type Saved = [Var<T>; 2];
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_scalars("the input of a block maximum")?;
         let width = x.kind().dimension() / self.blocks.max(1);
         let mut y = context.buffer(x.rows() * width)?;

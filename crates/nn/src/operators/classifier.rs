@@ -39,9 +39,7 @@ impl<'t, T: Real> AnyTargets<'t, T> {
     /// The labels on a GPU, copied from the host if necessary.
     pub fn on(&self, device: &CudaDevice) -> Result<Arc<DeviceTargets>, NnError> {
         Ok(match &self.0 {
-            OnDevice::Host(targets) => {
-                Arc::new(DeviceTargets::new(device, &single_targets(*targets)?)?)
-            }
+            OnDevice::Host(targets) => Arc::new(DeviceTargets::new(device, &single_targets(*targets)?)?),
             OnDevice::Cuda(targets) => Arc::clone(targets),
         })
     }
@@ -63,15 +61,8 @@ type KnownGradients<T> = [Storage<T>; 3];
 impl<T: Real> LossOperator<T> for ClassifierLoss {
     type Saved = KnownGradients<T>;
 
-    fn forward(
-        &self,
-        _: &mut Context<'_, T>,
-        _: [Var<T>; 1],
-    ) -> Result<(LossValue, Self::Saved), NnError> {
-        Err(NnError::setting(
-            "classifier",
-            "its loss is computed by `Tape::classifier`",
-        ))
+    fn forward(&self, _: &mut Context<'_, T>, _: [Var<T>; 1]) -> Result<(LossValue, Self::Saved), NnError> {
+        Err(NnError::setting("classifier", "its loss is computed by `Tape::classifier`"))
     }
 
     fn backward(
@@ -126,20 +117,13 @@ fn run<T: Real>(
     });
     let device = match run {
         Executor::Host(scratch) => {
-            let map = Classifier {
-                channels,
-                weight: weight.host()?,
-                bias: bias.host()?,
-                targets: targets.host()?,
-            };
+            let map = Classifier { channels, weight: weight.host()?, bias: bias.host()?, targets: targets.host()? };
             let (values, scratch) = (features.host()?, scratch.narrow);
             let score = match gradients {
                 None => classifier::evaluate(&map, values, rows, scratch)?,
                 Some(gradients) => {
                     let gradients = gradients.host()?;
-                    classifier::loss_and_gradients(
-                        &map, values, 1.0, gradients, rows, products, scratch,
-                    )?
+                    classifier::loss_and_gradients(&map, values, 1.0, gradients, rows, products, scratch)?
                 }
             };
             return Ok(LossValue::Score(score));
@@ -147,12 +131,7 @@ fn run<T: Real>(
         Executor::Cuda(device) => device,
     };
     let targets = targets.on(device)?;
-    let map = classifier::cuda::Classifier {
-        channels,
-        weight: weight.cuda()?,
-        bias: bias.cuda()?,
-        targets: &targets,
-    };
+    let map = classifier::cuda::Classifier { channels, weight: weight.cuda()?, bias: bias.cuda()?, targets: &targets };
     let mut predictions = DeviceRows::new(device, rows.predictions)?;
     let mut ranks = DeviceRows::new(device, rows.ranks)?;
     let rows = RowResults {
@@ -204,10 +183,7 @@ impl<'a, T: Real> Tape<'a, T> {
         features.expect_scalars("features to classify")?;
         features.expect_rows("features to classify", targets.rows())?;
         if weights.bias.is_none() {
-            return Err(NnError::setting(
-                "classifier",
-                "its linear map needs a bias",
-            ));
+            return Err(NnError::setting("classifier", "its linear map needs a bias"));
         }
         let training = self.is_training();
         let mut context = self.context();
@@ -221,14 +197,7 @@ impl<'a, T: Real> Tape<'a, T> {
             context.buffer(classes * features.kind().dimension())?,
             context.buffer(classes)?,
         ];
-        let value = run(
-            &mut context,
-            weights,
-            &features,
-            targets,
-            rows,
-            Some(&mut gradients),
-        )?;
+        let value = run(&mut context, weights, &features, targets, rows, Some(&mut gradients))?;
         Ok(self.record_loss(value, ClassifierLoss(weights), gradients, nodes))
     }
 }

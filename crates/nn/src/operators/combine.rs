@@ -15,11 +15,7 @@ pub struct Add;
 impl<T: Real> Operator<T, 2> for Add {
     type Saved = ();
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [a, b]: [Var<T>; 2],
-    ) -> Result<(Var<T>, ()), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [a, b]: [Var<T>; 2]) -> Result<(Var<T>, ()), NnError> {
         b.expect_kind("right operand of a sum", a.kind())?;
         b.expect_rows("the right operand of a sum", a.rows())?;
         let (kind, rows) = (a.kind().clone(), a.rows());
@@ -61,11 +57,7 @@ impl<T: Real> Operator<T, 2> for Add {
 pub struct Scale(pub f64);
 
 impl Scale {
-    fn run<T: Real>(
-        self,
-        context: &mut Context<'_, T>,
-        x: &Storage<T>,
-    ) -> Result<Storage<T>, NnError> {
+    fn run<T: Real>(self, context: &mut Context<'_, T>, x: &Storage<T>) -> Result<Storage<T>, NnError> {
         let mut y = context.buffer(x.len())?;
         dispatch!(context.executor(), elementwise::scale(self.0; x.view(), y.view_mut()));
         Ok(y)
@@ -75,16 +67,9 @@ impl Scale {
 impl<T: Real> Operator<T> for Scale {
     type Saved = ();
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, ()), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, ()), NnError> {
         let (kind, rows) = (x.kind().clone(), x.rows());
-        Ok((
-            Var::new(kind, rows, self.run(context, &x.into_storage())?),
-            (),
-        ))
+        Ok((Var::new(kind, rows, self.run(context, &x.into_storage())?), ()))
     }
 
     fn backward(
@@ -121,11 +106,7 @@ pub struct Concatenate;
 impl<T: Real> Operator<T, 2> for Concatenate {
     type Saved = ([FeatureType; 2], usize);
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [a, b]: [Var<T>; 2],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [a, b]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved), NnError> {
         b.expect_rows("the right operand of a concatenation", a.rows())?;
         let (kinds, rows) = ([a.kind().clone(), b.kind().clone()], a.rows());
         let kind = kinds[0].concatenated(&kinds[1]);
@@ -166,11 +147,7 @@ pub struct SelectChannels(pub Arc<Slice>);
 impl<T: Real> Operator<T> for SelectChannels {
     type Saved = usize;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, usize), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, usize), NnError> {
         x.expect_kind("input of a slice", &self.0.kind)?;
         let kind = self.0.output()?;
         let rows = x.rows();

@@ -19,9 +19,7 @@ pub struct CrossEntropy<'a, T> {
 impl<'a, T: Real> CrossEntropy<'a, T> {
     /// The loss between logits and these labels.
     pub fn new(targets: Targets<'a, T>) -> Self {
-        Self {
-            targets: OnDevice::Host(targets).into(),
-        }
+        Self { targets: OnDevice::Host(targets).into() }
     }
 }
 
@@ -76,9 +74,7 @@ impl<T: Real> LossOperator<T> for CrossEntropy<'_, T> {
 type AnyTargetsHere = Option<Arc<gemcnn_kernels::cross_entropy::cuda::DeviceTargets>>;
 
 /// Targets in f32, for a GPU.
-pub(crate) fn single_targets<'t, T: Real>(
-    targets: Targets<'t, T>,
-) -> Result<Targets<'t, f32>, NnError> {
+pub(crate) fn single_targets<'t, T: Real>(targets: Targets<'t, T>) -> Result<Targets<'t, f32>, NnError> {
     Ok(Targets {
         classes: targets.classes,
         labels: targets.labels,
@@ -92,11 +88,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Another type or number of rows, or a label out of range.
-    pub fn cross_entropy(
-        &mut self,
-        logits: Var<T>,
-        targets: Targets<'a, T>,
-    ) -> Result<Loss, NnError> {
+    pub fn cross_entropy(&mut self, logits: Var<T>, targets: Targets<'a, T>) -> Result<Loss, NnError> {
         self.apply_loss(CrossEntropy::new(targets), [logits])
     }
 }

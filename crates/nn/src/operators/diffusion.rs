@@ -31,11 +31,7 @@ pub struct Diffuse<'a, T> {
 
 impl<T: Real> Diffuse<'_, T> {
     fn settings(&self, features: &FeatureType) -> Diffusion {
-        Diffusion {
-            features: features.clone(),
-            columns: self.spectra.columns().to_vec(),
-            gradients: self.gradients,
-        }
+        Diffusion { features: features.clone(), columns: self.spectra.columns().to_vec(), gradients: self.gradients }
     }
 
     fn ids(&self) -> [Option<ParameterId>; 2] {
@@ -50,11 +46,7 @@ impl<T: Real> Operator<T> for Diffuse<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_rows("the input of a diffusion", self.spectra.vertex_count())?;
         let (config, offsets) = (self.settings(x.kind()), self.spectra.mesh_offsets());
         config.check_columns()?;
@@ -89,10 +81,7 @@ impl<T: Real> Operator<T> for Diffuse<'_, T> {
         let spectra = self.spectra.on(context.device())?;
         let ([log_times, bands], [dlog_times, dbands], run) = context.gradients(self.ids())?;
         let filters = Filters { log_times, bands };
-        let gradients = Filters {
-            log_times: dlog_times,
-            bands: dbands,
-        };
+        let gradients = Filters { log_times: dlog_times, bands: dbands };
         dispatch!(
             run,
             diffusion::backward(
@@ -122,11 +111,7 @@ impl<'a, T: Real> Tape<'a, T> {
         gradients: bool,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        let operator = Diffuse {
-            spectra,
-            weights,
-            gradients,
-        };
+        let operator = Diffuse { spectra, weights, gradients };
         self.apply(operator, [x])
     }
 }

@@ -1,15 +1,13 @@
 //! The block of DiffusionNet in one operator.
 
-use crate::{
-    Context, Device, NnError, Operator, ParameterId, RandomStream, SpectraBatch, Storage, Tape, Var,
-};
+use crate::{Context, Device, NnError, Operator, ParameterId, RandomStream, SpectraBatch, Storage, Tape, Var};
 use gemcnn_kernels::diffusion_net::{self, DiffusionNet, Saved, Weights};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve, ViewMut, dispatch};
 
-/// A whole block of DiffusionNet ([`diffusion_net`]). Saves nine numbers for each scalar of the input, or four on GPUs with a kernel
-/// of its own for the block (in bf16, the memory of two), and the spectrum.
+/// A whole block of DiffusionNet ([`diffusion_net`]). Saves nine numbers for each scalar of the input, or four on GPUs
+/// with a kernel of its own for the block (in bf16, the memory of two), and the spectrum.
 ///
 /// # Shapes
 /// `x` and `y`: one row of scalars for each vertex.
@@ -25,11 +23,7 @@ pub struct DiffusionNetBlock<'a, T> {
 
 impl<T: Real> DiffusionNetBlock<'_, T> {
     fn config(&self, channels: usize) -> DiffusionNet {
-        DiffusionNet {
-            channels,
-            columns: self.spectra.columns().to_vec(),
-            dropout: self.dropout,
-        }
+        DiffusionNet { channels, columns: self.spectra.columns().to_vec(), dropout: self.dropout }
     }
 }
 
@@ -45,10 +39,7 @@ pub struct SavedBlock<T: Real> {
 struct Streams<'s>(&'s [Option<RandomStream>; 2]);
 
 impl<'s> Streams<'s> {
-    fn each<R>(
-        self,
-        get: impl Fn(&'s RandomStream) -> Result<R, KernelError>,
-    ) -> Result<Option<[R; 2]>, KernelError> {
+    fn each<R>(self, get: impl Fn(&'s RandomStream) -> Result<R, KernelError>) -> Result<Option<[R; 2]>, KernelError> {
         match self.0 {
             [Some(one), Some(two)] => Ok(Some([get(one)?, get(two)?])),
             _ => Ok(None),
@@ -82,16 +73,9 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_scalars("the input of a diffusion block")?;
-        x.expect_rows(
-            "the input of a diffusion block",
-            self.spectra.vertex_count(),
-        )?;
+        x.expect_rows("the input of a diffusion block", self.spectra.vertex_count())?;
         let channels = x.kind().dimension();
         let (config, offsets) = (self.config(channels), self.spectra.mesh_offsets());
         let random = match self.dropout > 0.0 {
@@ -121,11 +105,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
                 scratch
             )
         );
-        let saved = SavedBlock {
-            channels,
-            dropped: random[0].is_some(),
-            saved,
-        };
+        let saved = SavedBlock { channels, dropped: random[0].is_some(), saved };
         Ok((Var::new(FeatureType::scalars(channels), x.rows(), y), saved))
     }
 
@@ -180,11 +160,7 @@ impl<'a, T: Real> Tape<'a, T> {
         dropout: f64,
         x: Var<T>,
     ) -> Result<Option<Var<T>>, NnError> {
-        let operator = DiffusionNetBlock {
-            spectra,
-            weights,
-            dropout,
-        };
+        let operator = DiffusionNetBlock { spectra, weights, dropout };
         let config = operator.config(x.kind().dimension());
         match self.device() {
             Device::Cuda(_) if !diffusion_net::cuda::supports(&config) => Ok(None),

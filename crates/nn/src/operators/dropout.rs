@@ -35,11 +35,7 @@ impl DropIrreps {
 impl<T: Real> Operator<T> for DropIrreps {
     type Saved = Option<(RandomStream, usize)>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_kind("input of a dropout", &self.0.kind)?;
         self.0.units()?;
         let Some(random) = context.random_stream()? else {
@@ -47,10 +43,7 @@ impl<T: Real> Operator<T> for DropIrreps {
         };
         let mut y = context.buffer(x.values_len())?;
         self.run(context, &random, x.rows(), x.view(), y.view_mut())?;
-        Ok((
-            Var::new(x.kind().clone(), x.rows(), y),
-            Some((random, x.rows())),
-        ))
+        Ok((Var::new(x.kind().clone(), x.rows(), y), Some((random, x.rows()))))
     }
 
     fn backward(
@@ -103,15 +96,8 @@ impl<T: Real> DropMeshes<'_, T> {
 impl<T: Real> Operator<T> for DropMeshes<'_, T> {
     type Saved = Option<(RandomStream, FeatureType)>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
-        x.expect_rows(
-            "the input of a dropout of meshes",
-            self.graph.vertex_count(),
-        )?;
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+        x.expect_rows("the input of a dropout of meshes", self.graph.vertex_count())?;
         let Some(random) = context.random_stream()? else {
             return Ok((x, None));
         };
@@ -139,16 +125,9 @@ impl<T: Real> Operator<T> for DropMeshes<'_, T> {
 }
 
 /// A dropout within an operator on a GPU: none outside of training.
-pub(super) fn drawn<'a>(
-    config: Option<&'a Dropout>,
-    random: Option<&'a RandomStream>,
-) -> Option<Drawn<'a>> {
+pub(super) fn drawn<'a>(config: Option<&'a Dropout>, random: Option<&'a RandomStream>) -> Option<Drawn<'a>> {
     match (config, random) {
-        (Some(config), Some(OnDevice::Cuda((stream, salt)))) => Some(Drawn {
-            config,
-            stream,
-            salt: *salt,
-        }),
+        (Some(config), Some(OnDevice::Cuda((stream, salt)))) => Some(Drawn { config, stream, salt: *salt }),
         _ => None,
     }
 }
@@ -174,12 +153,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Another number of rows, or a probability outside [0, 1).
-    pub fn drop_meshes(
-        &mut self,
-        graph: &'a GraphBatch<T>,
-        probability: f64,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn drop_meshes(&mut self, graph: &'a GraphBatch<T>, probability: f64, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(DropMeshes { graph, probability }, [x])
     }
 }

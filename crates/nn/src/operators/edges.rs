@@ -112,10 +112,7 @@ impl<T: Real> ReduceEdges<'_, T> {
         let config = &*self.config;
         let kind = kind_at_edges(config.frame, &config.features);
         values.expect_kind("values of an edge reduction", &kind)?;
-        values.expect_rows(
-            "the values of an edge reduction",
-            context.edge_rows(self.batch),
-        )?;
+        values.expect_rows("the values of an edge reduction", context.edge_rows(self.batch))?;
         if let Some(weights) = weights {
             let scalars = FeatureType::scalars(config.heads);
             weights.expect_kind("weights of an edge reduction", &scalars)?;
@@ -163,11 +160,7 @@ impl<T: Real> ReduceEdges<'_, T> {
 impl<T: Real> Operator<T, 1> for ReduceEdges<'_, T> {
     type Saved = ();
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [values]: [Var<T>; 1],
-    ) -> Result<(Var<T>, ()), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [values]: [Var<T>; 1]) -> Result<(Var<T>, ()), NnError> {
         Ok((self.reduce(context, &values, None)?, ()))
     }
 
@@ -217,11 +210,7 @@ pub struct EdgeSoftmax<'a, T>(pub &'a GraphBatch<T>);
 impl<T: Real> Operator<T> for EdgeSoftmax<'_, T> {
     type Saved = Var<T>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_scalars("the input of an edge softmax")?;
         x.expect_rows("the input of an edge softmax", context.edge_rows(self.0))?;
         let mut y = context.buffer(x.values_len())?;
@@ -258,12 +247,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Another number of rows than vertices.
-    pub fn gather_edges(
-        &mut self,
-        frame: EdgeFrame,
-        batch: &'a GraphBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn gather_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(GatherEdges { frame, batch }, [x])
     }
 
@@ -271,12 +255,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Another number of rows than vertices.
-    pub fn spread_edges(
-        &mut self,
-        frame: EdgeFrame,
-        batch: &'a GraphBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn spread_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(SpreadEdges { frame, batch }, [x])
     }
 

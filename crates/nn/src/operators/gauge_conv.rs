@@ -38,11 +38,7 @@ pub struct GaugeConvolve<'a, T> {
 }
 
 fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
-    Weights {
-        neighbour,
-        self_term,
-        bias,
-    }
+    Weights { neighbour, self_term, bias }
 }
 
 impl<T: Real> GaugeConvolve<'_, T> {
@@ -50,10 +46,7 @@ impl<T: Real> GaugeConvolve<'_, T> {
     fn convolve(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Storage<T>, NnError> {
         let config = &*self.config;
         x.expect_kind("input of a gauge convolution", &config.input)?;
-        x.expect_rows(
-            "the input of a gauge convolution",
-            self.batch.vertex_count(),
-        )?;
+        x.expect_rows("the input of a gauge convolution", self.batch.vertex_count())?;
         let mut y = context.buffer(x.rows() * config.output.dimension())?;
         let graph = self.batch.on(context.device())?;
         let (values, run) = context.values(self.weights.ids())?;
@@ -102,11 +95,7 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let y = self.convolve(context, &x)?;
         Ok((Var::new(self.config.output.clone(), x.rows(), y), x))
     }
@@ -122,8 +111,8 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
     }
 }
 
-/// The sum of the convolution of the first input and of the second input: the end of a residual block. The gradient of the output
-/// becomes that of the second input when the convolution has used it.
+/// The sum of the convolution of the first input and of the second input: the end of a residual block. The gradient of
+/// the output becomes that of the second input when the convolution has used it.
 impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
     type Saved = Var<T>;
 
@@ -136,10 +125,7 @@ impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
         context: &mut Context<'_, T>,
         [x, skipped]: [Var<T>; 2],
     ) -> Result<(Var<T>, Self::Saved), NnError> {
-        skipped.expect_kind(
-            "skip connection of a gauge convolution",
-            &self.config.output,
-        )?;
+        skipped.expect_kind("skip connection of a gauge convolution", &self.config.output)?;
         skipped.expect_rows("the skip connection of a gauge convolution", x.rows())?;
         let mut y = self.convolve(context, &x)?;
         (context.workspace).accumulate(&mut y, &skipped.into_storage())?;
@@ -159,23 +145,13 @@ impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
 }
 
 /// Divides the output of each order, and the weights that compute it, by its root mean square.
-fn calibrate<T: Real>(
-    config: &GaugeConv,
-    weights: ConvWeights,
-    parameters: &mut Parameters<T>,
-    y: &mut [T],
-) {
+fn calibrate<T: Real>(config: &GaugeConv, weights: ConvWeights, parameters: &mut Parameters<T>, y: &mut [T]) {
     let (inputs, outputs) = (config.input.dimension(), config.output.dimension());
     let rows = y.len().checked_div(outputs).unwrap_or(0);
     let multiply = |values: &mut [T], factor: T| values.iter_mut().for_each(|v| *v *= factor);
     for (order, channels) in config.output.orders() {
         let columns = config.output.range(order);
-        let square = |row: &[T]| -> f64 {
-            row[columns.clone()]
-                .iter()
-                .map(|v| v.as_f64().powi(2))
-                .sum()
-        };
+        let square = |row: &[T]| -> f64 { row[columns.clone()].iter().map(|v| v.as_f64().powi(2)).sum() };
         let sum: f64 = y.chunks_exact(outputs).map(square).sum();
         let size = (sum / (rows * columns.len()) as f64).sqrt();
         // An order that is zero on this data, or not finite, is left as it is.
@@ -188,10 +164,7 @@ fn calibrate<T: Real>(
         }
         let neighbour = parameters.get_mut(weights.neighbour).value_mut();
         for ring in neighbour.chunks_exact_mut((outputs * inputs).max(1)) {
-            multiply(
-                &mut ring[columns.start * inputs..columns.end * inputs],
-                factor,
-            );
+            multiply(&mut ring[columns.start * inputs..columns.end * inputs], factor);
         }
         if let Some(id) = weights.self_term {
             let pairs = |order: usize| {
@@ -222,11 +195,7 @@ impl<'a, T: Real> Tape<'a, T> {
         skipped: Option<Var<T>>,
     ) -> Result<Var<T>, NnError> {
         let config = Arc::clone(config);
-        let operator = GaugeConvolve {
-            config,
-            batch,
-            weights,
-        };
+        let operator = GaugeConvolve { config, batch, weights };
         match skipped {
             None => self.apply(operator, [x]),
             Some(skipped) => self.apply(operator, [x, skipped]),

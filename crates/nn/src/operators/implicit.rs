@@ -27,11 +27,7 @@ impl<T: Real> Operator<T> for DiffuseImplicitly<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         context.reads_fixed_data();
         let (heat, config) = (self.heat, &*self.config);
         x.expect_kind("input of an implicit diffusion", &config.features)?;
@@ -101,11 +97,7 @@ pub struct SurfaceGradient<'a, T>(pub &'a HeatBatch<T>);
 impl<T: Real> Operator<T> for SurfaceGradient<'_, T> {
     type Saved = FeatureType;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         context.reads_fixed_data();
         let kind = x.kind().clone();
         x.expect_scalars("the input of a surface gradient")?;
@@ -160,11 +152,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Features of order above 0, or another number of rows.
-    pub fn surface_gradient(
-        &mut self,
-        heat: &'a HeatBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn surface_gradient(&mut self, heat: &'a HeatBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(SurfaceGradient(heat), [x])
     }
 }

@@ -32,11 +32,12 @@ pub struct ApplyIncidenceTransposed<'a, T> {
     pub incidence: &'a IncidenceBatch<T>,
 }
 
-/// Sums of the scalars of the rows in each column of an incidence, with several weights for every row. Saves both inputs.
+/// Sums of the scalars of the rows in each column of an incidence, with several weights for every row. Saves both
+/// inputs.
 ///
 /// # Shapes
-/// `x` and `w`: scalars of each row of the incidence; `y`: for each column the scalars of `x` with the first weight, then with
-/// the second, and so on. The incidence has no angles and no weights of its own.
+/// `x` and `w`: scalars of each row of the incidence; `y`: for each column the scalars of `x` with the first weight,
+/// then with the second, and so on. The incidence has no angles and no weights of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct MixIncidence<'a, T> {
     /// Scale of the sums.
@@ -47,27 +48,16 @@ pub struct MixIncidence<'a, T> {
 
 impl<T: Real> MixIncidence<'_, T> {
     fn mixture(&self, x: &Var<T>, w: &Var<T>) -> Mixture {
-        Mixture {
-            aggregation: self.aggregation,
-            weights: w.kind().dimension(),
-            channels: x.kind().dimension(),
-        }
+        Mixture { aggregation: self.aggregation, weights: w.kind().dimension(), channels: x.kind().dimension() }
     }
 }
 
 impl<T: Real> Operator<T, 2> for MixIncidence<'_, T> {
     type Saved = [Var<T>; 2];
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x, w]: [Var<T>; 2],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x, w]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved), NnError> {
         context.reads_fixed_data();
-        for (what, input) in [
-            ("the values of a mixture", &x),
-            ("the weights of a mixture", &w),
-        ] {
+        for (what, input) in [("the values of a mixture", &x), ("the weights of a mixture", &w)] {
             input.expect_scalars(what)?;
             input.expect_rows(what, self.incidence.row_count())?;
         }
@@ -91,10 +81,7 @@ impl<T: Real> Operator<T, 2> for MixIncidence<'_, T> {
         _: [bool; 2],
     ) -> Result<[Option<Storage<T>>; 2], NnError> {
         let mixture = self.mixture(&x, &w);
-        let (mut dx, mut dw) = (
-            context.buffer(x.values_len())?,
-            context.buffer(w.values_len())?,
-        );
+        let (mut dx, mut dw) = (context.buffer(x.values_len())?, context.buffer(w.values_len())?);
         let arrays = self.incidence.on(context.device())?;
         dispatch!(
             context.executor(),
@@ -184,10 +171,7 @@ impl<'a, T: Real> Tape<'a, T> {
         incidence: &'a IncidenceBatch<T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        let operator = ApplyIncidence {
-            aggregation,
-            incidence,
-        };
+        let operator = ApplyIncidence { aggregation, incidence };
         self.apply(operator, [x])
     }
 
@@ -201,10 +185,7 @@ impl<'a, T: Real> Tape<'a, T> {
         incidence: &'a IncidenceBatch<T>,
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        let operator = ApplyIncidenceTransposed {
-            aggregation,
-            incidence,
-        };
+        let operator = ApplyIncidenceTransposed { aggregation, incidence };
         self.apply(operator, [x])
     }
 
@@ -219,10 +200,7 @@ impl<'a, T: Real> Tape<'a, T> {
         x: Var<T>,
         w: Var<T>,
     ) -> Result<Var<T>, NnError> {
-        let operator = MixIncidence {
-            aggregation,
-            incidence,
-        };
+        let operator = MixIncidence { aggregation, incidence };
         self.apply(operator, [x, w])
     }
 }

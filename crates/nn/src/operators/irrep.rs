@@ -17,11 +17,7 @@ pub struct IrrepNorm {
 impl<T: Real> Operator<T> for IrrepNorm {
     type Saved = Var<T>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let kind = FeatureType::scalars(Grouping::Irreps.count(x.kind()));
         let mut y = context.buffer(x.rows() * kind.dimension())?;
         dispatch!(
@@ -57,11 +53,7 @@ pub struct IrrepDot(pub Grouping);
 impl<T: Real> Operator<T, 2> for IrrepDot {
     type Saved = [Var<T>; 2];
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [a, b]: [Var<T>; 2],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [a, b]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved), NnError> {
         b.expect_kind("right operand of a dot product", a.kind())?;
         b.expect_rows("the right operand of a dot product", a.rows())?;
         let kind = FeatureType::scalars(self.0.count(a.kind()));
@@ -160,12 +152,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Different types or numbers of rows, or heads that do not divide the multiplicities.
-    pub fn irrep_dot(
-        &mut self,
-        grouping: Grouping,
-        a: Var<T>,
-        b: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn irrep_dot(&mut self, grouping: Grouping, a: Var<T>, b: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(IrrepDot(grouping), [a, b])
     }
 
@@ -174,12 +161,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// # Errors
     /// Factors that are not [`Grouping::count`] scalars for each row of `x`, or heads that do not divide the
     /// multiplicities.
-    pub fn irrep_scale(
-        &mut self,
-        grouping: Grouping,
-        x: Var<T>,
-        factors: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn irrep_scale(&mut self, grouping: Grouping, x: Var<T>, factors: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(IrrepScale(grouping), [x, factors])
     }
 }

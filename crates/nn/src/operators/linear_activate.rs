@@ -9,8 +9,8 @@ use gemcnn_kernels::linear::activated::{self, Then};
 use gemcnn_kernels::{Activation, Executor, FeatureType, KernelError, Real, Resolve};
 use std::sync::Arc;
 
-/// Linear map, activation and dropout in training, on a GPU only: elsewhere they are operators of their own. Saves `x`, the product
-/// without its bias, and the random stream.
+/// Linear map, activation and dropout in training, on a GPU only: elsewhere they are operators of their own. Saves `x`,
+/// the product without its bias, and the random stream.
 ///
 /// # Shapes
 /// `x`: rows of `config.inputs` scalars; `y`: as many rows of `config.outputs` scalars.
@@ -28,10 +28,7 @@ pub struct LinearActivate {
 
 impl LinearActivate {
     fn then<'a>(&'a self, random: Option<&'a RandomStream>) -> Then<'a> {
-        Then {
-            activation: &self.activation,
-            dropout: drawn(self.dropout.as_deref(), random),
-        }
+        Then { activation: &self.activation, dropout: drawn(self.dropout.as_deref(), random) }
     }
 }
 
@@ -42,11 +39,7 @@ impl<T: Real> Operator<T> for LinearActivate {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let input = FeatureType::scalars(self.config.inputs);
         x.expect_kind("input of a linear map", &input)?;
         let random = match &self.dropout {

@@ -25,22 +25,14 @@ impl<T: Real> BasisBatch<T> {
     }
 
     fn settings(&self, kind: &FeatureType) -> MeshProduct {
-        MeshProduct {
-            features: kind.clone(),
-            columns: self.columns(),
-            complex: self.is_complex(),
-        }
+        MeshProduct { features: kind.clone(), columns: self.columns(), complex: self.is_complex() }
     }
 }
 
 impl<T: Real> Operator<T> for Project<'_, T> {
     type Saved = FeatureType;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         context.reads_fixed_data();
         let kind = x.kind().clone();
         let config = self.0.product("the input of a projection", &x)?;
@@ -87,11 +79,7 @@ pub struct Expand<'a, T>(pub &'a BasisBatch<T>);
 impl<T: Real> Operator<T> for Expand<'_, T> {
     type Saved = FeatureType;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [y]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [y]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         context.reads_fixed_data();
         let kind = y.kind().clone();
         let config = self.0.product("the input of an expansion", &y)?;

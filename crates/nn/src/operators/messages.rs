@@ -31,10 +31,10 @@ pub struct MessageFunction<T: Real> {
     pub layers: Vec<MessageLayer<T>>,
 }
 
-/// Mean of nonlinear messages over the neighbours of each vertex,
-/// `1/|N(p)| sum_q rho(theta_pq) phi(rho(-theta_pq) x_p, rho(g_pq - theta_pq) x_q)`. Saves `x`. Edges are computed in
-/// one pass where the device supports the layers ([`host`], [`chain`]), in pieces elsewhere, and again in the backward pass, so memory
-/// grows with the number of vertices.
+/// Mean of nonlinear messages over the neighbours of each vertex, `1/|N(p)| sum_q rho(theta_pq) phi(rho(-theta_pq) x_p,
+/// rho(g_pq - theta_pq) x_q)`. Saves `x`. Edges are computed in one pass where the device supports the layers
+/// ([`host`], [`chain`]), in pieces elsewhere, and again in the backward pass, so memory grows with the number of
+/// vertices.
 ///
 /// # Shapes
 /// `x`: one row of `function.input` for each vertex; `y`: one row of the type of the last layer.
@@ -65,10 +65,7 @@ impl<T: Real> MessageFunction<T> {
 
     /// The layers for one pass over the edges on the CPU, if it supports them.
     fn host_chain(&self) -> Option<HostChain<'_, T>> {
-        let layers = self.layers.iter().map(|layer| HostLayer {
-            map: &layer.map,
-            plan: &layer.plan,
-        });
+        let layers = self.layers.iter().map(|layer| HostLayer { map: &layer.map, plan: &layer.plan });
         HostChain::new(&self.input, &layers.collect::<Vec<_>>())
     }
 
@@ -136,27 +133,14 @@ pub(super) struct OneKernel<'a> {
 }
 
 impl<'a> OneKernel<'a> {
-    pub fn new(
-        device: &CudaDevice,
-        chain: Chain<'a>,
-        layers: impl Iterator<Item = LinearWeights> + Clone,
-    ) -> Self {
+    pub fn new(device: &CudaDevice, chain: Chain<'a>, layers: impl Iterator<Item = LinearWeights> + Clone) -> Self {
         let matrices = layers.clone().map(|layer| Some(layer.weight));
         let all: Vec<_> = matrices.chain(layers.map(|layer| layer.bias)).collect();
-        let four = |ids: &[Option<ParameterId>]| {
-            std::array::from_fn(|place| ids.get(place).copied().flatten())
-        };
-        Self {
-            device: device.clone(),
-            chain,
-            parameters: all.chunks(4).map(four).collect(),
-        }
+        let four = |ids: &[Option<ParameterId>]| std::array::from_fn(|place| ids.get(place).copied().flatten());
+        Self { device: device.clone(), chain, parameters: all.chunks(4).map(four).collect() }
     }
 
-    pub fn weights<T: Real>(
-        &self,
-        context: &mut Context<'_, T>,
-    ) -> Result<DeviceBuffer<f32>, NnError> {
+    pub fn weights<T: Real>(&self, context: &mut Context<'_, T>) -> Result<DeviceBuffer<f32>, NnError> {
         let mut all = self.device.buffer(self.chain.weight_count())?;
         let mut start = 0;
         for &ids in &self.parameters {
@@ -194,10 +178,7 @@ impl<T: Real> SendMessages<'_, T> {
         };
         let layers = function.layers.iter().map(|layer| {
             let plan = (&*layer.plan).cuda()?;
-            Ok(SendLayer {
-                map: &layer.map,
-                plan,
-            })
+            Ok(SendLayer { map: &layer.map, plan })
         });
         let layers = layers.collect::<Result<Vec<_>, NnError>>()?;
         let chain = Chain::messages(device, &function.input, &layers)?;
@@ -206,11 +187,7 @@ impl<T: Real> SendMessages<'_, T> {
     }
 
     /// The result in one pass over the edges, if the device supports it.
-    fn sent(
-        &self,
-        context: &mut Context<'_, T>,
-        x: &Var<T>,
-    ) -> Result<Option<Storage<T>>, NnError> {
+    fn sent(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Option<Storage<T>>, NnError> {
         if let Device::Cpu = context.device() {
             return self.sent_on_host(context, x);
         }
@@ -231,11 +208,7 @@ impl<T: Real> SendMessages<'_, T> {
         Ok(Some(y))
     }
 
-    fn sent_on_host(
-        &self,
-        context: &mut Context<'_, T>,
-        x: &Var<T>,
-    ) -> Result<Option<Storage<T>>, NnError> {
+    fn sent_on_host(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Option<Storage<T>>, NnError> {
         let Some(chain) = self.function.host_chain() else {
             return Ok(None);
         };
@@ -324,10 +297,7 @@ impl<T: Real> SendMessages<'_, T> {
             context.executor(),
             messages::gather(input, range; graph.view(), x.view(), gathered.view_mut())
         );
-        let mut computed = Messages {
-            values: vec![gathered],
-            sums: Vec::new(),
-        };
+        let mut computed = Messages { values: vec![gathered], sums: Vec::new() };
         for (index, layer) in function.layers.iter().enumerate() {
             let (map, plan) = (&layer.map, &*layer.plan);
             let mut sum = context.buffer(rows * map.outputs)?;
@@ -356,11 +326,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let (function, output) = (&*self.function, self.function.output());
         x.expect_kind("input of messages", &function.input)?;
         x.expect_rows("the input of messages", self.batch.vertex_count())?;
@@ -422,8 +388,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
                 let needed = index > 0 || wanted;
                 let mut before = context.buffer_if(needed, rows * map.inputs)?;
                 let value = computed.values[index].view();
-                let ([weight, _], [dweight, dbias], run) =
-                    context.gradients(layer.weights.ids())?;
+                let ([weight, _], [dweight, dbias], run) = context.gradients(layer.weights.ids())?;
                 dispatch!(
                     run,
                     linear::backward(

@@ -24,11 +24,7 @@ impl<T: Real> Operator<T> for NormActivate {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_kind("input of a norm nonlinearity", &self.config.kind)?;
         let mut y = context.buffer(x.values_len())?;
         let ([bias], run) = context.values([Some(self.bias)])?;
@@ -71,11 +67,7 @@ pub struct Gate(pub Arc<GatedNonlinearity>);
 impl<T: Real> Operator<T> for Gate {
     type Saved = Var<T>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let config = &*self.0;
         x.expect_kind("input of a gated nonlinearity", &config.input())?;
         let mut y = context.buffer(x.rows() * config.output.dimension())?;
@@ -120,11 +112,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Input of another type.
-    pub fn gated_nonlinearity(
-        &mut self,
-        config: &Arc<GatedNonlinearity>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn gated_nonlinearity(&mut self, config: &Arc<GatedNonlinearity>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(Gate(Arc::clone(config)), [x])
     }
 }

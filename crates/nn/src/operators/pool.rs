@@ -14,11 +14,7 @@ pub struct GlobalMean<'a, T>(pub &'a GraphBatch<T>);
 impl<T: Real> Operator<T> for GlobalMean<'_, T> {
     type Saved = FeatureType;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let (batch, kind) = (self.0, x.kind().clone());
         x.expect_rows("the input of a global pooling", batch.vertex_count())?;
         let mut y = context.buffer(batch.mesh_count() * kind.dimension())?;
@@ -52,11 +48,7 @@ pub struct GlobalMax<'a, T>(pub &'a GraphBatch<T>);
 impl<T: Real> Operator<T> for GlobalMax<'_, T> {
     type Saved = (FeatureType, OnDevice<Vec<u32>, DeviceBuffer<u32>>);
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let (batch, kind) = (self.0, x.kind().clone());
         x.expect_rows("the input of a global pooling", batch.vertex_count())?;
         let mut y = context.buffer(batch.mesh_count() * kind.dimension())?;
@@ -73,10 +65,7 @@ impl<T: Real> Operator<T> for GlobalMax<'_, T> {
             context.executor(),
             pool::max(; graph.meshes(), &kind, x.view(), y.view_mut(), places)
         );
-        Ok((
-            Var::new(kind.clone(), batch.mesh_count(), y),
-            (kind, arguments),
-        ))
+        Ok((Var::new(kind.clone(), batch.mesh_count(), y), (kind, arguments)))
     }
 
     fn backward(
@@ -176,11 +165,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Another number of rows.
-    pub fn transport_pool(
-        &mut self,
-        clusters: &'a ClusterBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn transport_pool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(PoolClusters(clusters), [x])
     }
 
@@ -188,11 +173,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Another number of rows.
-    pub fn transport_unpool(
-        &mut self,
-        clusters: &'a ClusterBatch<T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn transport_unpool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(UnpoolClusters(clusters), [x])
     }
 }

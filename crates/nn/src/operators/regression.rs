@@ -23,10 +23,7 @@ impl DeviceValues {
         rows: usize,
         target: &[f32],
     ) -> Result<Self, CudaError> {
-        Ok(Self {
-            regression: DeviceRegression::new(device, regression, rows)?,
-            target: device.upload(target)?,
-        })
+        Ok(Self { regression: DeviceRegression::new(device, regression, rows)?, target: device.upload(target)? })
     }
 }
 
@@ -48,13 +45,7 @@ pub struct RegressionLoss<'a, T> {
 impl<'a, T: Real> RegressionLoss<'a, T> {
     /// The loss between a prediction and `target`, which has one row of the same type for each row of the prediction.
     pub fn new(penalty: Penalty, target: &'a [T], mask: Option<&'a [bool]>) -> Self {
-        Self {
-            values: OnDevice::Host(HostValues {
-                penalty,
-                target,
-                mask,
-            }),
-        }
+        Self { values: OnDevice::Host(HostValues { penalty, target, mask }) }
     }
 }
 
@@ -64,11 +55,7 @@ impl<'a, T> HostValues<'a, T> {
         'a: 'r,
         T: Real,
     {
-        Regression {
-            features: prediction.kind(),
-            penalty: self.penalty,
-            mask: self.mask,
-        }
+        Regression { features: prediction.kind(), penalty: self.penalty, mask: self.mask }
     }
 }
 
@@ -80,10 +67,7 @@ impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
         context: &mut Context<'_, T>,
         [prediction]: [Var<T>; 1],
     ) -> Result<(LossValue, Self::Saved), NnError> {
-        if let OnDevice::Host(HostValues {
-            mask: Some(mask), ..
-        }) = &self.values
-        {
+        if let OnDevice::Host(HostValues { mask: Some(mask), .. }) = &self.values {
             check_size("rows in the mask", prediction.rows(), mask.len())?;
         }
         let values = match (context.executor(), &self.values) {
@@ -99,12 +83,7 @@ impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
             (Executor::Cuda(device), OnDevice::Host(values)) => {
                 let settings = values.regression(&prediction);
                 let target = single_slice(values.target)?;
-                Arc::new(DeviceValues::new(
-                    device,
-                    &settings,
-                    prediction.rows(),
-                    target,
-                )?)
+                Arc::new(DeviceValues::new(device, &settings, prediction.rows(), target)?)
             }
             (Executor::Cuda(_), OnDevice::Cuda(values)) => Arc::clone(values),
         };

@@ -10,8 +10,8 @@ use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Executor, Real, Resolve, dispatch};
 use std::sync::Arc;
 
-/// Regular nonlinearity, after an optional batch normalisation of the samples. Saves `x` and the statistics, and the random stream
-/// of a dropout.
+/// Regular nonlinearity, after an optional batch normalisation of the samples. Saves `x` and the statistics, and the
+/// random stream of a dropout.
 ///
 /// # Shapes
 /// `x`: rows of the plan's input; `y`: as many rows of its output.
@@ -32,11 +32,7 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
         self.norm.is_some()
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let (plan, rows) = (&*self.plan, x.rows());
         x.expect_kind("input of a regular nonlinearity", &plan.config().input)?;
         let kind = plan.config().output();
@@ -124,22 +120,10 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Input of another type.
-    pub fn regular(
-        &mut self,
-        plan: &Arc<Plan<T>>,
-        norm: Option<&NormWeights>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn regular(&mut self, plan: &Arc<Plan<T>>, norm: Option<&NormWeights>, x: Var<T>) -> Result<Var<T>, NnError> {
         let plan = Arc::clone(plan);
         let norm = norm.cloned();
         let dropout = None;
-        self.apply(
-            RegularActivate {
-                plan,
-                norm,
-                dropout,
-            },
-            [x],
-        )
+        self.apply(RegularActivate { plan, norm, dropout }, [x])
     }
 }

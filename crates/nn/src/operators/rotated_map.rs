@@ -5,12 +5,12 @@ use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, elementwise, incidence};
 use std::sync::Arc;
 
-/// Linear map of each row of scalars with several rotations of one matrix, `y = (x W_1^T, ..., x W_n^T)`. The rotated matrices
-/// are computed in each pass; they are small beside rotated features. Saves `x`.
+/// Linear map of each row of scalars with several rotations of one matrix, `y = (x W_1^T, ..., x W_n^T)`. The rotated
+/// matrices are computed in each pass; they are small beside rotated features. Saves `x`.
 ///
 /// # Shapes
-/// The incidence maps the weights, as rows of `kind`, to those of the rotated matrices, one after the other. `x`: rows of `inputs`
-/// scalars, as many as a row of a matrix; `y`: as many rows of the outputs of all rotations.
+/// The incidence maps the weights, as rows of `kind`, to those of the rotated matrices, one after the other. `x`: rows
+/// of `inputs` scalars, as many as a row of a matrix; `y`: as many rows of the outputs of all rotations.
 #[derive(Debug, Clone)]
 pub struct RotatedMap<T> {
     /// The parameter `[outputs, inputs]`.
@@ -26,11 +26,7 @@ pub struct RotatedMap<T> {
 impl<T: Real> RotatedMap<T> {
     fn linear(&self) -> Linear {
         let count = self.rotations.row_count() * self.kind.dimension();
-        Linear {
-            inputs: self.inputs,
-            outputs: count / self.inputs.max(1),
-            bias: false,
-        }
+        Linear { inputs: self.inputs, outputs: count / self.inputs.max(1), bias: false }
     }
 
     fn rotated(&self, context: &mut Context<'_, T>) -> Result<Storage<T>, NnError> {
@@ -52,11 +48,7 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         let linear = self.linear();
         let input = FeatureType::scalars(linear.inputs);
         x.expect_kind("input of a rotated linear map", &input)?;

@@ -116,12 +116,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Input of another type or number of rows.
-    pub fn self_map(
-        &mut self,
-        config: &Arc<SelfMap>,
-        weights: LinearWeights,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn self_map(&mut self, config: &Arc<SelfMap>, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
         let config = Arc::clone(config);
         self.apply(EquivariantMap { config, weights }, [x])
     }
@@ -130,12 +125,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Input of another type or number of rows.
-    pub fn linear(
-        &mut self,
-        config: Linear,
-        weights: LinearWeights,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn linear(&mut self, config: Linear, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(LinearMap { config, weights }, [x])
     }
 }

@@ -13,11 +13,7 @@ pub struct RowSoftmax;
 impl<T: Real> Operator<T> for RowSoftmax {
     type Saved = Var<T>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_scalars("the input of a softmax")?;
         let mut y = context.buffer(x.values_len())?;
         let width = x.kind().dimension();

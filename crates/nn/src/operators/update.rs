@@ -18,8 +18,8 @@ pub struct UpdateFunction<T: Real> {
     pub plan: Arc<Plan<T>>,
 }
 
-/// Updates of vertices, `x + phi(x, m)`, in inference on the CPU, or on a GPU that computes them in one kernel. Saves `x` and the
-/// messages `m`.
+/// Updates of vertices, `x + phi(x, m)`, in inference on the CPU, or on a GPU that computes them in one kernel. Saves
+/// `x` and the messages `m`.
 ///
 /// # Shapes
 /// `x`, `m` and the result: as many rows of the type of the plan.
@@ -52,8 +52,7 @@ impl<T: Real> UpdateFunction<T> {
     }
 
     fn expected(&self, device: &Device) -> Result<OneKernel<'_>, NnError> {
-        self.kernel(device)?
-            .ok_or_else(|| KernelError::OtherDevice.into())
+        self.kernel(device)?.ok_or_else(|| KernelError::OtherDevice.into())
     }
 }
 
@@ -64,11 +63,7 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x, m]: [Var<T>; 2],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x, m]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved), NnError> {
         let kind = self.function.kind();
         x.expect_kind("input of an update", kind)?;
         m.expect_kind("messages of an update", kind)?;
@@ -84,14 +79,7 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
         let kernel = self.function.expected(context.device())?;
         let weights = kernel.weights(context)?;
         let ends = [x.view().cuda()?, m.view().cuda()?];
-        chain::update(
-            &kernel.device,
-            &kernel.chain,
-            x.rows(),
-            ends,
-            weights.view(),
-            y.view_mut().cuda()?,
-        )?;
+        chain::update(&kernel.device, &kernel.chain, x.rows(), ends, weights.view(), y.view_mut().cuda()?)?;
         Ok((Var::new(kind.clone(), x.rows(), y), [x, m]))
     }
 
@@ -124,7 +112,8 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
 }
 
 impl<'a, T: Real> Tape<'a, T> {
-    /// Applies [`UpdateVertices`] if the device of the tape supports it, on the CPU in inference; `None` if it does not.
+    /// Applies [`UpdateVertices`] if the device of the tape supports it, on the CPU in inference; `None` if it does
+    /// not.
     ///
     /// # Errors
     /// Features or messages of another type or number of rows, or work on the GPU that failed.

@@ -6,11 +6,12 @@ use gemcnn_kernels::gauge_conv::{GaugeConv, Weights};
 use gemcnn_kernels::{FeatureType, Real, View, dispatch, weighted_conv};
 use std::sync::Arc;
 
-/// Products `<y_p, K(theta_pq) rho(g_pq) x_q>` of queries `y` with the keys of each edge `p <- q`. Saves both inputs and
-/// recomputes the rest.
+/// Products `<y_p, K(theta_pq) rho(g_pq) x_q>` of queries `y` with the keys of each edge `p <- q`. Saves both inputs
+/// and recomputes the rest.
 ///
 /// # Shapes
-/// Queries: one row of `config.output` for each vertex; `x`: one row of `config.input`; products: one scalar for each edge.
+/// Queries: one row of `config.output` for each vertex; `x`: one row of `config.input`; products: one scalar for each
+/// edge.
 #[derive(Debug)]
 pub struct EdgeProduct<'a, T> {
     /// Types of the keys; without self term and bias.
@@ -21,11 +22,12 @@ pub struct EdgeProduct<'a, T> {
     pub weight: ParameterId,
 }
 
-/// Gauge convolution with one weight for each edge, `sum_q w_pq K(theta_pq) rho(g_pq) x_q + bias`. Saves both inputs and
-/// recomputes the rest.
+/// Gauge convolution with one weight for each edge, `sum_q w_pq K(theta_pq) rho(g_pq) x_q + bias`. Saves both inputs
+/// and recomputes the rest.
 ///
 /// # Shapes
-/// `x`: one row of `config.input` for each vertex; weights: one scalar for each edge; result: one row of `config.output`.
+/// `x`: one row of `config.input` for each vertex; weights: one scalar for each edge; result: one row of
+/// `config.output`.
 #[derive(Debug)]
 pub struct WeightedConvolve<'a, T> {
     /// Types; without self term.
@@ -37,11 +39,7 @@ pub struct WeightedConvolve<'a, T> {
 }
 
 fn neighbour_only<S>(neighbour: S, [self_term, bias]: [S; 2]) -> Weights<S> {
-    Weights {
-        neighbour,
-        self_term,
-        bias,
-    }
+    Weights { neighbour, self_term, bias }
 }
 
 /// The products of rows of `y` with the messages of all edges.
@@ -68,11 +66,7 @@ impl<T: Real> Operator<T, 2> for EdgeProduct<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [y, x]: [Var<T>; 2],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [y, x]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved), NnError> {
         let (config, vertices) = (&*self.config, self.batch.vertex_count());
         y.expect_kind("queries of an edge product", &config.output)?;
         y.expect_rows("the queries of an edge product", vertices)?;
@@ -106,10 +100,7 @@ impl<T: Real> Operator<T, 2> for EdgeProduct<'_, T> {
         }
         let ids = [Some(self.weight), None, None];
         let ([weight, a, b], [dweight, c, d], run) = context.gradients(ids)?;
-        let (weights, gradients) = (
-            neighbour_only(weight, [a, b]),
-            neighbour_only(dweight, [c, d]),
-        );
+        let (weights, gradients) = (neighbour_only(weight, [a, b]), neighbour_only(dweight, [c, d]));
         dispatch!(
             run,
             weighted_conv::backward(
@@ -143,10 +134,7 @@ impl<T: Real> Operator<T, 2> for WeightedConvolve<'_, T> {
         let config = &*self.config;
         let what = "weights of a weighted gauge convolution";
         x.expect_kind("input of a weighted gauge convolution", &config.input)?;
-        x.expect_rows(
-            "the input of a weighted gauge convolution",
-            self.batch.vertex_count(),
-        )?;
+        x.expect_rows("the input of a weighted gauge convolution", self.batch.vertex_count())?;
         factors.expect_kind(what, &FeatureType::scalars(1))?;
         factors.expect_rows(what, context.edge_rows(self.batch))?;
         let mut y = context.buffer(x.rows() * config.output.dimension())?;
@@ -174,10 +162,7 @@ impl<T: Real> Operator<T, 2> for WeightedConvolve<'_, T> {
         let mut dx = context.buffer_if(wanted[0], x.values_len())?;
         let graph = self.batch.on(context.device())?;
         let ([neighbour, a, b], [dneighbour, c, d], run) = context.gradients(self.weights.ids())?;
-        let (weights, gradients) = (
-            neighbour_only(neighbour, [a, b]),
-            neighbour_only(dneighbour, [c, d]),
-        );
+        let (weights, gradients) = (neighbour_only(neighbour, [a, b]), neighbour_only(dneighbour, [c, d]));
         dispatch!(
             run,
             weighted_conv::backward(
@@ -215,14 +200,7 @@ impl<'a, T: Real> Tape<'a, T> {
         x: Var<T>,
     ) -> Result<Var<T>, NnError> {
         let config = Arc::clone(config);
-        self.apply(
-            EdgeProduct {
-                config,
-                batch,
-                weight,
-            },
-            [queries, x],
-        )
+        self.apply(EdgeProduct { config, batch, weight }, [queries, x])
     }
 
     /// Applies [`WeightedConvolve`] to features and weights of edges.
@@ -238,13 +216,6 @@ impl<'a, T: Real> Tape<'a, T> {
         factors: Var<T>,
     ) -> Result<Var<T>, NnError> {
         let config = Arc::clone(config);
-        self.apply(
-            WeightedConvolve {
-                config,
-                batch,
-                weights,
-            },
-            [x, factors],
-        )
+        self.apply(WeightedConvolve { config, batch, weights }, [x, factors])
     }
 }

@@ -42,30 +42,17 @@ pub enum Method {
 impl Method {
     /// SGD with momentum, without weight decay.
     pub fn sgd(momentum: f64) -> Self {
-        Self::Sgd {
-            momentum,
-            weight_decay: 0.0,
-        }
+        Self::Sgd { momentum, weight_decay: 0.0 }
     }
 
     /// Adam with `beta = (0.9, 0.999)`, `epsilon = 1e-8`, without weight decay.
     pub fn adam() -> Self {
-        Self::Adam {
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay: 0.0,
-        }
+        Self::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
     }
 
     /// AdamW with `beta = (0.9, 0.999)`, `epsilon = 1e-8`.
     pub fn adam_w(weight_decay: f64) -> Self {
-        Self::AdamW {
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay,
-        }
+        Self::AdamW { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay }
     }
 
     /// Checks the settings.
@@ -76,22 +63,9 @@ impl Method {
         let bad = |problem: &str| Err(NnError::setting("optimiser", problem));
         let in_range = |value: f64| (0.0..1.0).contains(&value);
         let (rates, epsilon, decay) = match *self {
-            Self::Sgd {
-                momentum,
-                weight_decay,
-            } => ([momentum, 0.0], 1.0, weight_decay),
-            Self::Adam {
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            }
-            | Self::AdamW {
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            } => ([beta1, beta2], epsilon, weight_decay),
+            Self::Sgd { momentum, weight_decay } => ([momentum, 0.0], 1.0, weight_decay),
+            Self::Adam { beta1, beta2, epsilon, weight_decay }
+            | Self::AdamW { beta1, beta2, epsilon, weight_decay } => ([beta1, beta2], epsilon, weight_decay),
         };
         if !rates.into_iter().all(in_range) {
             return bad("momentum and beta must be at least 0 and below 1");
@@ -108,26 +82,9 @@ impl Method {
     /// The step for the kernels of a GPU.
     pub(super) fn device_step(self, rate: f64, step: u64) -> cuda::Step {
         match self {
-            Self::Sgd {
-                momentum,
-                weight_decay,
-            } => cuda::Step::Sgd {
-                rate,
-                momentum,
-                weight_decay,
-            },
-            Self::Adam {
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            }
-            | Self::AdamW {
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            } => cuda::Step::Adam {
+            Self::Sgd { momentum, weight_decay } => cuda::Step::Sgd { rate, momentum, weight_decay },
+            Self::Adam { beta1, beta2, epsilon, weight_decay }
+            | Self::AdamW { beta1, beta2, epsilon, weight_decay } => cuda::Step::Adam {
                 rate,
                 beta1,
                 beta2,

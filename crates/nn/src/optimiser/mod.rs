@@ -98,9 +98,7 @@ impl Clone for DeviceState {
         Self {
             device: self.device.clone(),
             lengths: self.lengths.clone(),
-            optimiser: (self.optimiser.as_ref())
-                .map_err(Clone::clone)
-                .and_then(duplicate),
+            optimiser: (self.optimiser.as_ref()).map_err(Clone::clone).and_then(duplicate),
         }
     }
 }
@@ -129,15 +127,10 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// A setting out of range.
-    pub fn with_average(
-        method: Method,
-        decay: f64,
-        parameters: &Parameters<T>,
-    ) -> Result<Self, NnError> {
+    pub fn with_average(method: Method, decay: f64, parameters: &Parameters<T>) -> Result<Self, NnError> {
         method.check()?;
         if !(0.0..1.0).contains(&decay) {
-            let problem =
-                format!("the decay {decay} of the average must be at least 0 and below 1");
+            let problem = format!("the decay {decay} of the average must be at least 0 and below 1");
             return Err(NnError::setting("optimiser", problem));
         }
         let zeros = |needed: bool| -> Vec<Vec<T>> {
@@ -151,11 +144,7 @@ impl<T: Real> Optimiser<T> {
             method,
             decay,
             steps: 0,
-            state: [
-                zeros(true),
-                zeros(!matches!(method, Method::Sgd { .. })),
-                zeros(decay > 0.0),
-            ],
+            state: [zeros(true), zeros(!matches!(method, Method::Sgd { .. })), zeros(decay > 0.0)],
             on_device: None,
         })
     }
@@ -177,17 +166,9 @@ impl<T: Real> Optimiser<T> {
                 format!("the learning rate {rate} must be finite and at least 0"),
             ));
         }
-        check_size(
-            "parameters of the optimiser",
-            self.state[0].len(),
-            parameters.iter().len(),
-        )?;
+        check_size("parameters of the optimiser", self.state[0].len(), parameters.iter().len())?;
         for (entry, first) in parameters.iter().zip(&self.state[0]) {
-            check_size(
-                format!("optimiser: numbers in `{}`", entry.name()),
-                first.len(),
-                entry.gradient().len(),
-            )?;
+            check_size(format!("optimiser: numbers in `{}`", entry.name()), first.len(), entry.gradient().len())?;
         }
         if parameters.on_device_mut()?.is_some() {
             self.prepare_on_device(parameters, rate)?;
@@ -207,29 +188,18 @@ impl<T: Real> Optimiser<T> {
                 continue;
             }
             match self.method {
-                Method::Sgd {
-                    momentum,
-                    weight_decay,
-                } => compiled!(sgd as fn(&mut [T], &[T], &mut [T], f64, f64, f64))(
-                    value,
-                    gradient,
-                    first,
-                    rate,
-                    momentum,
-                    decay(weight_decay),
-                ),
-                Method::Adam {
-                    beta1,
-                    beta2,
-                    epsilon,
-                    weight_decay,
+                Method::Sgd { momentum, weight_decay } => {
+                    compiled!(sgd as fn(&mut [T], &[T], &mut [T], f64, f64, f64))(
+                        value,
+                        gradient,
+                        first,
+                        rate,
+                        momentum,
+                        decay(weight_decay),
+                    )
                 }
-                | Method::AdamW {
-                    beta1,
-                    beta2,
-                    epsilon,
-                    weight_decay,
-                } => {
+                Method::Adam { beta1, beta2, epsilon, weight_decay }
+                | Method::AdamW { beta1, beta2, epsilon, weight_decay } => {
                     let apart = matches!(self.method, Method::AdamW { .. });
                     let strength = decay(weight_decay);
                     let rule = AdamStep {
@@ -241,9 +211,9 @@ impl<T: Real> Optimiser<T> {
                         decay: T::of(if apart { 0.0 } else { strength }),
                         shrink: T::of(if apart { 1.0 - rate * strength } else { 1.0 }),
                     };
-                    compiled!(
-                        AdamStep::apply as fn(&AdamStep<T>, &mut [T], &[T], &mut [T], &mut [T])
-                    )(&rule, value, gradient, first, second);
+                    compiled!(AdamStep::apply as fn(&AdamStep<T>, &mut [T], &[T], &mut [T], &mut [T]))(
+                        &rule, value, gradient, first, second,
+                    );
                 }
             }
             compiled!(average_blocks as fn(&mut [T], &[T], T))(average, value, average_rate);
@@ -262,10 +232,7 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// Parameters other than those it was made for, or work on a GPU that failed.
-    pub fn averaged<'p>(
-        &self,
-        parameters: &'p Parameters<T>,
-    ) -> Result<Cow<'p, Parameters<T>>, NnError> {
+    pub fn averaged<'p>(&self, parameters: &'p Parameters<T>) -> Result<Cow<'p, Parameters<T>>, NnError> {
         if self.decay == 0.0 || self.steps == 0 {
             return Ok(Cow::Borrowed(parameters));
         }
@@ -283,11 +250,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// Copies to the GPU what [`run_on_device`](Self::run_on_device) reads. The parameters are on a GPU.
-    pub(crate) fn prepare_on_device(
-        &mut self,
-        parameters: &mut Parameters<T>,
-        rate: f64,
-    ) -> Result<(), NnError> {
+    pub(crate) fn prepare_on_device(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
         let step = self.method.device_step(rate, self.steps + 1);
         let average_rate = self.average_rate();
         let trained: Vec<Option<bool>> = parameters
@@ -308,13 +271,7 @@ impl<T: Real> Optimiser<T> {
             self.on_device = Some(self.send(&device)?);
         }
         let entries: Vec<cuda::Parameter<'_>> = (on_device.all()?.into_iter().zip(trained))
-            .filter_map(|((value, gradient), decays)| {
-                Some(cuda::Parameter {
-                    value,
-                    gradient,
-                    decays: decays?,
-                })
-            })
+            .filter_map(|((value, gradient), decays)| Some(cuda::Parameter { value, gradient, decays: decays? }))
             .collect();
         if let Some(state) = &mut self.on_device {
             let optimiser = state.optimiser.as_mut().map_err(|error| error.clone())?;
@@ -346,9 +303,7 @@ impl<T: Real> Optimiser<T> {
 
     /// The state on a GPU.
     fn send(&self, device: &CudaDevice) -> Result<DeviceState, NnError> {
-        let lengths: Vec<usize> = (self.state[0].iter().map(Vec::len))
-            .filter(|&length| length > 0)
-            .collect();
+        let lengths: Vec<usize> = (self.state[0].iter().map(Vec::len)).filter(|&length| length > 0).collect();
         let mut optimiser = DeviceOptimiser::new(device, &lengths, self.decay > 0.0)?;
         for (to, from) in optimiser.state_mut().into_iter().zip(&self.state) {
             let numbers = from.concat();
@@ -356,11 +311,7 @@ impl<T: Real> Optimiser<T> {
                 device.write(to, single_slice(&numbers)?)?;
             }
         }
-        Ok(DeviceState {
-            device: device.clone(),
-            lengths,
-            optimiser: Ok(optimiser),
-        })
+        Ok(DeviceState { device: device.clone(), lengths, optimiser: Ok(optimiser) })
     }
 
     /// Copies the state back from a GPU.
@@ -387,12 +338,7 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// Parameters other than those it was made for.
-    pub fn store(
-        &self,
-        archive: &mut Archive,
-        group: &str,
-        parameters: &Parameters<T>,
-    ) -> Result<(), NnError> {
+    pub fn store(&self, archive: &mut Archive, group: &str, parameters: &Parameters<T>) -> Result<(), NnError> {
         let own = self.on_host()?;
         archive.set_json(&format!("{group}.method"), &self.method)?;
         archive.set_json(&format!("{group}.decay"), &self.decay)?;
@@ -412,11 +358,7 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// Everything that is missing or of another shape, at once.
-    pub fn load(
-        archive: &Archive,
-        group: &str,
-        parameters: &Parameters<T>,
-    ) -> Result<Self, NnError> {
+    pub fn load(archive: &Archive, group: &str, parameters: &Parameters<T>) -> Result<Self, NnError> {
         let method: Method = archive.json(&format!("{group}.method"))?;
         let decay = archive.json(&format!("{group}.decay"))?;
         let mut optimiser = Self::with_average(method, decay, parameters)?;
@@ -445,25 +387,16 @@ fn average_blocks<T: Real>(average: &mut [T], value: &[T], rate: T) {
     });
 }
 
-fn sgd<T: Real>(
-    value: &mut [T],
-    gradient: &[T],
-    momentum: &mut [T],
-    rate: f64,
-    coefficient: f64,
-    decay: f64,
-) {
+fn sgd<T: Real>(value: &mut [T], gradient: &[T], momentum: &mut [T], rate: f64, coefficient: f64, decay: f64) {
     let (rate, coefficient, decay) = (T::of(rate), T::of(coefficient), T::of(decay));
-    value
-        .par_chunks_mut(BLOCK)
-        .zip(gradient.par_chunks(BLOCK))
-        .zip(momentum.par_chunks_mut(BLOCK))
-        .for_each(|((value, gradient), momentum)| {
+    value.par_chunks_mut(BLOCK).zip(gradient.par_chunks(BLOCK)).zip(momentum.par_chunks_mut(BLOCK)).for_each(
+        |((value, gradient), momentum)| {
             for ((w, &g), m) in value.iter_mut().zip(gradient).zip(momentum) {
                 *m = coefficient * *m + (g + decay * *w);
                 *w -= rate * *m;
             }
-        });
+        },
+    );
 }
 
 struct AdamStep<T> {

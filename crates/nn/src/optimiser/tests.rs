@@ -3,15 +3,9 @@ use crate::{ParameterId, Role};
 
 fn one(value: f64) -> (Parameters<f64>, ParameterId, ParameterId) {
     let mut parameters = Parameters::new();
-    let weight = parameters
-        .add("weight", &[1], Role::Weight, vec![value])
-        .unwrap();
-    let bias = parameters
-        .add("bias", &[1], Role::Offset, vec![value])
-        .unwrap();
-    parameters
-        .add("mean", &[2], Role::Statistic, vec![value; 2])
-        .unwrap();
+    let weight = parameters.add("weight", &[1], Role::Weight, vec![value]).unwrap();
+    let bias = parameters.add("bias", &[1], Role::Offset, vec![value]).unwrap();
+    parameters.add("mean", &[2], Role::Statistic, vec![value; 2]).unwrap();
     (parameters, weight, bias)
 }
 
@@ -34,23 +28,14 @@ fn run(method: Method, rate: f64, gradients: &[f64]) -> Vec<(f64, f64)> {
 
 fn assert_sequence(found: &[(f64, f64)], expected: &[(f64, f64)]) {
     for (found, expected) in found.iter().zip(expected) {
-        assert!(
-            (found.0 - expected.0).abs() < 1e-12,
-            "{found:?} {expected:?}"
-        );
-        assert!(
-            (found.1 - expected.1).abs() < 1e-12,
-            "{found:?} {expected:?}"
-        );
+        assert!((found.0 - expected.0).abs() < 1e-12, "{found:?} {expected:?}");
+        assert!((found.1 - expected.1).abs() < 1e-12, "{found:?} {expected:?}");
     }
 }
 
 #[test]
 fn sgd_by_hand() {
-    let method = Method::Sgd {
-        momentum: 0.5,
-        weight_decay: 0.1,
-    };
+    let method = Method::Sgd { momentum: 0.5, weight_decay: 0.1 };
     // weight: m = 2.1, w = 0.79; m = 1.05 - 1 + 0.079 = 0.129, w = 0.7771.
     // bias:   m = 2,   w = 0.8;  m = 1 - 1 = 0,                w = 0.8.
     let found = run(method, 0.1, &[2.0, -1.0]);
@@ -59,12 +44,7 @@ fn sgd_by_hand() {
 
 #[test]
 fn adam_by_hand() {
-    let method = Method::Adam {
-        beta1: 0.5,
-        beta2: 0.75,
-        epsilon: 1e-12,
-        weight_decay: 0.0,
-    };
+    let method = Method::Adam { beta1: 0.5, beta2: 0.75, epsilon: 1e-12, weight_decay: 0.0 };
     // Step 1: m = 1, v = 1; m' = 2, v' = 4; w = 1 - 0.1.
     // Step 2 with g = -1: m = 0, v = 0.75 + 0.25 = 1; w stays.
     // Step 3 with g = 2: m = 1, v = 1.75; m' = 1/0.875, v' = 1.75/0.578125.
@@ -77,34 +57,19 @@ fn adam_by_hand() {
 fn weight_decay_acts_on_weights_alone_and_is_decoupled_in_adam_w() {
     let (beta1, beta2, epsilon, weight_decay) = (0.9, 0.999, 1e-15, 0.5);
     // The first Adam step is the rate times the sign of the gradient, whatever its size.
-    let adam = Method::Adam {
-        beta1,
-        beta2,
-        epsilon,
-        weight_decay,
-    };
+    let adam = Method::Adam { beta1, beta2, epsilon, weight_decay };
     assert_sequence(&run(adam, 0.1, &[-0.1]), &[(0.9, 1.1)]);
-    let adam_w = Method::AdamW {
-        beta1,
-        beta2,
-        epsilon,
-        weight_decay,
-    };
+    let adam_w = Method::AdamW { beta1, beta2, epsilon, weight_decay };
     assert_sequence(&run(adam_w, 0.1, &[-0.1]), &[(1.0 - 0.05 + 0.1, 1.1)]);
 }
 
 #[test]
 fn every_method_minimises_a_quadratic() {
-    for (method, rate) in [
-        (Method::sgd(0.0), 0.05),
-        (Method::sgd(0.9), 0.01),
-        (Method::adam(), 0.02),
-        (Method::adam_w(0.0), 0.02),
-    ] {
+    for (method, rate) in
+        [(Method::sgd(0.0), 0.05), (Method::sgd(0.9), 0.01), (Method::adam(), 0.02), (Method::adam_w(0.0), 0.02)]
+    {
         let mut parameters = Parameters::<f64>::new();
-        let x = parameters
-            .add("x", &[3], Role::Weight, vec![2.0, -1.0, 0.5])
-            .unwrap();
+        let x = parameters.add("x", &[3], Role::Weight, vec![2.0, -1.0, 0.5]).unwrap();
         let mut optimiser = Optimiser::new(method, &parameters).unwrap();
         for _ in 0..3000 {
             let value = parameters.value(x).to_vec();
@@ -134,9 +99,7 @@ fn a_restored_optimiser_continues_bitwise() {
             step(&mut parameters, &mut optimiser);
         }
         let mut archive = Archive::new();
-        optimiser
-            .store(&mut archive, "optimiser", &parameters)
-            .unwrap();
+        optimiser.store(&mut archive, "optimiser", &parameters).unwrap();
         let archive = Archive::from_bytes(&archive.to_bytes().unwrap()).unwrap();
         let mut again = Optimiser::load(&archive, "optimiser", &parameters).unwrap();
         let mut copy = parameters.clone();
@@ -148,10 +111,7 @@ fn a_restored_optimiser_continues_bitwise() {
         let average = |optimiser: &Optimiser<f64>, parameters: &Parameters<f64>| {
             optimiser.averaged(parameters).unwrap().value(weight)[0]
         };
-        assert_ne!(
-            average(&optimiser, &parameters),
-            parameters.value(weight)[0]
-        );
+        assert_ne!(average(&optimiser, &parameters), parameters.value(weight)[0]);
         assert_eq!(average(&optimiser, &parameters), average(&again, &copy));
         assert_eq!(optimiser.steps(), again.steps());
     }
@@ -171,10 +131,7 @@ fn averages_by_hand() {
         optimiser.step(&mut parameters, 1.0).unwrap();
         let averaged = optimiser.averaged(&parameters).unwrap();
         let found = averaged.value(weight)[0];
-        assert!(
-            (found - expected).abs() < 1e-14,
-            "{found} is not {expected}"
-        );
+        assert!((found - expected).abs() < 1e-14, "{found} is not {expected}");
         assert_eq!(averaged.value(bias), [1.0]);
         assert_eq!(averaged.value(mean)[0], step as f64, "copied");
     }

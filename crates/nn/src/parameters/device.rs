@@ -41,16 +41,12 @@ fn joined<'v>(entries: impl Iterator<Item = &'v [f32]>, lengths: &[usize]) -> Ve
     all
 }
 
-fn parts<'b>(
-    buffer: &'b mut DeviceBuffer<f32>,
-    lengths: &[usize],
-) -> Vec<Option<DeviceSliceMut<'b, f32>>> {
+fn parts<'b>(buffer: &'b mut DeviceBuffer<f32>, lengths: &[usize]) -> Vec<Option<DeviceSliceMut<'b, f32>>> {
     let mut rest = buffer.view_mut();
     lengths
         .iter()
         .map(|&length| {
-            let (entry, others) =
-                std::mem::replace(&mut rest, DeviceSliceMut::empty()).split_at(padded(length));
+            let (entry, others) = std::mem::replace(&mut rest, DeviceSliceMut::empty()).split_at(padded(length));
             rest = others;
             Some(entry.slice(0..length))
         })
@@ -58,10 +54,7 @@ fn parts<'b>(
 }
 
 /// Takes one part, or an empty one if it is absent.
-fn taken<'b>(
-    parts: &mut [Option<DeviceSliceMut<'b, f32>>],
-    id: Option<ParameterId>,
-) -> DeviceSliceMut<'b, f32> {
+fn taken<'b>(parts: &mut [Option<DeviceSliceMut<'b, f32>>], id: Option<ParameterId>) -> DeviceSliceMut<'b, f32> {
     let part = id.and_then(|id| parts.get_mut(id.0)?.take());
     part.unwrap_or_else(DeviceSliceMut::empty)
 }
@@ -103,18 +96,12 @@ impl DeviceParameters {
     }
 
     /// Values of some entries; absent ones are empty.
-    pub fn values_of<const N: usize>(
-        &self,
-        ids: [Option<ParameterId>; N],
-    ) -> [DeviceSlice<'_, f32>; N] {
+    pub fn values_of<const N: usize>(&self, ids: [Option<ParameterId>; N]) -> [DeviceSlice<'_, f32>; N] {
         values_of(&self.values, &self.lengths, ids)
     }
 
     /// Values of some entries, to change them.
-    pub fn values_mut<const N: usize>(
-        &mut self,
-        ids: [ParameterId; N],
-    ) -> [DeviceSliceMut<'_, f32>; N] {
+    pub fn values_mut<const N: usize>(&mut self, ids: [ParameterId; N]) -> [DeviceSliceMut<'_, f32>; N] {
         let mut parts = parts(&mut self.values, &self.lengths);
         ids.map(|id| taken(&mut parts, Some(id)))
     }
@@ -198,8 +185,7 @@ fn values_of<'b, const N: usize>(
     ids: [Option<ParameterId>; N],
 ) -> [DeviceSlice<'b, f32>; N] {
     ids.map(|id| {
-        let Some((ParameterId(place), &length)) = id.and_then(|id| Some((id, lengths.get(id.0)?)))
-        else {
+        let Some((ParameterId(place), &length)) = id.and_then(|id| Some((id, lengths.get(id.0)?))) else {
             return DeviceSlice::empty();
         };
         let start: usize = lengths[..place].iter().copied().map(padded).sum();
@@ -243,10 +229,7 @@ impl Placement {
         }
         match self.get()? {
             Some(parameters) if parameters.device() == device => Ok(parameters),
-            _ => Err(NnError::setting(
-                "parameters",
-                "they are on another GPU; call `Parameters::move_to_host` first",
-            )),
+            _ => Err(NnError::setting("parameters", "they are on another GPU; call `Parameters::move_to_host` first")),
         }
     }
 
@@ -260,10 +243,7 @@ impl Clone for Placement {
     fn clone(&self) -> Self {
         let copy = Self::default();
         if let Some(place) = self.place.get() {
-            let duplicate = place
-                .as_ref()
-                .map_err(Clone::clone)
-                .and_then(DeviceParameters::duplicate);
+            let duplicate = place.as_ref().map_err(Clone::clone).and_then(DeviceParameters::duplicate);
             // The new cell is empty.
             let _ = copy.place.set(duplicate);
         }

@@ -103,11 +103,7 @@ pub struct Parameters<T> {
 impl<T: Real> Parameters<T> {
     /// No parameters.
     pub fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-            by_name: HashMap::new(),
-            placement: Placement::default(),
-        }
+        Self { entries: Vec::new(), by_name: HashMap::new(), placement: Placement::default() }
     }
 
     /// Moves values, statistics and gradients from a GPU to the host, after all queued work. Does nothing if they
@@ -120,8 +116,7 @@ impl<T: Real> Parameters<T> {
             return Ok(());
         };
         let (values, gradients) = (device.read_values()?, device.read_gradients()?);
-        for (entry, (value, gradient)) in self.entries.iter_mut().zip(values.iter().zip(&gradients))
-        {
+        for (entry, (value, gradient)) in self.entries.iter_mut().zip(values.iter().zip(&gradients)) {
             single_slice_mut(&mut entry.value)?.copy_from_slice(value);
             if entry.is_trained() {
                 single_slice_mut(&mut entry.gradient)?.copy_from_slice(gradient);
@@ -147,9 +142,7 @@ impl<T: Real> Parameters<T> {
     /// As [`on`](Self::on), to change them.
     pub(crate) fn on_mut(&mut self, device: &CudaDevice) -> Result<&mut DeviceParameters, NnError> {
         self.on(device)?;
-        self.on_device_mut()?.ok_or_else(|| {
-            NnError::setting("parameters", "they were moved off the GPU during a step")
-        })
+        self.on_device_mut()?.ok_or_else(|| NnError::setting("parameters", "they were moved off the GPU during a step"))
     }
 
     /// The parameters on their GPU; `None` if they are on the host.
@@ -185,11 +178,7 @@ impl<T: Real> Parameters<T> {
         value: Vec<T>,
     ) -> Result<ParameterId, NnError> {
         let name = name.into();
-        check_size(
-            format!("values of `{name}`"),
-            shape.iter().product(),
-            value.len(),
-        )?;
+        check_size(format!("values of `{name}`"), shape.iter().product(), value.len())?;
         if self.by_name.contains_key(&name) {
             return Err(NnError::SameName { name });
         }
@@ -263,12 +252,8 @@ impl<T: Real> Parameters<T> {
             Device::Cpu => {
                 self.expect_host()?;
                 let entries = self.entries.get_disjoint_mut(ids.map(|id| id.0));
-                let entries = entries.map_err(|_| {
-                    NnError::setting(
-                        "parameters",
-                        "an id of other parameters, or the same id twice",
-                    )
-                })?;
+                let entries = entries
+                    .map_err(|_| NnError::setting("parameters", "an id of other parameters, or the same id twice"))?;
                 entries.map(|entry| OnDevice::Host(&mut entry.value[..]))
             }
             Device::Cuda(device) => self.on_mut(device)?.values_mut(ids).map(OnDevice::Cuda),
@@ -285,8 +270,7 @@ impl<T: Real> Parameters<T> {
         Ok(match device {
             Device::Cpu => {
                 self.expect_host()?;
-                let mut entries: Vec<Option<&mut Parameter<T>>> =
-                    self.entries.iter_mut().map(Some).collect();
+                let mut entries: Vec<Option<&mut Parameter<T>>> = self.entries.iter_mut().map(Some).collect();
                 let mut gradients = [const { None }; N];
                 let values = std::array::from_fn(|place| {
                     let entry = ids[place].and_then(|id| entries.get_mut(id.0)?.take());
@@ -359,9 +343,7 @@ impl<T: Real> Parameters<T> {
     fn squared_norms(&self) -> Result<Vec<f64>, NnError> {
         Ok(match self.placement.get()? {
             None => (self.entries.iter().map(|e| squared_norm(&e.gradient))).collect(),
-            Some(device) => (device.read_gradients()?.iter())
-                .map(|gradient| squared_norm(gradient))
-                .collect(),
+            Some(device) => (device.read_gradients()?.iter()).map(|gradient| squared_norm(gradient)).collect(),
         })
     }
 
@@ -380,9 +362,7 @@ impl<T: Real> Parameters<T> {
             let mut named = self.entries.iter().zip(&squares);
             let infinite = named.find(|(_, square)| !square.is_finite());
             let name = infinite.map_or("", |(entry, _)| &entry.name);
-            return Err(NnError::NotFinite {
-                what: format!("the gradient of `{name}`"),
-            });
+            return Err(NnError::NotFinite { what: format!("the gradient of `{name}`") });
         }
         if norm > largest {
             let factor = largest / norm;
@@ -397,10 +377,7 @@ impl<T: Real> Parameters<T> {
 /// How a tape uses parameters.
 pub(crate) enum Access<'a, T> {
     Inference(&'a Parameters<T>),
-    Training {
-        parameters: &'a mut Parameters<T>,
-        randomness: Stream,
-    },
+    Training { parameters: &'a mut Parameters<T>, randomness: Stream },
     Calibration(&'a mut Parameters<T>),
 }
 
@@ -409,13 +386,7 @@ impl<T> Access<'_, T> {
     pub fn reborrow(&mut self) -> Access<'_, T> {
         match self {
             Self::Inference(parameters) => Access::Inference(parameters),
-            Self::Training {
-                parameters,
-                randomness,
-            } => Access::Training {
-                parameters,
-                randomness: *randomness,
-            },
+            Self::Training { parameters, randomness } => Access::Training { parameters, randomness: *randomness },
             Self::Calibration(parameters) => Access::Calibration(parameters),
         }
     }
@@ -457,15 +428,9 @@ mod tests {
 
     fn two() -> Parameters<f64> {
         let mut parameters = Parameters::new();
-        let weight = parameters
-            .add("a.weight", &[2, 2], Role::Weight, vec![1.0; 4])
-            .unwrap();
-        let bias = parameters
-            .add("a.bias", &[2], Role::Offset, vec![0.0; 2])
-            .unwrap();
-        parameters
-            .add("a.mean", &[2], Role::Statistic, vec![5.0; 2])
-            .unwrap();
+        let weight = parameters.add("a.weight", &[2, 2], Role::Weight, vec![1.0; 4]).unwrap();
+        let bias = parameters.add("a.bias", &[2], Role::Offset, vec![0.0; 2]).unwrap();
+        parameters.add("a.mean", &[2], Role::Statistic, vec![5.0; 2]).unwrap();
         let set = |entry: &mut Parameter<f64>, value| entry.gradient_mut().fill(value);
         set(parameters.get_mut(weight), 3.0);
         set(parameters.get_mut(bias), 4.0);
@@ -475,17 +440,10 @@ mod tests {
     #[test]
     fn names_are_unique_and_shapes_are_checked() {
         let mut parameters = two();
-        assert!(matches!(
-            parameters.add("a.bias", &[1], Role::Offset, vec![0.0]),
-            Err(NnError::SameName { .. })
-        ));
+        assert!(matches!(parameters.add("a.bias", &[1], Role::Offset, vec![0.0]), Err(NnError::SameName { .. })));
         assert!(matches!(
             parameters.add("b", &[3, 2], Role::Weight, vec![0.0; 5]),
-            Err(NnError::Size {
-                expected: 6,
-                found: 5,
-                ..
-            })
+            Err(NnError::Size { expected: 6, found: 5, .. })
         ));
         assert_eq!(parameters.trained_count(), 6);
         let bias = parameters.find("a.bias").unwrap();
@@ -516,10 +474,7 @@ mod tests {
         assert!((parameters.get(bias).gradient()[0] - 2.0 / norm).abs() < 1e-12);
         parameters.get_mut(bias).gradient_mut()[1] = f64::NAN;
         let error = parameters.clip_gradients(1.0).unwrap_err();
-        assert!(
-            matches!(&error, NnError::NotFinite { what } if what.contains("a.bias")),
-            "{error}"
-        );
+        assert!(matches!(&error, NnError::NotFinite { what } if what.contains("a.bias")), "{error}");
         parameters.clear_gradients();
         assert_eq!(parameters.gradient_norm().unwrap(), 0.0);
     }

@@ -69,12 +69,7 @@ impl<T: Real> SpectraBatch<T> {
         }
         let found = operators.basis(0).map_or(0, |basis| basis.values.len());
         let wanted = columns.first().copied().unwrap_or(0);
-        append_padded(
-            &mut bases,
-            &operators.gradient,
-            2 * vertices,
-            (found, wanted),
-        );
+        append_padded(&mut bases, &operators.gradient, 2 * vertices, (found, wanted));
         let mass = operators.mass.iter().map(|&m| T::of(m)).collect();
         Self::from_parts(columns.to_vec(), mass, bases, eigenvalues)
     }
@@ -83,25 +78,12 @@ impl<T: Real> SpectraBatch<T> {
     ///
     /// # Errors
     /// Arrays of different lengths.
-    pub fn from_parts(
-        columns: Vec<usize>,
-        mass: Vec<T>,
-        bases: Vec<T>,
-        eigenvalues: Vec<T>,
-    ) -> Result<Self, NnError> {
+    pub fn from_parts(columns: Vec<usize>, mass: Vec<T>, bases: Vec<T>, eigenvalues: Vec<T>) -> Result<Self, NnError> {
         let vertices = mass.len();
-        check_size(
-            "eigenvectors",
-            vertices * basis_width(&columns),
-            bases.len(),
-        )?;
+        check_size("eigenvectors", vertices * basis_width(&columns), bases.len())?;
         check_size("eigenvalues", columns.iter().sum(), eigenvalues.len())?;
-        let end = u32::try_from(vertices).map_err(|_| {
-            NnError::setting(
-                "eigenvectors",
-                "more vertices than 32-bit indices can address",
-            )
-        })?;
+        let end = u32::try_from(vertices)
+            .map_err(|_| NnError::setting("eigenvectors", "more vertices than 32-bit indices can address"))?;
         Ok(Self {
             mesh_offsets: vec![0, end],
             columns,
@@ -129,12 +111,8 @@ impl<T: Real> SpectraBatch<T> {
             let first = mass.len();
             mass.extend_from_slice(&batch.mass);
             for &offset in &batch.mesh_offsets[1..] {
-                let offset = u32::try_from(first + offset as usize).map_err(|_| {
-                    NnError::setting(
-                        "eigenvectors",
-                        "more vertices than 32-bit indices can address",
-                    )
-                })?;
+                let offset = u32::try_from(first + offset as usize)
+                    .map_err(|_| NnError::setting("eigenvectors", "more vertices than 32-bit indices can address"))?;
                 mesh_offsets.push(offset);
             }
         }
@@ -147,19 +125,11 @@ impl<T: Real> SpectraBatch<T> {
         for &k in columns {
             for batch in batches {
                 let meshes = batch.mesh_offsets.len() - 1;
-                eigenvalues
-                    .extend_from_slice(&batch.eigenvalues[meshes * before..meshes * (before + k)]);
+                eigenvalues.extend_from_slice(&batch.eigenvalues[meshes * before..meshes * (before + k)]);
             }
             before += k;
         }
-        Ok(Self {
-            mesh_offsets,
-            columns: columns.to_vec(),
-            mass,
-            bases,
-            eigenvalues,
-            sent: Sent::default(),
-        })
+        Ok(Self { mesh_offsets, columns: columns.to_vec(), mass, bases, eigenvalues, sent: Sent::default() })
     }
 
     fn join_bases(batches: &[&Self], columns: &[usize]) -> Vec<T> {
@@ -167,12 +137,7 @@ impl<T: Real> SpectraBatch<T> {
         let mut bases = Vec::with_capacity(vertices * basis_width(columns));
         for block in 0..=columns.len() {
             for batch in batches {
-                bases.extend(
-                    batch
-                        .blocks()
-                        .nth(block)
-                        .map_or(&[][..], |(_, block)| block),
-                );
+                bases.extend(batch.blocks().nth(block).map_or(&[][..], |(_, block)| block));
             }
         }
         bases
@@ -198,7 +163,8 @@ impl<T: Real> SpectraBatch<T> {
     /// The eigenvectors and gradients of one mesh at other points of it, with other masses, eigenvalues multiplied by
     /// `factors`, and gradients by `gradient`.
     ///
-    /// They are computed where they are read. A GPU computes them from the eigenvectors at the vertices, which stay there.
+    /// They are computed where they are read. A GPU computes them from the eigenvectors at the vertices, which stay
+    /// there.
     ///
     /// # Errors
     /// Other numbers of points, masses or eigenvalues than those of the mesh, or several meshes.
@@ -212,20 +178,14 @@ impl<T: Real> SpectraBatch<T> {
         check_size("meshes", 1, self.mesh_offsets.len() - 1)?;
         check_size("points", self.vertex_count(), points.len())?;
         check_size("masses", self.vertex_count(), mass.len())?;
-        check_size(
-            "factors of eigenvalues",
-            self.eigenvalues.len(),
-            factors.len(),
-        )?;
+        check_size("factors of eigenvalues", self.eigenvalues.len(), factors.len())?;
         let eigenvalues = self.eigenvalues.iter().zip(factors);
         Ok(Self {
             mesh_offsets: self.mesh_offsets.clone(),
             columns: self.columns.clone(),
             mass,
             bases: Bases::AtPoints(PointsBatch::new(Arc::clone(self), points, gradient)),
-            eigenvalues: eigenvalues
-                .map(|(&value, &factor)| value * factor)
-                .collect(),
+            eigenvalues: eigenvalues.map(|(&value, &factor)| value * factor).collect(),
             sent: Sent::default(),
         })
     }
@@ -307,12 +267,7 @@ impl<T: Real> SpectraBatch<T> {
 
     /// Masses, bases and eigenvalues, in the layout of [`gemcnn_kernels::diffusion`].
     pub fn arrays(&self) -> Spectra<&[T]> {
-        Spectra {
-            mass: &self.mass,
-            bases: self.bases(),
-            eigenvalues: &self.eigenvalues,
-            packed: &[],
-        }
+        Spectra { mass: &self.mass, bases: self.bases(), eigenvalues: &self.eigenvalues, packed: &[] }
     }
 
     /// The arrays where a device reads them. They are copied to a GPU once, by the first operator that needs them.
@@ -326,10 +281,7 @@ impl<T: Real> SpectraBatch<T> {
         }))
     }
 
-    pub(crate) fn on_cuda(
-        &self,
-        device: &CudaDevice,
-    ) -> Result<Arc<Spectra<DeviceBuffer<f32>>>, NnError> {
+    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<Spectra<DeviceBuffer<f32>>>, NnError> {
         self.sent.to(device, || {
             let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
             let mut sent = Spectra {
@@ -359,13 +311,9 @@ impl<T: Real> SpectraBatch<T> {
         }
     }
 
-    /// The bases for blocks in 16 bits, if the device has kernels for them in its mode. Batches with other orders are those of networks
-    /// with other blocks: for them it is empty.
-    fn pack(
-        &self,
-        device: &CudaDevice,
-        sent: &Spectra<DeviceBuffer<f32>>,
-    ) -> Result<DeviceBuffer<f32>, NnError> {
+    /// The bases for blocks in 16 bits, if the device has kernels for them in its mode. Batches with other orders are
+    /// those of networks with other blocks: for them it is empty.
+    fn pack(&self, device: &CudaDevice, sent: &Spectra<DeviceBuffer<f32>>) -> Result<DeviceBuffer<f32>, NnError> {
         let (columns, offsets) = (&self.columns, &self.mesh_offsets);
         if columns.iter().skip(1).any(|&count| count > 0) {
             return Ok(device.buffer(0)?);
@@ -382,10 +330,7 @@ impl<T: Real> SpectraBatch<T> {
             eigenvalues: sent.eigenvalues.duplicate(device)?,
             packed: self.pack(device, &sent)?,
         };
-        Ok(Self {
-            sent: Sent::holding(device, copy),
-            ..self.clone()
-        })
+        Ok(Self { sent: Sent::holding(device, copy), ..self.clone() })
     }
 
     /// Copies another batch with the same numbers of vertices and columns over this one, on a GPU.
@@ -428,17 +373,10 @@ fn views(sent: &Spectra<DeviceBuffer<f32>>) -> Spectra<DeviceSlice<'_, f32>> {
 
 /// Appends rows of `found` numbers as rows of `wanted` numbers: the first ones, then zeros.
 fn append_padded<T: Real>(to: &mut Vec<T>, values: &[f64], rows: usize, columns: (usize, usize)) {
-    compiled!(append_rows as fn(&mut Vec<T>, &[f64], usize, (usize, usize)))(
-        to, values, rows, columns,
-    );
+    compiled!(append_rows as fn(&mut Vec<T>, &[f64], usize, (usize, usize)))(to, values, rows, columns);
 }
 
-fn append_rows<T: Real>(
-    to: &mut Vec<T>,
-    values: &[f64],
-    rows: usize,
-    (found, wanted): (usize, usize),
-) {
+fn append_rows<T: Real>(to: &mut Vec<T>, values: &[f64], rows: usize, (found, wanted): (usize, usize)) {
     for row in 0..rows {
         let kept = &values[row * found..][..found.min(wanted)];
         to.extend(kept.iter().map(|&value| T::of(value)));
@@ -455,12 +393,7 @@ impl<T: Real> SpectraOn<'_, T> {
     pub fn view(&self) -> Spectra<View<'_, T>> {
         match &self.0 {
             OnDevice::Host(batch) => {
-                let Spectra {
-                    mass,
-                    bases,
-                    eigenvalues,
-                    packed,
-                } = batch.arrays();
+                let Spectra { mass, bases, eigenvalues, packed } = batch.arrays();
                 Spectra {
                     mass: OnDevice::Host(mass),
                     bases: OnDevice::Host(bases),

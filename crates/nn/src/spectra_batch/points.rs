@@ -9,8 +9,8 @@ use gemcnn_kernels::diffusion::points::{DeviceCellPoints, MovedBases, bases_at_p
 use gemcnn_kernels::{Real, compiled};
 use std::sync::{Arc, OnceLock};
 
-/// The points of the meshes of a batch. Bases are computed from those at the vertices where they are read: on a GPU, the
-/// latter stay there, and a batch uploads its points alone.
+/// The points of the meshes of a batch. Bases are computed from those at the vertices where they are read: on a GPU,
+/// the latter stay there, and a batch uploads its points alone.
 #[derive(Debug, Clone)]
 pub(super) struct PointsBatch<T> {
     meshes: Vec<MovedMesh<T>>,
@@ -37,11 +37,7 @@ pub(super) struct SentPoints {
 impl<T: Real> PointsBatch<T> {
     /// The points of one mesh, one for each of its vertices.
     pub fn new(origin: Arc<SpectraBatch<T>>, points: CellPoints<T>, gradient: T) -> Self {
-        Self::of(vec![MovedMesh {
-            origin,
-            points: Arc::new(points),
-            gradient,
-        }])
+        Self::of(vec![MovedMesh { origin, points: Arc::new(points), gradient }])
     }
 
     /// Joins batches.
@@ -52,19 +48,13 @@ impl<T: Real> PointsBatch<T> {
 
     /// A copy that does not share the bases at vertices on a GPU.
     pub fn detached(&self) -> Self {
-        let meshes = self.meshes.iter().map(|mesh| MovedMesh {
-            origin: Arc::new(mesh.origin.detached()),
-            ..mesh.clone()
-        });
+        let meshes =
+            self.meshes.iter().map(|mesh| MovedMesh { origin: Arc::new(mesh.origin.detached()), ..mesh.clone() });
         Self::of(meshes.collect())
     }
 
     fn of(meshes: Vec<MovedMesh<T>>) -> Self {
-        Self {
-            meshes,
-            on_host: OnceLock::new(),
-            sent: Sent::default(),
-        }
+        Self { meshes, on_host: OnceLock::new(), sent: Sent::default() }
     }
 
     /// The bases at the vertices of each mesh.
@@ -80,9 +70,7 @@ impl<T: Real> PointsBatch<T> {
     fn interpolated(&self, columns: &[usize]) -> Vec<T> {
         let vertices: usize = self.meshes.iter().map(|mesh| mesh.points.len()).sum();
         let mut bases = Vec::with_capacity(vertices * basis_width(columns));
-        let blocks = (self.meshes.iter())
-            .map(|mesh| mesh.origin.blocks().collect::<Vec<_>>())
-            .collect::<Vec<_>>();
+        let blocks = (self.meshes.iter()).map(|mesh| mesh.origin.blocks().collect::<Vec<_>>()).collect::<Vec<_>>();
         for block in 0..=columns.len() {
             for (mesh, blocks) in self.meshes.iter().zip(&blocks) {
                 let (start, (fields, values)) = (bases.len(), &blocks[block]);
@@ -95,13 +83,9 @@ impl<T: Real> PointsBatch<T> {
         bases
     }
 
-    /// Copies the points, and bases at vertices that are not there yet, to a GPU. `mass` and `eigenvalues` are those of the batch.
-    pub fn send(
-        &self,
-        device: &CudaDevice,
-        mass: &[T],
-        eigenvalues: &[T],
-    ) -> Result<Arc<SentPoints>, NnError> {
+    /// Copies the points, and bases at vertices that are not there yet, to a GPU. `mass` and `eigenvalues` are those of
+    /// the batch.
+    pub fn send(&self, device: &CudaDevice, mass: &[T], eigenvalues: &[T]) -> Result<Arc<SentPoints>, NnError> {
         for origin in self.origins() {
             origin.send(device)?;
         }

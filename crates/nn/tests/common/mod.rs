@@ -6,8 +6,7 @@ use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use gemcnn_nn::layers::{ConvConfig, Nonlinearity, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, GraphBatch, HierarchyBatch, Levels, Module, NnError,
-    Parameters, Real, Tape, Var,
+    Aggregation, Builder, FeatureType, GraphBatch, HierarchyBatch, Levels, Module, NnError, Parameters, Real, Tape, Var,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -58,11 +57,7 @@ pub fn batch<T: Real>() -> GraphBatch<T> {
 
 /// Three levels.
 pub fn hierarchy_options() -> HierarchyOptions {
-    HierarchyOptions {
-        ratios: vec![0.4, 0.5],
-        radii: vec![1.2, 2.0],
-        ..Default::default()
-    }
+    HierarchyOptions { ratios: vec![0.4, 0.5], radii: vec![1.2, 2.0], ..Default::default() }
 }
 
 /// Three levels over the meshes of [`batch`].
@@ -88,10 +83,7 @@ impl<T: Real> UNet<T> {
         let mut block = |name: &str, input: &FeatureType, output: &FeatureType| {
             ResidualBlockConfig {
                 nonlinearity: Arc::clone(act),
-                conv: ConvConfig {
-                    aggregation: Aggregation::Mean,
-                    ..ConvConfig::default()
-                },
+                conv: ConvConfig { aggregation: Aggregation::Mean, ..ConvConfig::default() },
                 ..ResidualBlockConfig::new(input.clone(), output.clone())
             }
             .init(name, &mut builder)
@@ -127,12 +119,7 @@ impl<T: Real> Module<T> for UNet<T> {
         3
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        fine: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, fine: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         if fine.count() < 3 {
             let (needed, found) = (3, fine.count());
             return Err(NnError::Levels { needed, found });

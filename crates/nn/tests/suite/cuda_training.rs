@@ -4,14 +4,11 @@
 use crate::common::{self, batch, bumpy_grid, bumpy_sphere, random};
 use gemcnn_kernels::elementwise;
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, shapes};
-use gemcnn_nn::layers::{
-    AngularConvConfig, EquivariantLinearConfig, Gates, GlobalPool, Nonlinearity, Norms, Regular,
-};
+use gemcnn_nn::layers::{AngularConvConfig, EquivariantLinearConfig, Gates, GlobalPool, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, Archive, Builder, CudaDevice, CudaError, Device, FeatureType,
-    GraphBatch, HierarchyBatch, IGNORE, Levels, Method, Module, Network, NetworkConfig, NnError,
-    Objective, Optimiser, Parameters, Penalty, ProductMode, Real, Rows, Slice, StepSettings,
-    Stepper, Stream, Tape, Target, Targets, TrainingBatch, Workspace,
+    Activation, Aggregation, Archive, Builder, CudaDevice, CudaError, Device, FeatureType, GraphBatch, HierarchyBatch,
+    IGNORE, Levels, Method, Module, Network, NetworkConfig, NnError, Objective, Optimiser, Parameters, Penalty,
+    ProductMode, Real, Rows, Slice, StepSettings, Stepper, Stream, Tape, Target, Targets, TrainingBatch, Workspace,
 };
 use std::sync::Arc;
 
@@ -99,9 +96,7 @@ fn outcome<T: Real>(device: &Device) -> Outcome<T> {
     let stream = Stream { seed: 5, step: 2 };
     let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
     let input = tape.input(network.input().clone(), &x).unwrap();
-    let loss = network
-        .classify(&mut tape, levels, input, targets, Rows::default())
-        .unwrap();
+    let loss = network.classify(&mut tape, levels, input, targets, Rows::default()).unwrap();
     tape.backward_sum(&[(&loss, 0.5)]).unwrap();
 
     let mut predictions = vec![0; batch.vertex_count()];
@@ -109,13 +104,8 @@ fn outcome<T: Real>(device: &Device) -> Outcome<T> {
     let input = tape.input(network.input().clone(), &x).unwrap();
     let output = network.forward(&mut tape, levels, input.clone()).unwrap();
     let output = output.values().unwrap().to_vec();
-    let rows = Rows {
-        predictions: Some(&mut predictions),
-        ..Rows::default()
-    };
-    network
-        .classify(&mut tape, levels, input.clone(), targets, rows)
-        .unwrap();
+    let rows = Rows { predictions: Some(&mut predictions), ..Rows::default() };
+    network.classify(&mut tape, levels, input.clone(), targets, rows).unwrap();
     let classes = network.predict_classes(&mut tape, levels, input).unwrap();
     assert_eq!(classes, predictions, "without labels");
     drop(tape);
@@ -149,10 +139,7 @@ fn a_step_agrees_with_f64_on_the_cpu() {
         assert!((found.loss - expected.loss).abs() < 1e-5 * expected.loss);
         assert_eq!(found.correct, expected.correct);
         assert_eq!(found.predictions, expected.predictions);
-        for (found, expected) in [
-            (&found.gradients, &expected.gradients),
-            (&found.statistics, &expected.statistics),
-        ] {
+        for (found, expected) in [(&found.gradients, &expected.gradients), (&found.statistics, &expected.statistics)] {
             assert_eq!(found.len(), expected.len());
             let all = |lists: &[(String, Vec<f64>)]| -> Vec<f64> {
                 lists.iter().flat_map(|(_, list)| list.clone()).collect()
@@ -190,9 +177,7 @@ fn train(device: &Device) -> (Vec<f64>, Network<f32>, Parameters<f32>, Optimiser
         let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
         let input = tape.input(network.input().clone(), &x).unwrap();
         let targets = Targets::new(CLASSES, &labels);
-        let loss = network
-            .classify(&mut tape, levels, input, targets, Rows::default())
-            .unwrap();
+        let loss = network.classify(&mut tape, levels, input, targets, Rows::default()).unwrap();
         tape.backward(&loss).unwrap();
         if step % 5 == 0 {
             parameters.clip_gradients(0.5).unwrap();
@@ -234,9 +219,7 @@ fn weights_come_back_and_training_goes_on_to_the_bit() {
     let (_, network, mut parameters, optimiser) = train(&device);
     let mut archive = Archive::new();
     parameters.store(&mut archive, "weights").unwrap();
-    optimiser
-        .store(&mut archive, "optimiser", &parameters)
-        .unwrap();
+    optimiser.store(&mut archive, "optimiser", &parameters).unwrap();
     let copy = parameters.clone();
     parameters.move_to_host().unwrap();
     let (_, mut loaded) = config::<f32>().init(4).unwrap();
@@ -292,21 +275,13 @@ fn what_cannot_run_says_so() {
     let NnError::Layer { source, .. } = error else {
         panic!("{error}");
     };
-    assert!(
-        matches!(&*source, NnError::Setting { what, .. } if what == "parameters"),
-        "{source}"
-    );
+    assert!(matches!(&*source, NnError::Setting { what, .. } if what == "parameters"), "{source}");
 }
 
 /// Layers that the network above does not have: output, losses and gradients of the parameters.
 fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
-    let options = HierarchyOptions {
-        ratios: vec![0.4],
-        radii: vec![1.2],
-        ..HierarchyOptions::default()
-    };
-    let hierarchies =
-        [&bumpy_sphere(), &bumpy_grid()].map(|mesh| Hierarchy::new(mesh, &options).unwrap());
+    let options = HierarchyOptions { ratios: vec![0.4], radii: vec![1.2], ..HierarchyOptions::default() };
+    let hierarchies = [&bumpy_sphere(), &bumpy_grid()].map(|mesh| Hierarchy::new(mesh, &options).unwrap());
     let batch = HierarchyBatch::<T>::new(&hierarchies).unwrap();
     let levels = Levels::from(&batch);
     let (clusters, _) = levels.coarser().unwrap();
@@ -315,21 +290,13 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let mut parameters = Parameters::<T>::new();
     let builder = &mut Builder::new(&mut parameters, 9);
     let gated: Box<dyn Module<T>> = Gates::relu().init("gated", &kind, builder).unwrap();
-    let to_gates = EquivariantLinearConfig::new(kind.clone(), gated.input().clone())
-        .init("to_gates", builder)
-        .unwrap();
+    let to_gates = EquivariantLinearConfig::new(kind.clone(), gated.input().clone()).init("to_gates", builder).unwrap();
     let norm = Norms::relu().init("norm", &kind, builder).unwrap();
-    let to_scalars =
-        EquivariantLinearConfig::new(kind.concatenated(&kind), FeatureType::scalars(8))
-            .init("to_scalars", builder)
-            .unwrap();
-    let angular = AngularConvConfig::new(8, 5, 2)
-        .init("angular", builder)
+    let to_scalars = EquivariantLinearConfig::new(kind.concatenated(&kind), FeatureType::scalars(8))
+        .init("to_scalars", builder)
         .unwrap();
-    let slice = Arc::new(Slice {
-        kind: FeatureType::scalars(5),
-        channels: std::iter::once(1..4).collect(),
-    });
+    let angular = AngularConvConfig::new(8, 5, 2).init("angular", builder).unwrap();
+    let slice = Arc::new(Slice { kind: FeatureType::scalars(5), channels: std::iter::once(1..4).collect() });
 
     let joined = random::<T>(rows * 2 * kind.dimension(), 3);
     let target = random::<T>(2 * 6, 2);
@@ -347,9 +314,7 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let b = tape.transport_unpool(clusters, b).unwrap();
     let b = tape.scale(1.5, b).unwrap();
     let y = tape.concatenate(a, b).unwrap();
-    let rotating = tape
-        .regression(Penalty::MeanSquare, y.clone(), &joined, None)
-        .unwrap();
+    let rotating = tape.regression(Penalty::MeanSquare, y.clone(), &joined, None).unwrap();
     let y = to_scalars.forward(&mut tape, levels, y).unwrap();
     let y = angular.forward(&mut tape, levels, y).unwrap();
     let y = tape.slice(&slice, y).unwrap();
@@ -362,8 +327,7 @@ fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let entropy = tape.cross_entropy(y.clone(), targets).unwrap();
     let distance = tape.regression(Penalty::L1, y, &target, None).unwrap();
     let values = [&entropy, &distance, &rotating].map(|loss| T::of(loss.value().unwrap()));
-    tape.backward_sum(&[(&entropy, 0.7), (&distance, 0.4), (&rotating, 0.5)])
-        .unwrap();
+    tape.backward_sum(&[(&entropy, 0.7), (&distance, 0.4), (&rotating, 0.5)]).unwrap();
     parameters.move_to_host().unwrap();
     let mut all = vec![output, values.to_vec()];
     all.extend(parameters.iter().map(|entry| entry.gradient().to_vec()));
@@ -438,16 +402,8 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
                 randomness: Stream { seed: 5, step },
                 clip: Some(0.5),
             };
-            let loss = stepper
-                .step(
-                    &network,
-                    &mut parameters,
-                    &mut optimiser,
-                    &mut workspace,
-                    &batch,
-                    settings,
-                )
-                .unwrap();
+            let loss =
+                stepper.step(&network, &mut parameters, &mut optimiser, &mut workspace, &batch, settings).unwrap();
             losses.push(loss);
         }
     });
@@ -464,11 +420,7 @@ fn stepped_unet(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u3
     let (module, mut parameters) = common::UNet::new(&act, 4);
     let mut optimiser = Optimiser::new(Method::adam(), &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());
-    let options = HierarchyOptions {
-        ratios: vec![0.25, 0.25],
-        radii: vec![0.55, 1.1],
-        ..Default::default()
-    };
+    let options = HierarchyOptions { ratios: vec![0.25, 0.25], radii: vec![0.55, 1.1], ..Default::default() };
     let batches: Vec<TrainingBatch<f32>> = (0..4)
         .map(|seed| {
             let sphere = shapes::icosphere(2).unwrap();
@@ -478,10 +430,7 @@ fn stepped_unet(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u3
             let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
             let graphs = HierarchyBatch::new([&hierarchy]).unwrap();
             let rows = mesh.vertex_count();
-            let objective = Objective::Values {
-                kind: module.output().clone(),
-                penalty: Penalty::MeanSquare,
-            };
+            let objective = Objective::Values { kind: module.output().clone(), penalty: Penalty::MeanSquare };
             let features = random(rows * module.input().dimension(), seed);
             let target = Target::Values(random(rows * module.output().dimension(), 50 + seed));
             let kind = module.input().clone();
@@ -489,27 +438,12 @@ fn stepped_unet(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u3
         })
         .collect();
     let edges = |batch: &TrainingBatch<f32>| batch.graphs().levels()[2].arrays().edge_count();
-    assert!(
-        batches
-            .iter()
-            .any(|batch| edges(batch) != edges(&batches[0]))
-    );
+    assert!(batches.iter().any(|batch| edges(batch) != edges(&batches[0])));
     let mut losses = Vec::new();
     for step in 0..12 {
-        let settings = StepSettings {
-            rate: 1e-2,
-            randomness: Stream { seed: 5, step },
-            clip: None,
-        };
+        let settings = StepSettings { rate: 1e-2, randomness: Stream { seed: 5, step }, clip: None };
         let batch = &batches[step as usize % batches.len()];
-        let loss = stepper.step(
-            &module,
-            &mut parameters,
-            &mut optimiser,
-            &mut workspace,
-            batch,
-            settings,
-        );
+        let loss = stepper.step(&module, &mut parameters, &mut optimiser, &mut workspace, batch, settings);
         losses.push(loss.unwrap());
     }
     let losses = losses.iter().map(|loss| loss.value().unwrap()).collect();
@@ -545,10 +479,7 @@ fn replayed_steps_are_plain_steps_to_the_bit() {
     assert_eq!(plain.0, replayed.0);
     assert_eq!(plain.1, replayed.1);
     for (found, expected) in plain.0.iter().zip(&expected) {
-        assert!(
-            (found - expected).abs() < 2e-2 * expected,
-            "{found} {expected}"
-        );
+        assert!((found - expected).abs() < 2e-2 * expected, "{found} {expected}");
     }
 }
 
@@ -568,9 +499,7 @@ fn a_captured_graph_keeps_its_memory_and_refuses_the_host() {
             elementwise::cuda::accumulate(&device, twice.view(), sum.view_mut())
         })
         .unwrap();
-    let others: Vec<_> = (0..4)
-        .map(|_| device.upload(&[7.0f32; 1000]).unwrap())
-        .collect();
+    let others: Vec<_> = (0..4).map(|_| device.upload(&[7.0f32; 1000]).unwrap()).collect();
     captured.replay().unwrap();
     captured.replay().unwrap();
     assert_eq!(sum.to_vec(&device).unwrap(), [2.0; 1000]);

@@ -3,8 +3,8 @@
 use crate::common::{self, random};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Aggregation, FeatureType, Levels, Method, Module, Network, Optimiser, Rows, Schedule, Stream,
-    Tape, Targets, Workspace,
+    Aggregation, FeatureType, Levels, Method, Module, Network, Optimiser, Rows, Schedule, Stream, Tape, Targets,
+    Workspace,
 };
 
 /// The bits of all parameters after a few training steps with dropout and batch normalisation, and
@@ -24,14 +24,9 @@ fn train(seed: u64) -> (Vec<Vec<u32>>, f64) {
     let x = random::<f32>(batch.vertex_count() * 3, 1);
     let labels: Vec<u32> = (0..batch.vertex_count() as u32).map(|v| v % 4).collect();
     let mut workspace = Workspace::default();
-    network
-        .calibrate(&mut workspace, &mut parameters, levels, &x)
-        .unwrap();
+    network.calibrate(&mut workspace, &mut parameters, levels, &x).unwrap();
     let mut optimiser = Optimiser::new(Method::adam_w(1e-2), &parameters).unwrap();
-    let schedule = Schedule::Cosine {
-        steps: 8,
-        last: 0.0,
-    };
+    let schedule = Schedule::Cosine { steps: 8, last: 0.0 };
     let mut last = 0.0;
     for step in 0..8 {
         parameters.clear_gradients();
@@ -39,9 +34,7 @@ fn train(seed: u64) -> (Vec<Vec<u32>>, f64) {
         let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
         let input = tape.input("3x0".parse().unwrap(), &x).unwrap();
         let targets = Targets::new(4, &labels);
-        let loss = network
-            .classify(&mut tape, levels, input, targets, Rows::default())
-            .unwrap();
+        let loss = network.classify(&mut tape, levels, input, targets, Rows::default()).unwrap();
         last = loss.value().unwrap();
         tape.backward(&loss).unwrap();
         parameters.clip_gradients(1.0).unwrap();

@@ -2,23 +2,19 @@
 
 use crate::common::{self, bumpy_grid, bumpy_sphere};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, Neighbourhood};
-use gemcnn_nn::equivariance::{
-    Symmetry, Trial, assert_gauge_equivariant, assert_symmetry, equivariance_error,
-};
+use gemcnn_nn::equivariance::{Symmetry, Trial, assert_gauge_equivariant, assert_symmetry, equivariance_error};
 use gemcnn_nn::layers::{
-    AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig,
-    Gates, GemConvConfig, GlobalPool, GraphConvConfig, Nonlinearity, Norms, Regular,
-    ResidualBlockConfig,
+    AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig, Gates, GemConvConfig,
+    GlobalPool, GraphConvConfig, Nonlinearity, Norms, Regular, ResidualBlockConfig,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, GraphBatch, Grouping, Levels, Module, NnError,
-    Parameters, Real, Stream, Tape, Var, Workspace,
+    Activation, Aggregation, Builder, FeatureType, GraphBatch, Grouping, Levels, Module, NnError, Parameters, Real,
+    Stream, Tape, Var, Workspace,
 };
 use std::sync::Arc;
 
 /// A forward pass on a tape.
-type Run<'f, T> =
-    dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'f;
+type Run<'f, T> = dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'f;
 
 fn kind(text: &str) -> FeatureType {
     text.parse().unwrap()
@@ -41,13 +37,8 @@ fn apply<T: Real>(
 }
 
 fn meshes() -> Vec<(Mesh, GeometryOptions)> {
-    let radius = GeometryOptions {
-        neighbourhood: Neighbourhood::Radius {
-            radius: 0.9,
-            limit: 8,
-        },
-        ..Default::default()
-    };
+    let radius =
+        GeometryOptions { neighbourhood: Neighbourhood::Radius { radius: 0.9, limit: 8 }, ..Default::default() };
     vec![
         (bumpy_sphere(), GeometryOptions::default()),
         (bumpy_grid(), GeometryOptions::default()),
@@ -58,84 +49,42 @@ fn meshes() -> Vec<(Mesh, GeometryOptions)> {
 pub fn check<T: Real>(input: &str, output: &str, parameters: &Parameters<T>, run: &Run<'_, T>) {
     let (input, output) = (kind(input), kind(output));
     for (mesh, options) in meshes() {
-        let trial = Trial {
-            mesh: &mesh,
-            options: &options,
-            input: &input,
-            output: &output,
-            seed: 1,
-        };
-        assert_gauge_equivariant(&trial, |graph, x: &[T]| {
-            apply(parameters, &input, run, graph, x)
-        });
+        let trial = Trial { mesh: &mesh, options: &options, input: &input, output: &output, seed: 1 };
+        assert_gauge_equivariant(&trial, |graph, x: &[T]| apply(parameters, &input, run, graph, x));
     }
 }
 
 fn convolutions<T: Real>() {
-    for (aggregation, rings) in [
-        (Aggregation::Sum, 1),
-        (Aggregation::Mean, 1),
-        (Aggregation::MeanWithSelf, 3),
-    ] {
+    for (aggregation, rings) in [(Aggregation::Sum, 1), (Aggregation::Mean, 1), (Aggregation::MeanWithSelf, 3)] {
         let (input, output) = ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3");
         let mut parameters = Parameters::<T>::new();
-        let config = GemConvConfig {
-            aggregation,
-            rings,
-            max_radius: 0.8,
-            ..GemConvConfig::new(kind(input), kind(output))
-        };
-        let conv = config
-            .init("conv", &mut Builder::new(&mut parameters, 1))
-            .unwrap();
-        check(input, output, &parameters, &|tape, levels, x| {
-            conv.forward(tape, levels, x)
-        });
+        let config =
+            GemConvConfig { aggregation, rings, max_radius: 0.8, ..GemConvConfig::new(kind(input), kind(output)) };
+        let conv = config.init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
+        check(input, output, &parameters, &|tape, levels, x| conv.forward(tape, levels, x));
     }
     let mut parameters = Parameters::<T>::new();
-    let conv = GraphConvConfig::new(3, 2)
-        .init("conv", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
-    check("3x0", "2x0", &parameters, &|tape, levels, x| {
-        conv.forward(tape, levels, x)
-    });
+    let conv = GraphConvConfig::new(3, 2).init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
+    check("3x0", "2x0", &parameters, &|tape, levels, x| conv.forward(tape, levels, x));
 }
 
 fn layers_of_one_vertex<T: Real>() {
     let hidden = "3x0 + 3x1 + 3x2";
     let mut parameters = Parameters::<T>::new();
     let mut builder = Builder::new(&mut parameters, 1);
-    let map = EquivariantLinearConfig::new(kind(hidden), kind("1x0 + 2x2"))
-        .init("map", &mut builder)
-        .unwrap();
-    let norm = EquivariantNormConfig::new(kind(hidden))
-        .init("norm", &mut builder)
-        .unwrap();
-    let norms = Norms {
-        activation: Activation::Gelu,
-        ..Norms::relu()
-    }
-    .init("norms", &kind(hidden), &mut builder)
-    .unwrap();
-    let gated = Gates::relu()
-        .init("gated", &kind(hidden), &mut builder)
-        .unwrap();
+    let map = EquivariantLinearConfig::new(kind(hidden), kind("1x0 + 2x2")).init("map", &mut builder).unwrap();
+    let norm = EquivariantNormConfig::new(kind(hidden)).init("norm", &mut builder).unwrap();
+    let norms =
+        Norms { activation: Activation::Gelu, ..Norms::relu() }.init("norms", &kind(hidden), &mut builder).unwrap();
+    let gated = Gates::relu().init("gated", &kind(hidden), &mut builder).unwrap();
     let pool = GlobalPool::Mean.init(2);
-    let dropout = EquivariantDropoutConfig::new(kind(hidden))
-        .init("dropout")
-        .unwrap();
+    let dropout = EquivariantDropoutConfig::new(kind(hidden)).init("dropout").unwrap();
     let with_gates = gated.input().to_string();
-    check(hidden, "1x0 + 2x2", &parameters, &|tape, levels, x| {
-        map.forward(tape, levels, x)
-    });
-    check(hidden, hidden, &parameters, &|tape, levels, x| {
-        norm.forward(tape, levels, x)
-    });
+    check(hidden, "1x0 + 2x2", &parameters, &|tape, levels, x| map.forward(tape, levels, x));
+    check(hidden, hidden, &parameters, &|tape, levels, x| norm.forward(tape, levels, x));
     for (grouping, invariants) in [(Grouping::Irreps, "9x0"), (Grouping::Heads(3), "3x0")] {
-        let (square, mut parameters) = (
-            EquivariantLinearConfig::new(kind(hidden), kind(hidden)),
-            Parameters::<T>::new(),
-        );
+        let (square, mut parameters) =
+            (EquivariantLinearConfig::new(kind(hidden), kind(hidden)), Parameters::<T>::new());
         let square = square.init("square", &mut Builder::new(&mut parameters, 1));
         let square = square.unwrap();
         check(hidden, invariants, &parameters, &|tape, levels, x| {
@@ -143,18 +92,10 @@ fn layers_of_one_vertex<T: Real>() {
             tape.irrep_dot(grouping, x, mapped)
         });
     }
-    check(hidden, hidden, &parameters, &|tape, levels, x| {
-        norms.forward(tape, levels, x)
-    });
-    check(&with_gates, hidden, &parameters, &|tape, levels, x| {
-        gated.forward(tape, levels, x)
-    });
-    check(hidden, hidden, &parameters, &|tape, levels, x| {
-        dropout.forward(tape, levels, x)
-    });
-    check("2x0", "2x0", &parameters, &|tape, levels, x| {
-        pool.forward(tape, levels, x)
-    });
+    check(hidden, hidden, &parameters, &|tape, levels, x| norms.forward(tape, levels, x));
+    check(&with_gates, hidden, &parameters, &|tape, levels, x| gated.forward(tape, levels, x));
+    check(hidden, hidden, &parameters, &|tape, levels, x| dropout.forward(tape, levels, x));
+    check("2x0", "2x0", &parameters, &|tape, levels, x| pool.forward(tape, levels, x));
 }
 
 /// A block whose function is a polynomial with enough samples, so that it is exactly equivariant.
@@ -169,12 +110,8 @@ fn blocks<T: Real>() {
         }),
         ..ResidualBlockConfig::new(kind(input), kind(output))
     };
-    let block = config
-        .init("block", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
-    check(input, output, &parameters, &|tape, levels, x| {
-        block.forward(tape, levels, x)
-    });
+    let block = config.init("block", &mut Builder::new(&mut parameters, 1)).unwrap();
+    check(input, output, &parameters, &|tape, levels, x| block.forward(tape, levels, x));
 }
 
 #[test]
@@ -196,9 +133,7 @@ fn the_icosahedron_rotates_onto_itself() {
     let mesh = gemcnn_mesh::shapes::icosahedron();
     let axis = mesh.vertices()[0].normalize();
     let (s, c) = (std::f64::consts::TAU / 5.0).sin_cos();
-    let rotated = mesh
-        .map_vertices(|p| c * p + s * axis.cross(p) + (1.0 - c) * axis.dot(p) * axis)
-        .unwrap();
+    let rotated = mesh.map_vertices(|p| c * p + s * axis.cross(p) + (1.0 - c) * axis.dot(p) * axis).unwrap();
     let place = |p: &gemcnn_mesh::DVec3| {
         let near = |q: &gemcnn_mesh::DVec3| (*p - *q).length() < 1e-9;
         mesh.vertices().iter().position(near).unwrap() as u32
@@ -206,17 +141,10 @@ fn the_icosahedron_rotates_onto_itself() {
     let permutation = rotated.vertices().iter().map(place).collect();
     let (input, output) = (kind("1x0 + 1x1"), kind("1x0 + 2x1 + 1x2"));
     let mut parameters = Parameters::<f64>::new();
-    let conv = GemConvConfig::new(input.clone(), output.clone())
-        .init("conv", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
+    let conv =
+        GemConvConfig::new(input.clone(), output.clone()).init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
     let options = GeometryOptions::default();
-    let trial = Trial {
-        mesh: &mesh,
-        options: &options,
-        input: &input,
-        output: &output,
-        seed: 1,
-    };
+    let trial = Trial { mesh: &mesh, options: &options, input: &input, output: &output, seed: 1 };
     let symmetry = Symmetry::Isometry(permutation);
     assert_symmetry(&trial, &symmetry, |graph, x: &[f64]| {
         let run: &Run<'_, f64> = &|tape, levels, x| conv.forward(tape, levels, x);
@@ -229,36 +157,20 @@ fn the_angular_convolution_and_few_samples_are_caught() {
     let mesh = bumpy_sphere();
     let options = GeometryOptions::default();
     let error = |input: &FeatureType, parameters: &Parameters<f64>, run: &Run<'_, f64>| {
-        let trial = Trial {
-            mesh: &mesh,
-            options: &options,
-            input,
-            output: input,
-            seed: 1,
-        };
-        equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| {
-            apply(parameters, input, run, graph, x)
-        })
-        .unwrap()
+        let trial = Trial { mesh: &mesh, options: &options, input, output: input, seed: 1 };
+        equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| apply(parameters, input, run, graph, x))
+            .unwrap()
     };
     let mut parameters = Parameters::new();
-    let angular = AngularConvConfig::new(2, 2, 1)
-        .init("conv", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
-    let found = error(&kind("2x0"), &parameters, &|tape, levels, x| {
-        angular.forward(tape, levels, x)
-    });
+    let angular = AngularConvConfig::new(2, 2, 1).init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
+    let found = error(&kind("2x0"), &parameters, &|tape, levels, x| angular.forward(tape, levels, x));
     assert!(found > 0.01, "{found}");
     // The regular nonlinearity becomes equivariant with the number of samples.
     let hidden = kind("2x0 + 2x1");
     let regular = |samples: usize| {
         let mut parameters = Parameters::new();
-        let layer = Regular::relu(samples)
-            .init("act", &hidden, &mut Builder::new(&mut parameters, 1))
-            .unwrap();
-        error(&hidden, &parameters, &|tape, levels, x| {
-            layer.forward(tape, levels, x)
-        })
+        let layer = Regular::relu(samples).init("act", &hidden, &mut Builder::new(&mut parameters, 1)).unwrap();
+        error(&hidden, &parameters, &|tape, levels, x| layer.forward(tape, levels, x))
     };
     let (few, many) = (regular(3), regular(301));
     assert!(few > 0.02 && many < 0.01, "{few} {many}");
@@ -271,15 +183,9 @@ fn order_zero_alone_is_the_graph_convolution() {
     let mut parameters = Parameters::<f64>::new();
     let mut builder = Builder::new(&mut parameters, 1);
     // The scalar part of a convolution of higher orders that sees scalars only.
-    let whole = GemConvConfig::new(kind("2x0 + 1x1"), kind("3x0 + 2x1"))
-        .init("whole", &mut builder)
-        .unwrap();
-    let scalar = GraphConvConfig::new(2, 3)
-        .init("scalar", &mut builder)
-        .unwrap();
-    let value = |parameters: &Parameters<f64>, name: &str| {
-        parameters.value(parameters.find(name).unwrap()).to_vec()
-    };
+    let whole = GemConvConfig::new(kind("2x0 + 1x1"), kind("3x0 + 2x1")).init("whole", &mut builder).unwrap();
+    let scalar = GraphConvConfig::new(2, 3).init("scalar", &mut builder).unwrap();
+    let value = |parameters: &Parameters<f64>, name: &str| parameters.value(parameters.find(name).unwrap()).to_vec();
     let weight = value(&parameters, "whole.weight");
     let self_weight = value(&parameters, "whole.self_weight");
     let set = |parameters: &mut Parameters<f64>, name: &str, values: &[f64]| {
@@ -287,9 +193,7 @@ fn order_zero_alone_is_the_graph_convolution() {
         parameters.get_mut(id).value_mut().copy_from_slice(values);
     };
     // Rows of the three scalar outputs, columns of the two scalar inputs.
-    let corner: Vec<f64> = (0..3)
-        .flat_map(|row| weight[4 * row..][..2].to_vec())
-        .collect();
+    let corner: Vec<f64> = (0..3).flat_map(|row| weight[4 * row..][..2].to_vec()).collect();
     set(&mut parameters, "scalar.weight", &corner);
     set(&mut parameters, "scalar.self_weight", &self_weight[..6]);
     let x = common::random::<f64>(42 * 2, 3);

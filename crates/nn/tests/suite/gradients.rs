@@ -2,14 +2,13 @@
 
 use crate::common::{self, UNet, batch, random};
 use gemcnn_nn::layers::{
-    Angular, AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig,
-    EquivariantNormConfig, Gates, Gauge, GemConvConfig, GlobalPool, Identity, Isotropic, Kernel,
-    LinearConfig, Nonlinearity, Norms, Regular, ResidualBlockConfig,
+    Angular, AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig, Gates, Gauge,
+    GemConvConfig, GlobalPool, Identity, Isotropic, Kernel, LinearConfig, Nonlinearity, Norms, Regular,
+    ResidualBlockConfig,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, ClusterBatch, ClusterParts, FeatureType, GraphBatch,
-    HierarchyBatch, IGNORE, Levels, Module, Network, NnError, Parameters, Penalty, Rows, Slice,
-    Stream, Tape, Targets, Var, Workspace,
+    Activation, Aggregation, Builder, ClusterBatch, ClusterParts, FeatureType, GraphBatch, HierarchyBatch, IGNORE,
+    Levels, Module, Network, NnError, Parameters, Penalty, Rows, Slice, Stream, Tape, Targets, Var, Workspace,
 };
 use std::sync::Arc;
 
@@ -17,8 +16,7 @@ const STREAM: Stream = Stream { seed: 9, step: 3 };
 const STEP: f64 = 1e-5;
 
 /// A forward pass to check: features in, features out.
-pub type Run<'f> =
-    dyn for<'a> Fn(&mut Tape<'a, f64>, Levels<'a, f64>, Var<f64>) -> Result<Var<f64>, NnError> + 'f;
+pub type Run<'f> = dyn for<'a> Fn(&mut Tape<'a, f64>, Levels<'a, f64>, Var<f64>) -> Result<Var<f64>, NnError> + 'f;
 
 pub fn kind(text: &str) -> FeatureType {
     text.parse().unwrap()
@@ -86,12 +84,8 @@ pub fn check_rows(
     let inner = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
     for seed in 0..3 {
         let direction = random::<f64>(x.len(), 100 + seed);
-        let moved =
-            |by: f64| -> Vec<f64> { x.iter().zip(&direction).map(|(x, d)| x + by * d).collect() };
-        let (up, down) = (
-            value(parameters, &moved(STEP)),
-            value(parameters, &moved(-STEP)),
-        );
+        let moved = |by: f64| -> Vec<f64> { x.iter().zip(&direction).map(|(x, d)| x + by * d).collect() };
+        let (up, down) = (value(parameters, &moved(STEP)), value(parameters, &moved(-STEP)));
         compare("input", inner(&gradient[0], &direction), up, down);
     }
     for entry in trained.iter().filter(|entry| entry.is_trained()) {
@@ -117,33 +111,15 @@ fn convolutions() {
         (Aggregation::MeanWithSelf, 2, "2x1", "1x0 + 1x1"),
     ] {
         let mut parameters = Parameters::new();
-        let config = GemConvConfig {
-            aggregation,
-            rings,
-            max_radius: 0.7,
-            ..GemConvConfig::new(kind(input), kind(output))
-        };
-        let conv = config
-            .init("conv", &mut Builder::new(&mut parameters, 1))
-            .unwrap();
-        check(
-            "gauge convolution",
-            input,
-            &mut parameters,
-            &|tape, levels, x| conv.forward(tape, levels, x),
-        );
+        let config =
+            GemConvConfig { aggregation, rings, max_radius: 0.7, ..GemConvConfig::new(kind(input), kind(output)) };
+        let conv = config.init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
+        check("gauge convolution", input, &mut parameters, &|tape, levels, x| conv.forward(tape, levels, x));
     }
     let mut parameters = Parameters::new();
-    let conv = AngularConvConfig::new(3, 2, 2)
-        .init("angular", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
+    let conv = AngularConvConfig::new(3, 2, 2).init("angular", &mut Builder::new(&mut parameters, 1)).unwrap();
     assert_eq!(parameters.trained_count(), (2 * 2 + 2) * 3 * 2);
-    check(
-        "angular convolution",
-        "3x0",
-        &mut parameters,
-        &|tape, levels, x| conv.forward(tape, levels, x),
-    );
+    check("angular convolution", "3x0", &mut parameters, &|tape, levels, x| conv.forward(tape, levels, x));
 }
 
 #[test]
@@ -152,19 +128,10 @@ fn linear_maps() {
     let map = EquivariantLinearConfig::new(kind("2x0 + 2x1"), kind("1x0 + 3x1 + 1x2"))
         .init("map", &mut Builder::new(&mut parameters, 1))
         .unwrap();
-    check(
-        "equivariant map",
-        "2x0 + 2x1",
-        &mut parameters,
-        &|tape, levels, x| map.forward(tape, levels, x),
-    );
+    check("equivariant map", "2x0 + 2x1", &mut parameters, &|tape, levels, x| map.forward(tape, levels, x));
     let mut parameters = Parameters::new();
-    let map = LinearConfig::new(3, 4)
-        .init("map", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
-    check("linear map", "3x0", &mut parameters, &|tape, levels, x| {
-        map.forward(tape, levels, x)
-    });
+    let map = LinearConfig::new(3, 4).init("map", &mut Builder::new(&mut parameters, 1)).unwrap();
+    check("linear map", "3x0", &mut parameters, &|tape, levels, x| map.forward(tape, levels, x));
 }
 
 #[test]
@@ -179,89 +146,42 @@ fn nonlinearities_and_normalisation() {
             activation: Activation::Gelu,
             batch_norm,
         };
-        let layer = regular
-            .init("act", &hidden, &mut Builder::new(&mut parameters, 1))
-            .unwrap();
-        check(
-            "regular nonlinearity",
-            &text,
-            &mut parameters,
-            &|tape, levels, x| layer.forward(tape, levels, x),
-        );
+        let layer = regular.init("act", &hidden, &mut Builder::new(&mut parameters, 1)).unwrap();
+        check("regular nonlinearity", &text, &mut parameters, &|tape, levels, x| layer.forward(tape, levels, x));
     }
     let mut parameters = Parameters::new();
-    let norm = EquivariantNormConfig::new(hidden.clone())
-        .init("norm", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
-    check("batch norm", &text, &mut parameters, &|tape, levels, x| {
-        norm.forward(tape, levels, x)
-    });
+    let norm = EquivariantNormConfig::new(hidden.clone()).init("norm", &mut Builder::new(&mut parameters, 1)).unwrap();
+    check("batch norm", &text, &mut parameters, &|tape, levels, x| norm.forward(tape, levels, x));
     let mut parameters = Parameters::new();
-    let norms = Norms {
-        activation: Activation::Tanh,
-        ..Norms::relu()
-    };
-    let layer = norms
-        .init("act", &hidden, &mut Builder::new(&mut parameters, 1))
-        .unwrap();
-    check(
-        "norm nonlinearity",
-        &text,
-        &mut parameters,
-        &|tape, levels, x| layer.forward(tape, levels, x),
-    );
+    let norms = Norms { activation: Activation::Tanh, ..Norms::relu() };
+    let layer = norms.init("act", &hidden, &mut Builder::new(&mut parameters, 1)).unwrap();
+    check("norm nonlinearity", &text, &mut parameters, &|tape, levels, x| layer.forward(tape, levels, x));
     let mut parameters = Parameters::new();
-    let gated = Gates {
-        activation: Activation::Tanh,
-        ..Gates::relu()
-    }
-    .init("gated", &hidden, &mut Builder::new(&mut parameters, 1))
-    .unwrap();
+    let gated = Gates { activation: Activation::Tanh, ..Gates::relu() }
+        .init("gated", &hidden, &mut Builder::new(&mut parameters, 1))
+        .unwrap();
     let input = gated.input().to_string();
-    check(
-        "gated nonlinearity",
-        &input,
-        &mut parameters,
-        &|tape, levels, x| gated.forward(tape, levels, x),
-    );
-    check(
-        "activation",
-        "4x0",
-        &mut Parameters::new(),
-        &|tape, _, x| tape.activation(&Activation::Tanh, x),
-    );
+    check("gated nonlinearity", &input, &mut parameters, &|tape, levels, x| gated.forward(tape, levels, x));
+    check("activation", "4x0", &mut Parameters::new(), &|tape, _, x| tape.activation(&Activation::Tanh, x));
     let dropout = EquivariantDropoutConfig::new(hidden).init("drop").unwrap();
-    check(
-        "dropout",
-        &text,
-        &mut Parameters::new(),
-        &|tape, levels, x| {
-            let once = dropout.forward(tape, levels, x.clone())?;
-            let twice = dropout.forward(tape, levels, x)?;
-            tape.add(once, twice)
-        },
-    );
+    check("dropout", &text, &mut Parameters::new(), &|tape, levels, x| {
+        let once = dropout.forward(tape, levels, x.clone())?;
+        let twice = dropout.forward(tape, levels, x)?;
+        tape.add(once, twice)
+    });
 }
 
 #[test]
 fn sums_joins_and_slices() {
     // `x` is used three times, once in place: its gradients must add up.
-    check(
-        "sums",
-        "2x0 + 1x1",
-        &mut Parameters::new(),
-        &|tape, _, x| {
-            let doubled = tape.add(x.clone(), x.clone())?;
-            let scaled = tape.scale(-0.7, x.clone())?;
-            let sum = tape.add(scaled, doubled)?;
-            let joined = tape.concatenate(sum, x)?;
-            let slice = Arc::new(Slice {
-                kind: joined.kind().clone(),
-                channels: vec![1..4, 1..2],
-            });
-            tape.slice(&slice, joined)
-        },
-    );
+    check("sums", "2x0 + 1x1", &mut Parameters::new(), &|tape, _, x| {
+        let doubled = tape.add(x.clone(), x.clone())?;
+        let scaled = tape.scale(-0.7, x.clone())?;
+        let sum = tape.add(scaled, doubled)?;
+        let joined = tape.concatenate(sum, x)?;
+        let slice = Arc::new(Slice { kind: joined.kind().clone(), channels: vec![1..4, 1..2] });
+        tape.slice(&slice, joined)
+    });
 }
 
 #[test]
@@ -269,82 +189,41 @@ fn pooling() {
     let batch = batch::<f64>();
     for pool in [GlobalPool::Mean, GlobalPool::Max] {
         let pool = pool.init(3);
-        check(
-            "global pooling",
-            "3x0",
-            &mut Parameters::new(),
-            &|tape, levels, x| pool.forward(tape, levels, x),
-        );
+        check("global pooling", "3x0", &mut Parameters::new(), &|tape, levels, x| pool.forward(tape, levels, x));
     }
     let rows = batch.vertex_count();
     let members: Vec<u32> = (0..rows as u32).collect();
     let cluster_of: Vec<u32> = members.iter().map(|v| v / 4).collect();
     let clusters = cluster_of[rows - 1] + 1;
     let offsets: Vec<u32> = (0..=clusters).map(|c| (4 * c).min(rows as u32)).collect();
-    let parts = ClusterParts {
-        offsets: &offsets,
-        members: &members,
-        cluster_of: &cluster_of,
-        transport: &random(rows, 8),
-    };
-    let clusters: &'static ClusterBatch<f64> =
-        Box::leak(Box::new(ClusterBatch::new(&[parts]).unwrap()));
-    check(
-        "pool and unpool",
-        "1x0 + 2x1 + 1x2",
-        &mut Parameters::new(),
-        &|tape, _, x| {
-            let coarse = tape.transport_pool(clusters, x)?;
-            let coarse = tape.scale(2.0, coarse)?;
-            tape.transport_unpool(clusters, coarse)
-        },
-    );
+    let parts =
+        ClusterParts { offsets: &offsets, members: &members, cluster_of: &cluster_of, transport: &random(rows, 8) };
+    let clusters: &'static ClusterBatch<f64> = Box::leak(Box::new(ClusterBatch::new(&[parts]).unwrap()));
+    check("pool and unpool", "1x0 + 2x1 + 1x2", &mut Parameters::new(), &|tape, _, x| {
+        let coarse = tape.transport_pool(clusters, x)?;
+        let coarse = tape.scale(2.0, coarse)?;
+        tape.transport_unpool(clusters, coarse)
+    });
 }
 
 #[test]
 fn a_whole_block_with_changing_types() {
     let mut parameters = Parameters::new();
     let config = ResidualBlockConfig {
-        nonlinearity: Arc::new(Regular {
-            samples: 5,
-            activation: Activation::Gelu,
-            batch_norm: true,
-        }),
+        nonlinearity: Arc::new(Regular { samples: 5, activation: Activation::Gelu, batch_norm: true }),
         ..ResidualBlockConfig::new(kind("1x0 + 1x1"), kind("2x0 + 2x1"))
     };
-    let block = config
-        .init("block", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
-    check(
-        "residual block",
-        "1x0 + 1x1",
-        &mut parameters,
-        &|tape, levels, x| block.forward(tape, levels, x),
-    );
+    let block = config.init("block", &mut Builder::new(&mut parameters, 1)).unwrap();
+    check("residual block", "1x0 + 1x1", &mut parameters, &|tape, levels, x| block.forward(tape, levels, x));
 }
 
 /// Smooth nonlinearities, so that differences are exact enough.
 fn smooth() -> [Arc<dyn Nonlinearity<f64>>; 4] {
     let (activation, batch_norm) = (Activation::Tanh, true);
-    let regular = Regular {
-        samples: 5,
-        activation: Activation::Gelu,
-        batch_norm,
-    };
-    let norms = Norms {
-        activation: activation.clone(),
-        batch_norm,
-    };
-    let gates = Gates {
-        activation,
-        batch_norm,
-    };
-    [
-        Arc::new(Identity),
-        Arc::new(regular),
-        Arc::new(norms),
-        Arc::new(gates),
-    ]
+    let regular = Regular { samples: 5, activation: Activation::Gelu, batch_norm };
+    let norms = Norms { activation: activation.clone(), batch_norm };
+    let gates = Gates { activation, batch_norm };
+    [Arc::new(Identity), Arc::new(regular), Arc::new(norms), Arc::new(gates)]
 }
 
 #[test]
@@ -367,9 +246,7 @@ fn blocks_of_every_kernel_and_nonlinearity() {
                 .residual(&kind(output), nonlinearity)
                 .init(1)
                 .unwrap();
-            check(&what, input, &mut parameters, &|tape, levels, x| {
-                network.forward(tape, levels, x)
-            });
+            check(&what, input, &mut parameters, &|tape, levels, x| network.forward(tape, levels, x));
         }
     }
 }
@@ -379,9 +256,7 @@ fn down_and_up_again() {
     let (module, mut parameters) = UNet::new(&smooth()[3], 1);
     let hierarchy: &'static HierarchyBatch<f64> = Box::leak(Box::new(common::hierarchy()));
     let input = module.input().to_string();
-    check("down and up", &input, &mut parameters, &|tape, _, x| {
-        module.forward(tape, hierarchy.into(), x)
-    });
+    check("down and up", &input, &mut parameters, &|tape, _, x| module.forward(tape, hierarchy.into(), x));
 }
 
 /// Losses of a linear map, by its weights.
@@ -390,46 +265,25 @@ fn losses() {
     let batch = batch::<f64>();
     let rows = 20;
     let mut parameters = Parameters::<f64>::new();
-    let map = LinearConfig::new(3, 4)
-        .init("map", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
+    let map = LinearConfig::new(3, 4).init("map", &mut Builder::new(&mut parameters, 1)).unwrap();
     let x = random::<f64>(rows * 3, 1);
-    let labels: Vec<u32> = (0..rows as u32)
-        .map(|i| if i == 3 { IGNORE } else { i % 4 })
-        .collect();
+    let labels: Vec<u32> = (0..rows as u32).map(|i| if i == 3 { IGNORE } else { i % 4 }).collect();
     let weights = [1.0, 0.5, 2.0, 1.5];
-    let targets = Targets {
-        classes: 4,
-        labels: &labels,
-        smoothing: 0.1,
-        class_weights: Some(&weights),
-    };
+    let targets = Targets { classes: 4, labels: &labels, smoothing: 0.1, class_weights: Some(&weights) };
     let target = random::<f64>(rows * 4, 2);
     let mask: Vec<bool> = (0..rows).map(|i| i % 3 != 0).collect();
     let run = |parameters: &mut Parameters<f64>, backward: bool| {
         let mut workspace = Workspace::default();
         let mut tape = Tape::training(&mut workspace, parameters, STREAM);
         let x = tape.input(FeatureType::scalars(3), &x).unwrap();
-        let y = map
-            .forward(&mut tape, Levels::from(&batch), x.clone())
-            .unwrap();
+        let y = map.forward(&mut tape, Levels::from(&batch), x.clone()).unwrap();
         let plain = tape.cross_entropy(y.clone(), targets).unwrap();
-        let fused = tape
-            .classifier(map.weights(), x, targets, Rows::default())
-            .unwrap();
+        let fused = tape.classifier(map.weights(), x, targets, Rows::default()).unwrap();
         assert!((plain.value().unwrap() - fused.value().unwrap()).abs() < 1e-12);
-        assert_eq!(
-            plain.score().unwrap().unwrap().correct,
-            fused.score().unwrap().unwrap().correct
-        );
-        let l1 = tape
-            .regression(Penalty::L1, y, &target, Some(&mask))
-            .unwrap();
+        assert_eq!(plain.score().unwrap().unwrap().correct, fused.score().unwrap().unwrap().correct);
+        let l1 = tape.regression(Penalty::L1, y, &target, Some(&mask)).unwrap();
         let sum = [(&plain, 0.3), (&fused, 0.4), (&l1, 2.0)];
-        let value: f64 = sum
-            .iter()
-            .map(|(loss, weight)| weight * loss.value().unwrap())
-            .sum();
+        let value: f64 = sum.iter().map(|(loss, weight)| weight * loss.value().unwrap()).sum();
         if backward {
             tape.backward_sum(&sum).unwrap();
         }
@@ -447,10 +301,7 @@ fn losses() {
                 value
             };
             let expected = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
-            assert!(
-                (found - expected).abs() < 1e-6,
-                "{name} {place}: {found} {expected}"
-            );
+            assert!((found - expected).abs() < 1e-6, "{name} {place}: {found} {expected}");
         }
     }
 }
@@ -460,9 +311,8 @@ fn wrong_types_sizes_and_tapes_are_errors() {
     let batch = batch::<f32>();
     let levels = Levels::from(&batch);
     let mut parameters = Parameters::<f32>::new();
-    let conv = GemConvConfig::new(kind("1x0"), kind("1x1"))
-        .init("first.conv", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
+    let conv =
+        GemConvConfig::new(kind("1x0"), kind("1x1")).init("first.conv", &mut Builder::new(&mut parameters, 1)).unwrap();
     let rows = batch.vertex_count();
     let target = vec![0.0; 2 * rows];
     let (mut a, mut b) = (Workspace::default(), Workspace::default());
@@ -502,8 +352,5 @@ fn wrong_types_sizes_and_tapes_are_errors() {
     let mut inference = Tape::inference(&mut c, &foreign);
     let x = inference.input(kind("1x0"), &vec![0.0; rows]).unwrap();
     assert!(conv.forward(&mut inference, levels, x).is_err());
-    assert!(matches!(
-        inference.backward(&loss),
-        Err(NnError::NotTraining { .. })
-    ));
+    assert!(matches!(inference.backward(&loss), Err(NnError::NotTraining { .. })));
 }

@@ -3,18 +3,10 @@
 use crate::common::{bumpy_grid, bumpy_sphere, hierarchy_options, random};
 use gemcnn_mesh::{Gauge, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use gemcnn_nn::layers::{GemConv, GemConvConfig};
-use gemcnn_nn::{
-    Builder, FeatureType, HierarchyBatch, Levels, Module, NnError, Parameters, Tape, Workspace,
-};
+use gemcnn_nn::{Builder, FeatureType, HierarchyBatch, Levels, Module, NnError, Parameters, Tape, Workspace};
 
 fn options(gauge: Gauge) -> HierarchyOptions {
-    HierarchyOptions {
-        geometry: GeometryOptions {
-            gauge,
-            ..Default::default()
-        },
-        ..hierarchy_options()
-    }
+    HierarchyOptions { geometry: GeometryOptions { gauge, ..Default::default() }, ..hierarchy_options() }
 }
 
 /// Convolutions down two levels and up again, with sums across.
@@ -91,15 +83,8 @@ fn pooling_and_unpooling_are_gauge_equivariant() {
 #[test]
 fn hierarchies_of_unequal_depth_do_not_join() {
     let deep = Hierarchy::new(&bumpy_sphere(), &options(Gauge::FirstNeighbour)).unwrap();
-    let flat = HierarchyOptions {
-        ratios: vec![],
-        radii: vec![],
-        ..options(Gauge::FirstNeighbour)
-    };
+    let flat = HierarchyOptions { ratios: vec![], radii: vec![], ..options(Gauge::FirstNeighbour) };
     let flat = Hierarchy::new(&bumpy_grid(), &flat).unwrap();
     let error = HierarchyBatch::<f32>::new([&deep, &flat]).unwrap_err();
-    assert!(
-        matches!(&error, NnError::Size { what, expected: 3, found: 1 } if what.contains('1')),
-        "{error}"
-    );
+    assert!(matches!(&error, NnError::Size { what, expected: 3, found: 1 } if what.contains('1')), "{error}");
 }

@@ -8,9 +8,8 @@ use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::equivariance::{Symmetry, Trial, equivariance_error};
 use gemcnn_nn::layers::{DiffusionBlockConfig, ImplicitDiffusionConfig};
 use gemcnn_nn::{
-    Builder, Device, FeatureType, GraphBatch, HeatBatch, HierarchyBatch, Method, Module, Network,
-    NnError, Objective, Optimiser, Parameters, Real, StepSettings, Stepper, Stream, Tape, Target,
-    TrainingBatch, Workspace,
+    Builder, Device, FeatureType, GraphBatch, HeatBatch, HierarchyBatch, Method, Module, Network, NnError, Objective,
+    Optimiser, Parameters, Real, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
 };
 use std::sync::Arc;
 
@@ -49,44 +48,25 @@ fn gradients_equal_finite_differences() {
     let batch: &'static HierarchyBatch<f64> = Box::leak(Box::new(surfaces()));
     for features in [FEATURES, "3x0"] {
         let mut parameters = Parameters::new();
-        let layer = ImplicitDiffusionConfig {
-            gradients: true,
-            ..ImplicitDiffusionConfig::new(kind(features))
-        };
+        let layer = ImplicitDiffusionConfig { gradients: true, ..ImplicitDiffusionConfig::new(kind(features)) };
         let layer = layer.init("diffusion", &mut Builder::new(&mut parameters, 1));
         let layer = layer.unwrap();
-        check("implicit", features, &mut parameters, &|tape, _, x| {
-            layer.forward(tape, batch.into(), x)
-        });
+        check("implicit", features, &mut parameters, &|tape, _, x| layer.forward(tape, batch.into(), x));
         let mut parameters = Parameters::new();
-        let block = DiffusionBlockConfig {
-            implicit: TIMES.to_vec(),
-            ..DiffusionBlockConfig::new(kind(features))
-        };
+        let block = DiffusionBlockConfig { implicit: TIMES.to_vec(), ..DiffusionBlockConfig::new(kind(features)) };
         let block = block.init("block", &mut Builder::new(&mut parameters, 1));
         let block = block.unwrap();
-        check(
-            "implicit block",
-            features,
-            &mut parameters,
-            &|tape, _, x| block.forward(tape, batch.into(), x),
-        );
+        check("implicit block", features, &mut parameters, &|tape, _, x| block.forward(tape, batch.into(), x));
     }
 }
 
 fn equivariance<T: Real>(most: f64) {
     for mesh in [bumpy_sphere(), bumpy_grid()] {
         let mut parameters = Parameters::<T>::new();
-        let block = DiffusionBlockConfig {
-            implicit: TIMES.to_vec(),
-            ..DiffusionBlockConfig::new(kind(FEATURES))
-        };
+        let block = DiffusionBlockConfig { implicit: TIMES.to_vec(), ..DiffusionBlockConfig::new(kind(FEATURES)) };
         let mut builder = Builder::new(&mut parameters, 1);
         let block = block.init("block", &mut builder).unwrap();
-        let layer = ImplicitDiffusionConfig {
-            gradients: true,
-            ..ImplicitDiffusionConfig::new(kind(FEATURES))
-        };
+        let layer = ImplicitDiffusionConfig { gradients: true, ..ImplicitDiffusionConfig::new(kind(FEATURES)) };
         let layer = layer.init("layer", &mut builder).unwrap();
         for (name, module) in [("block", &block as &dyn Module<T>), ("layer", &layer)] {
             let trial = Trial {
@@ -116,11 +96,7 @@ fn cut_open() -> Mesh {
     let (mut vertices, faces) = bumpy_sphere().into_parts();
     let mut triangles: Vec<Vec<u32>> = faces.iter().map(<[u32]>::to_vec).collect();
     let mut first = true;
-    for corner in triangles
-        .iter_mut()
-        .flatten()
-        .filter(|corner| **corner == 0)
-    {
+    for corner in triangles.iter_mut().flatten().filter(|corner| **corner == 0) {
         if !std::mem::take(&mut first) {
             *corner = vertices.len() as u32;
             vertices.push(vertices[0]);
@@ -143,10 +119,8 @@ fn solves_equal_factored_ones_and_gradients_equal_jets() {
             let x = random::<f64>(vertices * features.dimension(), 5);
             for time in [1e-3, 0.2] {
                 let mut parameters = Parameters::new();
-                let layer = ImplicitDiffusionConfig {
-                    times: vec![time],
-                    ..ImplicitDiffusionConfig::new(features.clone())
-                };
+                let layer =
+                    ImplicitDiffusionConfig { times: vec![time], ..ImplicitDiffusionConfig::new(features.clone()) };
                 let mut builder = Builder::new(&mut parameters, 1);
                 let layer = layer.init("layer", &mut builder).unwrap();
                 for entry in parameters.iter_mut() {
@@ -156,10 +130,7 @@ fn solves_equal_factored_ones_and_gradients_equal_jets() {
                 let solver = HeatSolver::new(&laplacian, order, graph.frames(), &[time]).unwrap();
                 let expected = solver.solve(0, &x, 2).unwrap();
                 for (found, expected) in found.iter().zip(&expected) {
-                    assert!(
-                        (found - expected).abs() < 1e-11,
-                        "order {order}, time {time}"
-                    );
+                    assert!((found - expected).abs() < 1e-11, "order {order}, time {time}");
                 }
             }
         }
@@ -205,10 +176,7 @@ fn joined_meshes_give_what_single_ones_give_and_missing_operators_are_told() {
     assert!(plain.clone().with_heat(other).is_err());
     assert!(HierarchyBatch::join(&[&plain, &single]).is_err());
     for times in [vec![], vec![0.0], vec![f64::NAN]] {
-        let config = ImplicitDiffusionConfig {
-            times,
-            ..ImplicitDiffusionConfig::new(kind("1x0"))
-        };
+        let config = ImplicitDiffusionConfig { times, ..ImplicitDiffusionConfig::new(kind("1x0")) };
         let mut parameters = Parameters::<f32>::new();
         let refused = config.init("layer", &mut Builder::new(&mut parameters, 1));
         assert!(matches!(refused, Err(NnError::Setting { .. })));
@@ -218,10 +186,7 @@ fn joined_meshes_give_what_single_ones_give_and_missing_operators_are_told() {
 /// Losses of a few training steps.
 fn losses(device: &Device) -> Vec<f64> {
     let features = kind(FEATURES);
-    let block = DiffusionBlockConfig {
-        implicit: TIMES.to_vec(),
-        ..DiffusionBlockConfig::new(features.clone())
-    };
+    let block = DiffusionBlockConfig { implicit: TIMES.to_vec(), ..DiffusionBlockConfig::new(features.clone()) };
     let (network, mut parameters) = Network::<f32>::builder(kind("2x0 + 1x1"))
         .equivariant_linear(&features)
         .diffusion_block(block)
@@ -240,19 +205,8 @@ fn losses(device: &Device) -> Vec<f64> {
     let mut workspace = Workspace::new(device.clone());
     let mut stepper = Stepper::default();
     let losses = (0..6).map(|step| {
-        let settings = StepSettings {
-            rate: 1e-2,
-            randomness: Stream { seed: 1, step },
-            clip: None,
-        };
-        let loss = stepper.step(
-            &network,
-            &mut parameters,
-            &mut optimiser,
-            &mut workspace,
-            &batch,
-            settings,
-        );
+        let settings = StepSettings { rate: 1e-2, randomness: Stream { seed: 1, step }, clip: None };
+        let loss = stepper.step(&network, &mut parameters, &mut optimiser, &mut workspace, &batch, settings);
         loss.unwrap().value().unwrap()
     });
     losses.collect()

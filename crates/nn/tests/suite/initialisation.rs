@@ -4,9 +4,7 @@ use crate::common;
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, Neighbourhood};
 use gemcnn_nn::layers::{GemConv, GemConvConfig, Nonlinearity, Regular};
-use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, GraphBatch, Levels, Module, Parameters, Tape, Workspace,
-};
+use gemcnn_nn::{Aggregation, Builder, FeatureType, GraphBatch, Levels, Module, Parameters, Tape, Workspace};
 
 struct Deep {
     kind: FeatureType,
@@ -37,11 +35,7 @@ impl Deep {
                 (conv, act.unwrap())
             })
             .collect();
-        Self {
-            kind: kind.clone(),
-            layers,
-            parameters,
-        }
+        Self { kind: kind.clone(), layers, parameters }
     }
 
     /// Root mean square of each order after each convolution, for input of unit scale.
@@ -61,15 +55,8 @@ impl Deep {
         for (conv, act) in &self.layers {
             let y = conv.forward(&mut tape, levels, x).unwrap();
             let orders = self.kind.orders().map(|(order, _)| {
-                let block = |row: &[f64]| -> f64 {
-                    row[self.kind.range(order)].iter().map(|v| v * v).sum()
-                };
-                let sum: f64 = y
-                    .values()
-                    .unwrap()
-                    .chunks(self.kind.dimension())
-                    .map(block)
-                    .sum();
+                let block = |row: &[f64]| -> f64 { row[self.kind.range(order)].iter().map(|v| v * v).sum() };
+                let sum: f64 = y.values().unwrap().chunks(self.kind.dimension()).map(block).sum();
                 (sum / (y.rows() * self.kind.range(order).len()) as f64).sqrt()
             });
             scales.push(orders.collect());
@@ -80,10 +67,7 @@ impl Deep {
 }
 
 fn batch(mesh: &Mesh, neighbourhood: Neighbourhood) -> GraphBatch<f64> {
-    let options = GeometryOptions {
-        neighbourhood,
-        ..Default::default()
-    };
+    let options = GeometryOptions { neighbourhood, ..Default::default() };
     GraphBatch::new([&GaugeGraph::new(mesh, &options).unwrap()]).unwrap()
 }
 
@@ -91,10 +75,7 @@ fn batch(mesh: &Mesh, neighbourhood: Neighbourhood) -> GraphBatch<f64> {
 fn for_all(mut check: impl FnMut(&str, &GraphBatch<f64>, &FeatureType, Aggregation)) {
     let sphere = shapes::icosphere(3).unwrap();
     let grid = shapes::grid(25, 25, Cells::Quads).unwrap();
-    let near = Neighbourhood::Radius {
-        radius: 0.4,
-        limit: 32,
-    };
+    let near = Neighbourhood::Radius { radius: 0.4, limit: 32 };
     let graphs = [
         ("triangles", batch(&sphere, Neighbourhood::OneRing)),
         ("quads", batch(&grid, Neighbourhood::OneRing)),
@@ -103,11 +84,7 @@ fn for_all(mut check: impl FnMut(&str, &GraphBatch<f64>, &FeatureType, Aggregati
     for (name, batch) in &graphs {
         for kind in ["16x0 + 16x1 + 16x2", "32x0", "12x0 + 12x1 + 12x2 + 12x3"] {
             let kind: FeatureType = kind.parse().unwrap();
-            for aggregation in [
-                Aggregation::Sum,
-                Aggregation::Mean,
-                Aggregation::MeanWithSelf,
-            ] {
+            for aggregation in [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf] {
                 let what = format!("{name}, {kind}, {aggregation:?}");
                 check(&what, batch, &kind, aggregation);
             }
@@ -128,10 +105,7 @@ fn drawn_weights_neither_explode_nor_die() {
                 Aggregation::MeanWithSelf => 12.0,
                 _ => 3.0,
             };
-            assert!(
-                (lowest..highest).contains(&mean),
-                "{what}, layer {layer}: {orders:?}"
-            );
+            assert!((lowest..highest).contains(&mean), "{what}, layer {layer}: {orders:?}");
         }
     });
 }
@@ -147,10 +121,7 @@ fn twenty_calibrated_layers_keep_unit_scale() {
         }
         for (layer, orders) in net.scales(batch, 3, false).iter().enumerate() {
             for size in orders {
-                assert!(
-                    (0.5..2.0).contains(size),
-                    "{what}, layer {layer}: {orders:?}"
-                );
+                assert!((0.5..2.0).contains(size), "{what}, layer {layer}: {orders:?}");
             }
         }
     });

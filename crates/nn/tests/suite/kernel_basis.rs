@@ -34,11 +34,7 @@ impl SmallMatrix {
     /// If there are not `rows * columns` values.
     pub fn new(rows: usize, columns: usize, values: Vec<f64>) -> Self {
         assert_eq!(values.len(), rows * columns, "a {rows}x{columns} matrix");
-        Self {
-            rows,
-            columns,
-            values,
-        }
+        Self { rows, columns, values }
     }
 
     /// The irrep `rho_order(angle)`.
@@ -62,13 +58,9 @@ impl SmallMatrix {
     pub fn times(&self, other: &Self) -> Self {
         assert_eq!(self.columns, other.rows, "shapes of a product");
         let entry = |i: usize, j: usize| -> f64 {
-            (0..self.columns)
-                .map(|k| self.values[i * self.columns + k] * other.values[k * other.columns + j])
-                .sum()
+            (0..self.columns).map(|k| self.values[i * self.columns + k] * other.values[k * other.columns + j]).sum()
         };
-        let values = (0..self.rows * other.columns)
-            .map(|at| entry(at / other.columns, at % other.columns))
-            .collect();
+        let values = (0..self.rows * other.columns).map(|at| entry(at / other.columns, at % other.columns)).collect();
         Self::new(self.rows, other.columns, values)
     }
 }
@@ -86,12 +78,7 @@ pub fn neighbour_basis(n: usize, m: usize, theta: f64) -> Vec<SmallMatrix> {
         (n, m) => {
             let (sm, cm) = wave(m as f64 - n as f64);
             let (sp, cp) = wave((m + n) as f64);
-            vec![
-                vec![cm, -sm, sm, cm],
-                vec![sm, cm, -cm, sm],
-                vec![cp, sp, sp, -cp],
-                vec![-sp, cp, cp, sp],
-            ]
+            vec![vec![cm, -sm, sm, cm], vec![sm, cm, -cm, sm], vec![cp, sp, sp, -cp], vec![-sp, cp, cp, sp]]
         }
     };
     let matrix = |values| SmallMatrix::new(rows, columns, values);
@@ -102,10 +89,9 @@ pub fn neighbour_basis(n: usize, m: usize, theta: f64) -> Vec<SmallMatrix> {
 pub fn self_basis(n: usize, m: usize) -> Vec<SmallMatrix> {
     match (n, m) {
         (0, 0) => vec![SmallMatrix::new(1, 1, vec![1.0])],
-        (n, m) if n == m => vec![
-            SmallMatrix::new(2, 2, vec![1.0, 0.0, 0.0, 1.0]),
-            SmallMatrix::new(2, 2, vec![0.0, 1.0, -1.0, 0.0]),
-        ],
+        (n, m) if n == m => {
+            vec![SmallMatrix::new(2, 2, vec![1.0, 0.0, 0.0, 1.0]), SmallMatrix::new(2, 2, vec![0.0, 1.0, -1.0, 0.0])]
+        }
         _ => Vec::new(),
     }
 }
@@ -116,11 +102,7 @@ pub fn self_basis(n: usize, m: usize) -> Vec<SmallMatrix> {
 /// If there are not as many coefficients as kernels in the table.
 pub fn kernel_at_zero(n: usize, m: usize, coefficients: &[f64]) -> SmallMatrix {
     let basis = neighbour_basis(n, m, 0.0);
-    assert_eq!(
-        basis.len(),
-        coefficients.len(),
-        "coefficients of {n} -> {m}"
-    );
+    assert_eq!(basis.len(), coefficients.len(), "coefficients of {n} -> {m}");
     let mut sum = vec![0.0; irrep_dimension(n) * irrep_dimension(m)];
     for (kernel, c) in basis.iter().zip(coefficients) {
         for (total, value) in sum.iter_mut().zip(kernel.values()) {
@@ -142,9 +124,7 @@ pub fn coefficients(n: usize, m: usize, at_zero: &SmallMatrix) -> Vec<f64> {
     let inner = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
     neighbour_basis(n, m, 0.0)
         .iter()
-        .map(|kernel| {
-            inner(kernel.values(), at_zero.values()) / inner(kernel.values(), kernel.values())
-        })
+        .map(|kernel| inner(kernel.values(), at_zero.values()) / inner(kernel.values(), kernel.values()))
         .collect()
 }
 
@@ -159,10 +139,7 @@ pub struct KernelCount {
 
 /// Free numbers of a convolution.
 pub fn count_kernels(input: &FeatureType, output: &FeatureType) -> KernelCount {
-    let mut count = KernelCount {
-        neighbour: 0,
-        own: 0,
-    };
+    let mut count = KernelCount { neighbour: 0, own: 0 };
     for (n, inputs) in input.orders() {
         for (m, outputs) in output.orders() {
             count.neighbour += inputs * outputs * neighbour_basis(n, m, 0.0).len();
@@ -216,24 +193,13 @@ pub fn solve_neighbour_constraint(n: usize, m: usize, highest: usize) -> Vec<Fou
             // (cos k)' = -k sin k, (sin k)' = k cos k
             let k = place.div_ceil(2) as f64;
             if place > 0 {
-                let (other, slope) = if place % 2 == 1 {
-                    (place + 1, -k)
-                } else {
-                    (place - 1, k)
-                };
+                let (other, slope) = if place % 2 == 1 { (place + 1, -k) } else { (place - 1, k) };
                 equations[other * size + entry][column] -= slope;
             }
         }
     }
-    let kernel = |terms| FourierKernel {
-        rows,
-        columns,
-        terms,
-    };
-    null_space(equations, unknowns)
-        .into_iter()
-        .map(kernel)
-        .collect()
+    let kernel = |terms| FourierKernel { rows, columns, terms };
+    null_space(equations, unknowns).into_iter().map(kernel).collect()
 }
 
 /// All self kernels from order `n` to order `m`, without the table: the null space of
@@ -247,10 +213,7 @@ pub fn solve_self_constraint(n: usize, m: usize) -> Vec<SmallMatrix> {
             equations[target][entry] += value;
         }
     }
-    null_space(equations, size)
-        .into_iter()
-        .map(|values| SmallMatrix::new(rows, columns, values))
-        .collect()
+    null_space(equations, size).into_iter().map(|values| SmallMatrix::new(rows, columns, values)).collect()
 }
 
 /// `L_m E - E L_n` for the matrix `E` with a one at `entry`: places and values.
@@ -318,11 +281,7 @@ fn rank(vectors: &[Vec<f64>]) -> usize {
 
 /// The kernels side by side as vectors of their values at many angles.
 fn sampled<K>(kernels: &[K], at: impl Fn(&K, f64) -> SmallMatrix) -> Vec<Vec<f64>> {
-    let sample = |kernel| {
-        (0..32)
-            .flat_map(|i| at(kernel, i as f64 * 0.39).values().to_vec())
-            .collect()
-    };
+    let sample = |kernel| (0..32).flat_map(|i| at(kernel, i as f64 * 0.39).values().to_vec()).collect();
     kernels.iter().map(sample).collect()
 }
 
@@ -333,9 +292,7 @@ fn the_table_is_correct() {
             for g in ANGLES {
                 let rotated = neighbour_basis(n, m, theta - g);
                 for (before, after) in neighbour_basis(n, m, theta).iter().zip(&rotated) {
-                    let expected = SmallMatrix::irrep(m, -g)
-                        .times(before)
-                        .times(&SmallMatrix::irrep(n, g));
+                    let expected = SmallMatrix::irrep(m, -g).times(before).times(&SmallMatrix::irrep(n, g));
                     for (a, b) in after.values().iter().zip(expected.values()) {
                         assert!((a - b).abs() < 1e-12, "{n} -> {m} at {theta}, {g}");
                     }
@@ -363,11 +320,7 @@ fn the_table_is_complete() {
             let places: Vec<usize> = (0..count).collect();
             let table = sampled(&places, |&i, theta| neighbour_basis(n, m, theta)[i].clone());
             let solved = sampled(&solved, FourierKernel::at);
-            assert_eq!(
-                rank(&table),
-                count,
-                "the table of {n} -> {m} is independent"
-            );
+            assert_eq!(rank(&table), count, "the table of {n} -> {m} is independent");
             assert_eq!(rank(&solved), count);
             let both = [table, solved].concat();
             assert_eq!(rank(&both), count, "{n} -> {m}: the same space");
@@ -375,9 +328,7 @@ fn the_table_is_complete() {
         let solved = solve_self_constraint(n, m);
         let table = self_basis(n, m);
         let count = table.len();
-        let values = |list: &[SmallMatrix]| -> Vec<Vec<f64>> {
-            list.iter().map(|k| k.values().to_vec()).collect()
-        };
+        let values = |list: &[SmallMatrix]| -> Vec<Vec<f64>> { list.iter().map(|k| k.values().to_vec()).collect() };
         assert_eq!(solved.len(), count, "self {n} -> {m}");
         assert_eq!(rank(&values(&table)), count);
         assert_eq!(rank(&[values(&table), values(&solved)].concat()), count);
@@ -394,9 +345,7 @@ fn coefficients_and_kernels_at_zero_are_inverse_and_give_the_same_kernel() {
             assert!((a - b).abs() < 1e-15);
         }
         for theta in ANGLES {
-            let rotated = SmallMatrix::irrep(m, theta)
-                .times(&at_zero)
-                .times(&SmallMatrix::irrep(n, -theta));
+            let rotated = SmallMatrix::irrep(m, theta).times(&at_zero).times(&SmallMatrix::irrep(n, -theta));
             let mut sum = vec![0.0; rotated.values().len()];
             for (kernel, c) in neighbour_basis(n, m, theta).iter().zip(&given) {
                 for (total, v) in sum.iter_mut().zip(kernel.values()) {
@@ -416,9 +365,6 @@ fn counts_add_up() {
     assert_eq!(neighbour_basis(0, 2, 1.0).len(), 2);
     assert_eq!(neighbour_basis(1, 2, 1.0).len(), 4);
     let (input, output) = ("1x0 + 2x1".parse().unwrap(), "1x1 + 1x3".parse().unwrap());
-    let expected = KernelCount {
-        neighbour: 20,
-        own: 4,
-    };
+    let expected = KernelCount { neighbour: 20, own: 4 };
     assert_eq!(count_kernels(&input, &output), expected);
 }

@@ -8,13 +8,13 @@ use gemcnn_kernels::linear::Linear;
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, Mesh};
 use gemcnn_nn::layers::{
-    Attention, AttentionConvConfig, EquivariantLinear, EquivariantLinearConfig, Gates, GemConv,
-    GemConvConfig, MessageBlock, MessageBlockConfig, Regular,
+    Attention, AttentionConvConfig, EquivariantLinear, EquivariantLinearConfig, Gates, GemConv, GemConvConfig,
+    MessageBlock, MessageBlockConfig, Regular,
 };
 use gemcnn_nn::operators::LinearWeights;
 use gemcnn_nn::{
-    Aggregation, Builder, Device, EdgeFrame, FeatureType, GraphBatch, Grouping, Levels, Module,
-    Network, NnError, Parameters, ProductMode, Real, Reduce, Stream, Tape, Var, Workspace,
+    Aggregation, Builder, Device, EdgeFrame, FeatureType, GraphBatch, Grouping, Levels, Module, Network, NnError,
+    Parameters, ProductMode, Real, Reduce, Stream, Tape, Var, Workspace,
 };
 use std::sync::Arc;
 
@@ -54,9 +54,7 @@ fn run<T: Real>(
     let gradient = tape.backward_to(&loss, &[&x]).unwrap()[0].to_vec();
     drop(x);
     parameters.move_to_host().unwrap();
-    let gradients = parameters
-        .iter()
-        .flat_map(|entry| entry.gradient().to_vec());
+    let gradients = parameters.iter().flat_map(|entry| entry.gradient().to_vec());
     [values, gradient, gradients.collect()]
 }
 
@@ -72,46 +70,20 @@ fn assert_same(found: &[Vec<f64>; 3], expected: &[Vec<f64>; 3], what: &str) {
 
 #[test]
 fn attention_has_the_right_gradients_and_is_equivariant() {
-    for (input, output, heads) in [
-        ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3", 1),
-        ("3x0 + 2x1", "2x0 + 4x1 + 2x2", 2),
-    ] {
+    for (input, output, heads) in [("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3", 1), ("3x0 + 2x1", "2x0 + 4x1 + 2x2", 2)] {
         let mut parameters = Parameters::<f64>::new();
-        let config = AttentionConvConfig {
-            heads,
-            ..AttentionConvConfig::new(kind(input), kind(output))
-        };
+        let config = AttentionConvConfig { heads, ..AttentionConvConfig::new(kind(input), kind(output)) };
         let layer = config.init("attention", &mut Builder::new(&mut parameters, 1));
         let layer = layer.unwrap();
-        check_equivariance(input, output, &parameters, &|tape, levels, x| {
-            layer.forward(tape, levels, x)
-        });
-        check("attention", input, &mut parameters, &|tape, levels, x| {
-            layer.forward(tape, levels, x)
-        });
+        check_equivariance(input, output, &parameters, &|tape, levels, x| layer.forward(tape, levels, x));
+        check("attention", input, &mut parameters, &|tape, levels, x| layer.forward(tape, levels, x));
     }
-    let config = AttentionConvConfig {
-        heads: 2,
-        ..AttentionConvConfig::new(kind("2x0"), kind("2x0 + 3x1"))
-    };
-    let refused = config.init(
-        "attention",
-        &mut Builder::new(&mut Parameters::<f64>::new(), 1),
-    );
-    assert!(matches!(
-        refused
-            .map(drop)
-            .map_err(|error| error.to_string().contains("heads")),
-        Err(true)
-    ));
+    let config = AttentionConvConfig { heads: 2, ..AttentionConvConfig::new(kind("2x0"), kind("2x0 + 3x1")) };
+    let refused = config.init("attention", &mut Builder::new(&mut Parameters::<f64>::new(), 1));
+    assert!(matches!(refused.map(drop).map_err(|error| error.to_string().contains("heads")), Err(true)));
 }
 
-fn block<T: Real>(
-    input: &str,
-    layers: [usize; 2],
-    samples: usize,
-    parameters: &mut Parameters<T>,
-) -> MessageBlock<T> {
+fn block<T: Real>(input: &str, layers: [usize; 2], samples: usize, parameters: &mut Parameters<T>) -> MessageBlock<T> {
     let config = MessageBlockConfig {
         edge_layers: layers[0],
         node_layers: layers[1],
@@ -120,40 +92,24 @@ fn block<T: Real>(
         ..MessageBlockConfig::new(FeatureType::uniform(2, 2), kind("2x0 + 1x1"))
     };
     let mut builder = Builder::new(parameters, 1);
-    config
-        .init("block", &kind(input), &[], &mut builder)
-        .unwrap()
+    config.init("block", &kind(input), &[], &mut builder).unwrap()
 }
 
 #[test]
 fn messages_have_the_right_gradients_and_are_exactly_equivariant() {
     // Five samples are one pass over the edges, others are computed in pieces.
-    for (input, layers, samples) in [
-        ("2x0 + 1x1", [1, 1], 5),
-        ("3x0", [2, 2], 5),
-        ("1x0 + 2x1 + 1x3", [3, 1], 5),
-        ("2x0 + 1x1", [2, 1], 7),
-    ] {
+    for (input, layers, samples) in
+        [("2x0 + 1x1", [1, 1], 5), ("3x0", [2, 2], 5), ("1x0 + 2x1 + 1x3", [3, 1], 5), ("2x0 + 1x1", [2, 1], 7)]
+    {
         let mut parameters = Parameters::<f64>::new();
         let block = block(input, layers, samples, &mut parameters);
-        check_equivariance(input, "2x0 + 1x1", &parameters, &|tape, levels, x| {
-            block.forward(tape, levels, x)
-        });
-        check("messages", input, &mut parameters, &|tape, levels, x| {
-            block.forward(tape, levels, x)
-        });
+        check_equivariance(input, "2x0 + 1x1", &parameters, &|tape, levels, x| block.forward(tape, levels, x));
+        check("messages", input, &mut parameters, &|tape, levels, x| block.forward(tape, levels, x));
     }
-    let config = MessageBlockConfig::<f64> {
-        edge_layers: 0,
-        ..MessageBlockConfig::new(kind("1x0"), kind("1x0"))
-    };
+    let config = MessageBlockConfig::<f64> { edge_layers: 0, ..MessageBlockConfig::new(kind("1x0"), kind("1x0")) };
     let mut parameters = Parameters::new();
     let mut builder = Builder::new(&mut parameters, 1);
-    assert!(
-        config
-            .init("block", &kind("1x0"), &[], &mut builder)
-            .is_err()
-    );
+    assert!(config.init("block", &kind("1x0"), &[], &mut builder).is_err());
 }
 
 struct Head {
@@ -166,11 +122,8 @@ impl Head {
     fn new(input: &FeatureType, output: &FeatureType, parameters: &mut Parameters<f64>) -> Self {
         let mut builder = Builder::new(parameters, 1);
         let mut conv = |name: &str| {
-            let config = GemConvConfig {
-                self_term: false,
-                bias: false,
-                ..GemConvConfig::new(input.clone(), output.clone())
-            };
+            let config =
+                GemConvConfig { self_term: false, bias: false, ..GemConvConfig::new(input.clone(), output.clone()) };
             config.init(name, &mut builder).unwrap()
         };
         let (key, value) = (conv("key"), conv("value"));
@@ -179,12 +132,7 @@ impl Head {
         Self { query, key, value }
     }
 
-    fn fused<'a>(
-        &self,
-        tape: &mut Tape<'a, f64>,
-        levels: Levels<'a, f64>,
-        x: Var<f64>,
-    ) -> Result<Var<f64>, NnError> {
+    fn fused<'a>(&self, tape: &mut Tape<'a, f64>, levels: Levels<'a, f64>, x: Var<f64>) -> Result<Var<f64>, NnError> {
         let graph = levels.graph()?;
         let query = self.query.forward(tape, levels, x.clone())?;
         let config = self.key.config();
@@ -203,11 +151,7 @@ impl Head {
     ) -> Result<Var<f64>, NnError> {
         let (graph, frame) = (levels.graph()?, EdgeFrame::Edge);
         let output = self.key.config().output.clone();
-        let map = Linear {
-            inputs: x.kind().dimension(),
-            outputs: output.dimension(),
-            bias: false,
-        };
+        let map = Linear { inputs: x.kind().dimension(), outputs: output.dimension(), bias: false };
         let query = self.query.forward(tape, levels, x.clone())?;
         let query = tape.spread_edges(frame, graph, query)?;
         let neighbour = tape.gather_edges(frame, graph, x)?;
@@ -227,21 +171,13 @@ impl Head {
 #[test]
 fn attention_is_the_composition() {
     let batch = batch::<f64>();
-    for (input, output) in [
-        ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3"),
-        ("5x0", "3x0 + 3x1"),
-        ("1x1", "1x2"),
-    ] {
+    for (input, output) in [("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3"), ("5x0", "3x0 + 3x1"), ("1x1", "1x2")] {
         let (input, output) = (kind(input), kind(output));
         let mut parameters = Parameters::new();
         let head = Head::new(&input, &output, &mut parameters);
         let cpu = Device::Cpu;
-        let fused = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
-            head.fused(tape, levels, x)
-        });
-        let composed = run(&cpu, &input, &batch, &parameters, |tape, levels, x| {
-            head.composed(tape, levels, x)
-        });
+        let fused = run(&cpu, &input, &batch, &parameters, |tape, levels, x| head.fused(tape, levels, x));
+        let composed = run(&cpu, &input, &batch, &parameters, |tape, levels, x| head.composed(tape, levels, x));
         assert_same(&fused, &composed, &format!("{input} to {output}"));
     }
 }
@@ -252,21 +188,16 @@ fn messages_are_the_composition() {
     let grid = shapes::grid(40, 41, Cells::Triangles).unwrap();
     let large = GraphBatch::new([&graph(&grid)]).unwrap();
     assert!(large.edge_count() > 8192);
-    for (batch, layers, samples) in [
-        (&large, 2, 5),
-        (&large, 2, 6),
-        (&batch(), 1, 5),
-        (&batch(), 3, 5),
-        (&batch(), 1, 4),
-    ] {
+    for (batch, layers, samples) in
+        [(&large, 2, 5), (&large, 2, 6), (&batch(), 1, 5), (&batch(), 3, 5), (&batch(), 1, 4)]
+    {
         let input = kind("2x0 + 1x1");
         let mut parameters = Parameters::<f64>::new();
         let block = block("2x0 + 1x1", [layers, 1], samples, &mut parameters);
         let function = block.messages();
         let cpu = Device::Cpu;
-        let fused = run(&cpu, &input, batch, &parameters, |tape, levels, x| {
-            tape.send_messages(function, levels.graph()?, x)
-        });
+        let fused =
+            run(&cpu, &input, batch, &parameters, |tape, levels, x| tape.send_messages(function, levels.graph()?, x));
         let composed = run(&cpu, &input, batch, &parameters, |tape, levels, x| {
             let (graph, frame) = (levels.graph()?, EdgeFrame::Edge);
             let own = tape.spread_edges(frame, graph, x.clone())?;
@@ -277,17 +208,10 @@ fn messages_are_the_composition() {
                 value = value.with_kind(function.output())?;
                 value = tape.regular(&layer.plan, None, value)?;
             }
-            let mean = Arc::new(Reduce {
-                aggregation: Aggregation::Mean,
-                ..Reduce::sum(function.output(), frame)
-            });
+            let mean = Arc::new(Reduce { aggregation: Aggregation::Mean, ..Reduce::sum(function.output(), frame) });
             tape.reduce_edges(&mean, graph, value.into_scalars())
         });
-        assert_same(
-            &fused,
-            &composed,
-            &format!("{layers} layers, {samples} samples"),
-        );
+        assert_same(&fused, &composed, &format!("{layers} layers, {samples} samples"));
     }
 }
 
@@ -310,18 +234,10 @@ fn devices_agree_with_f64_on_the_cpu() {
     }
     let input = FeatureType::scalars(3);
     let (wide, parameters) = network::<f64>();
-    let expected = run(
-        &Device::Cpu,
-        &input,
-        &batch(),
-        &parameters,
-        |tape, levels, x| wide.forward(tape, levels, x),
-    );
+    let expected = run(&Device::Cpu, &input, &batch(), &parameters, |tape, levels, x| wide.forward(tape, levels, x));
     let (narrow, parameters) = network::<f32>();
     for device in devices("attention and messages") {
-        let found = run(&device, &input, &batch(), &parameters, |tape, levels, x| {
-            narrow.forward(tape, levels, x)
-        });
+        let found = run(&device, &input, &batch(), &parameters, |tape, levels, x| narrow.forward(tape, levels, x));
         for (found, expected) in found.iter().zip(&expected) {
             let error = relative_error(found, expected);
             assert!(error < 2e-4, "{device:?}: {error:e}");
@@ -329,7 +245,8 @@ fn devices_agree_with_f64_on_the_cpu() {
     }
 }
 
-/// A layer of attention, then a block of messages. Biases decide every ReLU, because rounding to tf32 flips those near zero.
+/// A layer of attention, then a block of messages. Biases decide every ReLU, because rounding to tf32 flips those near
+/// zero.
 fn decided<T: Real>(
     [input, hidden, output]: [&FeatureType; 3],
     [edge_layers, node_layers]: [usize; 2],
@@ -368,16 +285,13 @@ fn decided<T: Real>(
 #[test]
 fn messages_are_the_same_in_inference_and_in_training() {
     let (small, wide) = (FeatureType::uniform(2, 1), FeatureType::uniform(8, 2));
-    for (types, layers) in [
-        ([&wide, &wide, &wide], [2, 2]),
-        ([&small, &small, &small], [1, 3]),
-        ([&small, &wide, &small], [1, 1]),
-    ] {
+    for (types, layers) in
+        [([&wide, &wide, &wide], [2, 2]), ([&small, &small, &small], [1, 3]), ([&small, &wide, &small], [1, 1])]
+    {
         let (network, parameters) = decided::<f64>(types, layers, &Regular::relu(5));
         let (batch, cpu) = (batch(), Device::Cpu);
-        let [expected, ..] = run(&cpu, types[0], &batch, &parameters, |tape, levels, x| {
-            network.forward(tape, levels, x)
-        });
+        let [expected, ..] =
+            run(&cpu, types[0], &batch, &parameters, |tape, levels, x| network.forward(tape, levels, x));
         let mut workspace = Workspace::new(cpu);
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let x = random::<f64>(batch.vertex_count() * types[0].dimension(), 1);
@@ -412,17 +326,9 @@ fn layers_on_tensor_cores_agree_with_f64_on_the_cpu() {
     ] {
         let (network, parameters) = decided::<f64>(types, layers, &act);
         let cpu = Device::Cpu;
-        let expected = run(&cpu, types[0], &batch(), &parameters, |tape, levels, x| {
-            network.forward(tape, levels, x)
-        });
+        let expected = run(&cpu, types[0], &batch(), &parameters, |tape, levels, x| network.forward(tape, levels, x));
         let (network, parameters) = decided::<f32>(types, layers, &act);
-        let found = run(
-            &device,
-            types[0],
-            &batch(),
-            &parameters,
-            |tape, levels, x| network.forward(tape, levels, x),
-        );
+        let found = run(&device, types[0], &batch(), &parameters, |tape, levels, x| network.forward(tape, levels, x));
         for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
             let error = relative_error(found, expected);
             println!("{types:?}, {layers:?}, {index}: {error:e}");

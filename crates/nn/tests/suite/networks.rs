@@ -5,13 +5,10 @@ use gemcnn_mesh::GeometryOptions;
 use gemcnn_nn::equivariance::{
     Symmetry, Trial, assert_gauge_equivariant, equivariance_error, hierarchy_error, tolerance,
 };
-use gemcnn_nn::layers::{
-    Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular,
-};
+use gemcnn_nn::layers::{Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels, Method,
-    Module, Network, NetworkConfig, NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream,
-    Tape, Targets, WeightDecay, Workspace,
+    Activation, Aggregation, FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels, Method, Module, Network,
+    NetworkConfig, NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream, Tape, Targets, WeightDecay, Workspace,
 };
 use std::sync::Arc;
 
@@ -36,11 +33,7 @@ fn outputs<'a, T: Real>(
 
 /// Nonlinearities that are equivariant for every angle.
 fn exact<T: Real>() -> Vec<Arc<dyn Nonlinearity<T>>> {
-    let polynomial = Regular {
-        samples: 7,
-        activation: Activation::Polynomial(vec![0.1, 1.0, 0.1]),
-        batch_norm: true,
-    };
+    let polynomial = Regular { samples: 7, activation: Activation::Polynomial(vec![0.1, 1.0, 0.1]), batch_norm: true };
     vec![
         Arc::new(Identity),
         Arc::new(polynomial),
@@ -133,10 +126,7 @@ fn angular_kernels_and_broken_symmetry_are_caught() {
     let angular = Network::<f64>::builder(kind("2x0"))
         .kernel(Angular { band_limit: 2 })
         .residual(&kind("3x0"), Regular::relu(1).with_batch_norm());
-    let broken = Network::builder(kind("2x0"))
-        .residual(&kind("2x0 + 2x1"), Gates::relu())
-        .break_symmetry()
-        .linear(3);
+    let broken = Network::builder(kind("2x0")).residual(&kind("2x0 + 2x1"), Gates::relu()).break_symmetry().linear(3);
     for config in [angular, broken] {
         let (network, parameters) = config.init(1).unwrap();
         let trial = Trial {
@@ -162,31 +152,14 @@ fn too_few_levels_are_refused() {
     let batch = batch::<f64>();
     let x = random::<f64>(batch.vertex_count() * 4, 1);
     let error = outputs(&network, &parameters, &batch, &x).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            NnError::Levels {
-                needed: 3,
-                found: 1
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, NnError::Levels { needed: 3, found: 1 }), "{error}");
     let (levels, mut workspace) = (hierarchy(), Workspace::default());
     let y = outputs(&network, &parameters, &levels, &x).unwrap();
     assert_eq!(y.len(), batch.vertex_count() * network.output().dimension());
     // A network that does not pool runs on the finest level.
-    let (flat, own) = Network::<f64>::builder(kind("2x0 + 1x1"))
-        .conv(&kind("1x1"))
-        .init(1)
-        .unwrap();
-    assert_eq!(
-        outputs(&flat, &own, &levels, &x).unwrap(),
-        outputs(&flat, &own, &batch, &x).unwrap()
-    );
-    network
-        .calibrate(&mut workspace, &mut parameters, (&levels).into(), &x)
-        .unwrap();
+    let (flat, own) = Network::<f64>::builder(kind("2x0 + 1x1")).conv(&kind("1x1")).init(1).unwrap();
+    assert_eq!(outputs(&flat, &own, &levels, &x).unwrap(), outputs(&flat, &own, &batch, &x).unwrap());
+    network.calibrate(&mut workspace, &mut parameters, (&levels).into(), &x).unwrap();
     assert_ne!(outputs(&network, &parameters, &levels, &x).unwrap(), y);
 }
 
@@ -198,20 +171,13 @@ fn classes_are_the_largest_outputs() {
     let labels = vec![IGNORE; rows];
     let body = || Network::<f32>::builder(kind("3x0")).residual(&kind("6x0"), Regular::relu(1));
     // The last map is fused with the choice of the class, and is not.
-    for config in [
-        body().linear(7),
-        body().linear(7).activation(Activation::Tanh),
-    ] {
+    for config in [body().linear(7), body().linear(7).activation(Activation::Tanh)] {
         let (network, parameters) = config.init(1).unwrap();
         let mut workspace = Workspace::default();
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let input = tape.input(kind("3x0"), &x).unwrap();
-        let found = network
-            .predict_classes(&mut tape, (&batch).into(), input.clone())
-            .unwrap();
-        let output = network
-            .forward(&mut tape, (&batch).into(), input.clone())
-            .unwrap();
+        let found = network.predict_classes(&mut tape, (&batch).into(), input.clone()).unwrap();
+        let output = network.forward(&mut tape, (&batch).into(), input.clone()).unwrap();
         let largest = |row: &[f32]| {
             let order = |&a: &usize, &b: &usize| row[a].total_cmp(&row[b]);
             (0..row.len()).max_by(order).unwrap() as u32
@@ -220,13 +186,8 @@ fn classes_are_the_largest_outputs() {
         assert_eq!(found, expected);
         let targets = Targets::new(7, &labels);
         let mut written = vec![0; rows];
-        let rows = Rows {
-            predictions: Some(&mut written),
-            ..Rows::default()
-        };
-        let loss = network
-            .classify(&mut tape, (&batch).into(), input, targets, rows)
-            .unwrap();
+        let rows = Rows { predictions: Some(&mut written), ..Rows::default() };
+        let loss = network.classify(&mut tape, (&batch).into(), input, targets, rows).unwrap();
         assert_eq!(loss.score().unwrap().unwrap().counted, 0);
         assert_eq!(written, expected);
     }
@@ -236,10 +197,7 @@ fn classes_are_the_largest_outputs() {
 fn vectors_are_regressed_where_the_mask_counts() {
     let batch = batch::<f64>();
     let rows = batch.vertex_count();
-    let (network, parameters) = Network::<f64>::builder(kind("1x0"))
-        .conv(&kind("1x1"))
-        .init(1)
-        .unwrap();
+    let (network, parameters) = Network::<f64>::builder(kind("1x0")).conv(&kind("1x1")).init(1).unwrap();
     let (x, target) = (random::<f64>(rows, 1), random::<f64>(2 * rows, 2));
     let mask: Vec<bool> = (0..rows).map(|row| row % 3 == 0).collect();
     let mut workspace = Workspace::default();
@@ -255,9 +213,7 @@ fn vectors_are_regressed_where_the_mask_counts() {
     let squares: Vec<f64> = squares.collect();
     let expected = squares.iter().sum::<f64>() / squares.len() as f64;
     let (penalty, mask) = (Penalty::MeanSquare, Some(&mask[..]));
-    let loss = tape
-        .regression(penalty, output.clone(), &target, mask)
-        .unwrap();
+    let loss = tape.regression(penalty, output.clone(), &target, mask).unwrap();
     assert!((loss.value().unwrap() - expected).abs() < 1e-12);
 }
 
@@ -271,10 +227,7 @@ fn decay_on_linear_maps_leaves_convolutions_alone() {
         .init(1)
         .unwrap();
     let before = parameters.clone();
-    let method = Method::Sgd {
-        momentum: 0.0,
-        weight_decay: 0.5,
-    };
+    let method = Method::Sgd { momentum: 0.0, weight_decay: 0.5 };
     let mut optimiser = Optimiser::new(method, &parameters).unwrap();
     // Without gradients only the decay moves anything.
     optimiser.step(&mut parameters, 0.1).unwrap();

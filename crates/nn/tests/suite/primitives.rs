@@ -6,23 +6,17 @@ use crate::equivariance::check as check_equivariance;
 use crate::gradients::{check, kind};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::{Resolve, elementwise, linear};
-use gemcnn_nn::layers::{
-    EquivariantLinear, EquivariantLinearConfig, GemConvConfig, Linear, LinearConfig,
-};
+use gemcnn_nn::layers::{EquivariantLinear, EquivariantLinearConfig, GemConvConfig, Linear, LinearConfig};
 use gemcnn_nn::operators::LinearWeights;
 use gemcnn_nn::{
-    Aggregation, BasisBatch, BasisParts, Builder, Context, Device, EdgeFrame, FeatureType,
-    Grouping, IncidenceBatch, IncidenceParts, KernelError, Levels, Module, NnError, Operator,
-    Parameters, Real, Reduce, Storage, Stream, Tape, Var, Workspace,
+    Aggregation, BasisBatch, BasisParts, Builder, Context, Device, EdgeFrame, FeatureType, Grouping, IncidenceBatch,
+    IncidenceParts, KernelError, Levels, Module, NnError, Operator, Parameters, Real, Reduce, Storage, Stream, Tape,
+    Var, Workspace,
 };
 use std::sync::Arc;
 
 const FRAMES: [EdgeFrame; 2] = [EdgeFrame::Vertex, EdgeFrame::Edge];
-const AGGREGATIONS: [Aggregation; 3] = [
-    Aggregation::Sum,
-    Aggregation::Mean,
-    Aggregation::MeanWithSelf,
-];
+const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
 const STREAM: Stream = Stream { seed: 3, step: 0 };
 
 /// Something that a tape of any lifetime can borrow.
@@ -33,17 +27,13 @@ fn forever<V>(value: V) -> &'static V {
 fn map<T: Real>(input: &str, output: &str, parameters: &mut Parameters<T>) -> EquivariantLinear {
     let name = format!("map{}", parameters.iter().len());
     let config = EquivariantLinearConfig::new(kind(input), kind(output));
-    config
-        .init(&name, &mut Builder::new(parameters, 1))
-        .unwrap()
+    config.init(&name, &mut Builder::new(parameters, 1)).unwrap()
 }
 
 #[test]
 fn irreps() {
     let text = "2x0 + 2x1 + 4x3";
-    check("norm", text, &mut Parameters::new(), &|tape, _, x| {
-        tape.irrep_norm(1e-3, x)
-    });
+    check("norm", text, &mut Parameters::new(), &|tape, _, x| tape.irrep_norm(1e-3, x));
     for grouping in [Grouping::Irreps, Grouping::Heads(2), Grouping::Heads(1)] {
         let mut parameters = Parameters::new();
         let other = map(text, text, &mut parameters);
@@ -63,33 +53,14 @@ fn irreps() {
 fn edges() {
     let text = "2x0 + 2x1 + 2x2";
     for frame in FRAMES {
-        check(
-            "gather",
-            text,
-            &mut Parameters::new(),
-            &|tape, levels, x| tape.gather_edges(frame, levels.graph()?, x),
-        );
-        check(
-            "spread",
-            text,
-            &mut Parameters::new(),
-            &|tape, levels, x| tape.spread_edges(frame, levels.graph()?, x),
-        );
+        check("gather", text, &mut Parameters::new(), &|tape, levels, x| tape.gather_edges(frame, levels.graph()?, x));
+        check("spread", text, &mut Parameters::new(), &|tape, levels, x| tape.spread_edges(frame, levels.graph()?, x));
         for aggregation in AGGREGATIONS {
-            let config = Arc::new(Reduce {
-                aggregation,
-                heads: 2,
-                ..Reduce::sum(kind(text), frame)
+            let config = Arc::new(Reduce { aggregation, heads: 2, ..Reduce::sum(kind(text), frame) });
+            check("reduce", text, &mut Parameters::new(), &|tape, levels, x| {
+                let values = tape.gather_edges(frame, levels.graph()?, x)?;
+                tape.reduce_edges(&config, levels.graph()?, values)
             });
-            check(
-                "reduce",
-                text,
-                &mut Parameters::new(),
-                &|tape, levels, x| {
-                    let values = tape.gather_edges(frame, levels.graph()?, x)?;
-                    tape.reduce_edges(&config, levels.graph()?, values)
-                },
-            );
             let mut parameters = Parameters::new();
             let scalars = map(text, "2x0", &mut parameters);
             check("weighted", text, &mut parameters, &|tape, levels, x| {
@@ -101,21 +72,11 @@ fn edges() {
             });
         }
     }
-    check(
-        "softmax",
-        "3x0",
-        &mut Parameters::new(),
-        &|tape, levels, x| {
-            let scores = tape.gather_edges(EdgeFrame::Vertex, levels.graph()?, x)?;
-            tape.edge_softmax(levels.graph()?, scores)
-        },
-    );
-    check(
-        "row softmax",
-        "5x0",
-        &mut Parameters::new(),
-        &|tape, _, x| tape.softmax(x),
-    );
+    check("softmax", "3x0", &mut Parameters::new(), &|tape, levels, x| {
+        let scores = tape.gather_edges(EdgeFrame::Vertex, levels.graph()?, x)?;
+        tape.edge_softmax(levels.graph()?, scores)
+    });
+    check("row softmax", "5x0", &mut Parameters::new(), &|tape, _, x| tape.softmax(x));
     // Pairs of rows as one: the gradient goes back to the row that each number is from.
     check("rows", "3x0", &mut Parameters::new(), &|tape, _, x| {
         let rows = x.rows();
@@ -139,10 +100,7 @@ impl Attention {
             query: map(input, "2x0 + 2x1", parameters),
             key: map(input, "2x0 + 2x1", parameters),
             value: map(input, output, parameters),
-            reduce: Arc::new(Reduce {
-                heads: 2,
-                ..Reduce::sum(kind(output), EdgeFrame::Vertex)
-            }),
+            reduce: Arc::new(Reduce { heads: 2, ..Reduce::sum(kind(output), EdgeFrame::Vertex) }),
         }
     }
 }
@@ -156,12 +114,7 @@ impl<T: Real> Module<T> for Attention {
         &self.reduce.features
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let (graph, frame) = (levels.graph()?, EdgeFrame::Vertex);
         let query = self.query.forward(tape, levels, x.clone())?;
         let query = tape.spread_edges(frame, graph, query)?;
@@ -181,12 +134,8 @@ fn attention_is_equivariant_and_its_gradients_are_right() {
     let mut parameters = Parameters::<f64>::new();
     // The value has no features of order 2, which the linear map fills with zeros.
     let attention = Attention::new(input, output, &mut parameters);
-    check_equivariance(input, output, &parameters, &|tape, levels, x| {
-        attention.forward(tape, levels, x)
-    });
-    check("attention", input, &mut parameters, &|tape, levels, x| {
-        attention.forward(tape, levels, x)
-    });
+    check_equivariance(input, output, &parameters, &|tape, levels, x| attention.forward(tape, levels, x));
+    check("attention", input, &mut parameters, &|tape, levels, x| attention.forward(tape, levels, x));
 }
 
 /// Irreps times a function of their norms.
@@ -205,12 +154,7 @@ impl<T: Real> Module<T> for NormGate {
         &self.kind
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let norms = tape.irrep_norm(1e-6, x.clone())?;
         let gates = self.gates.forward(tape, levels, norms)?;
         tape.irrep_scale(Grouping::Irreps, x, gates)
@@ -223,25 +167,15 @@ fn a_gated_block_is_equivariant_and_its_gradients_are_right() {
     let mut parameters = Parameters::<f64>::new();
     let gates = LinearConfig::new(6, 6);
     let gates = gates.init("gates", &mut Builder::new(&mut parameters, 1));
-    let block = NormGate {
-        kind: kind(text),
-        gates: gates.unwrap(),
-    };
-    check_equivariance(text, text, &parameters, &|tape, levels, x| {
-        block.forward(tape, levels, x)
-    });
-    check("gated block", text, &mut parameters, &|tape, levels, x| {
-        block.forward(tape, levels, x)
-    });
+    let block = NormGate { kind: kind(text), gates: gates.unwrap() };
+    check_equivariance(text, text, &parameters, &|tape, levels, x| block.forward(tape, levels, x));
+    check("gated block", text, &mut parameters, &|tape, levels, x| block.forward(tape, levels, x));
 }
 
 fn assert_close(found: &[f64], expected: &[f64], tolerance: f64, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (f, e) in found.iter().zip(expected) {
-        assert!(
-            (f - e).abs() <= tolerance * e.abs().max(1.0),
-            "{what}: {f} {e}"
-        );
+        assert!((f - e).abs() <= tolerance * e.abs().max(1.0), "{what}: {f} {e}");
     }
 }
 
@@ -272,17 +206,10 @@ fn the_fused_convolution_is_the_composition() {
             let x = tape.tracked_input(input.clone(), &x).unwrap();
             let y = if composed {
                 let frame = EdgeFrame::Edge;
-                let map = linear::Linear {
-                    inputs: input.dimension(),
-                    outputs: output.dimension(),
-                    bias: false,
-                };
+                let map = linear::Linear { inputs: input.dimension(), outputs: output.dimension(), bias: false };
                 let weight = conv.weights().neighbour;
                 let weights = LinearWeights { weight, bias: None };
-                let reduce = Arc::new(Reduce {
-                    aggregation,
-                    ..Reduce::sum(output.clone(), frame)
-                });
+                let reduce = Arc::new(Reduce { aggregation, ..Reduce::sum(output.clone(), frame) });
                 let messages = tape.gather_edges(frame, &batch, x.clone()).unwrap();
                 let messages = tape.linear(map, weights, messages).unwrap();
                 tape.reduce_edges(&reduce, &batch, messages).unwrap()
@@ -311,19 +238,13 @@ fn orthonormal(weights: &[f64], columns: usize, complex: bool, seed: u64) -> Vec
     let inner = |a: &[[f64; 2]], b: &[[f64; 2]]| -> [f64; 2] {
         let pairs = a.iter().zip(b).zip(weights);
         pairs.fold([0.0; 2], |[re, im], ((a, b), w)| {
-            [
-                re + w * (a[0] * b[0] + a[1] * b[1]),
-                im + w * (a[0] * b[1] - a[1] * b[0]),
-            ]
+            [re + w * (a[0] * b[0] + a[1] * b[1]), im + w * (a[0] * b[1] - a[1] * b[0])]
         })
     };
     for column in 0..columns {
         let numbers = random::<f64>(2 * vertices, seed + column as u64);
         let imaginary = if complex { 1.0 } else { 0.0 };
-        let mut new: Vec<[f64; 2]> = numbers
-            .chunks(2)
-            .map(|z| [z[0], imaginary * z[1]])
-            .collect();
+        let mut new: Vec<[f64; 2]> = numbers.chunks(2).map(|z| [z[0], imaginary * z[1]]).collect();
         for old in &basis {
             let [re, im] = inner(old, &new);
             for (new, old) in new.iter_mut().zip(old) {
@@ -355,11 +276,7 @@ fn bases<T: Real>(complex: bool) -> BasisBatch<T> {
         })
         .collect();
     let parts: Vec<BasisParts<'_>> = (meshes.iter())
-        .map(|(values, weights)| BasisParts {
-            vertices: weights.len(),
-            values,
-            weights: Some(weights),
-        })
+        .map(|(values, weights)| BasisParts { vertices: weights.len(), values, weights: Some(weights) })
         .collect();
     match complex {
         false => BasisBatch::real(4, &parts),
@@ -372,9 +289,7 @@ fn bases<T: Real>(complex: bool) -> BasisBatch<T> {
 fn projections() {
     for (complex, text) in [(false, "3x0"), (true, "2x3")] {
         let basis = forever(bases::<f64>(complex));
-        check("projection", text, &mut Parameters::new(), &|tape, _, x| {
-            tape.project(basis, x)
-        });
+        check("projection", text, &mut Parameters::new(), &|tape, _, x| tape.project(basis, x));
         check("expansion", text, &mut Parameters::new(), &|tape, _, x| {
             let y = tape.project(basis, x)?;
             let y = tape.scale(0.3, y)?;
@@ -388,19 +303,9 @@ fn projections() {
         let y = tape.input(kind.clone(), &coefficients).unwrap();
         let x = tape.expand(basis, y).unwrap();
         let again = tape.project(basis, x.clone()).unwrap();
-        assert_close(
-            &again.values().unwrap(),
-            &coefficients,
-            1e-12,
-            "coefficients",
-        );
+        assert_close(&again.values().unwrap(), &coefficients, 1e-12, "coefficients");
         let kept = tape.expand(basis, again).unwrap();
-        assert_close(
-            &kept.values().unwrap(),
-            &x.values().unwrap(),
-            1e-12,
-            "features",
-        );
+        assert_close(&kept.values().unwrap(), &x.values().unwrap(), 1e-12, "features");
     }
 }
 
@@ -413,11 +318,7 @@ fn coefficients_do_not_depend_on_frames() {
     let x = random::<f64>(vertices * kind(text).dimension(), 2);
     let angles = random::<f64>(vertices, 3);
     let project = |values: &[f64], x: &[f64]| {
-        let part = BasisParts {
-            vertices,
-            values,
-            weights: None,
-        };
+        let part = BasisParts { vertices, values, weights: None };
         let basis = BasisBatch::<f64>::complex(columns, &[part]).unwrap();
         let (mut workspace, parameters) = (Workspace::default(), Parameters::new());
         let mut tape = Tape::inference(&mut workspace, &parameters);
@@ -480,11 +381,7 @@ fn types_know_what_is_equivariant() {
         let zeros = vec![0.0; rows * kind(text).dimension()];
         tape.input(kind(text), &zeros).unwrap()
     };
-    let (vectors, scalars, mixed) = (
-        input("2x1", rows),
-        input("2x0", rows),
-        input("1x0 + 1x1", rows),
-    );
+    let (vectors, scalars, mixed) = (input("2x1", rows), input("2x0", rows), input("1x0 + 1x1", rows));
     let (edge_vectors, edge_scalars) = (input("2x1", edges), input("4x0", edges));
 
     let norms = tape.irrep_norm(1e-3, mixed.clone()).unwrap();
@@ -510,10 +407,7 @@ fn types_know_what_is_equivariant() {
     wrong_type(tape.apply_incidence(Aggregation::Mean, &faces, vectors));
     for refused in [mixed, scalars.clone()] {
         let error = tape.project(&complex, refused).unwrap_err();
-        assert!(
-            matches!(error, NnError::Kernel(KernelError::Setting { .. })),
-            "{error}"
-        );
+        assert!(matches!(error, NnError::Kernel(KernelError::Setting { .. })), "{error}");
     }
     for rows in [0, 7] {
         let error = scalars.clone().with_rows(rows).unwrap_err();
@@ -531,14 +425,8 @@ fn all_primitives<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let mut parameters = Parameters::<T>::new();
     let attention = Attention::new("2x0 + 2x1", "2x0 + 2x1", &mut parameters);
     let gates = LinearConfig::new(4, 4).init("gates", &mut Builder::new(&mut parameters, 1));
-    let block = NormGate {
-        kind: kind("2x0 + 2x1"),
-        gates: gates.unwrap(),
-    };
-    let (scalars, vectors) = (
-        map("2x0 + 2x1", "3x0", &mut parameters),
-        map("2x0 + 2x1", "2x1", &mut parameters),
-    );
+    let block = NormGate { kind: kind("2x0 + 2x1"), gates: gates.unwrap() };
+    let (scalars, vectors) = (map("2x0 + 2x1", "3x0", &mut parameters), map("2x0 + 2x1", "2x1", &mut parameters));
     let reduce = Arc::new(Reduce::sum(kind("2x0 + 2x1"), EdgeFrame::Edge));
     let x = random::<T>(batch.vertex_count() * 6, 1);
     let target = random::<T>(batch.vertex_count() * 7, 2);
@@ -596,11 +484,7 @@ struct Square;
 impl<T: Real> Operator<T> for Square {
     type Saved = ();
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, ()), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, ()), NnError> {
         let mut y = context.buffer(x.values_len())?;
         context.executor().cpu_only("square")?;
         let pairs = y.view_mut().host()?.iter_mut().zip(x.host()?);
@@ -633,9 +517,6 @@ fn an_operator_for_the_cpu_refuses_a_gpu() {
         return;
     };
     let error = square(device).unwrap_err();
-    let refused = matches!(
-        error,
-        NnError::Kernel(KernelError::NoCudaVersion { operator: "square" })
-    );
+    let refused = matches!(error, NnError::Kernel(KernelError::NoCudaVersion { operator: "square" }));
     assert!(refused, "{error}");
 }

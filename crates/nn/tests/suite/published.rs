@@ -1,13 +1,9 @@
 //! Weights of the published code through `from_published`, against its numbers (fixtures/golden).
 
-use crate::published_weights::{
-    PublishedConv, PublishedOptions, check_residual_block, from_layout, to_layout,
-};
+use crate::published_weights::{PublishedConv, PublishedOptions, check_residual_block, from_layout, to_layout};
 use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
 use gemcnn_nn::layers::{Nonlinearity, Regular};
-use gemcnn_nn::{
-    Archive, Builder, FeatureType, GraphBatch, Levels, NnError, Parameters, Stream, Tape, Workspace,
-};
+use gemcnn_nn::{Archive, Builder, FeatureType, GraphBatch, Levels, NnError, Parameters, Stream, Tape, Workspace};
 
 /// Golden numbers, also as an archive.
 struct Published {
@@ -68,15 +64,11 @@ const STREAM: Stream = Stream { seed: 0, step: 0 };
 fn check_conv(mesh: &str, edges: &str, rings: usize) {
     let golden = Published::read(mesh);
     let batch = golden.batch();
-    let options = PublishedOptions {
-        self_loops: edges == "edges_B",
-        max_radius: golden.max_radius(edges),
-        scaled_orders: false,
-    };
+    let options =
+        PublishedOptions { self_loops: edges == "edges_B", max_radius: golden.max_radius(edges), scaled_orders: false };
     let (values, places) = golden.weights(rings);
     let mut parameters = Parameters::<f64>::new();
-    let conv =
-        PublishedConv::from_published(&values, "", &options, "conv", &mut parameters).unwrap();
+    let conv = PublishedConv::from_published(&values, "", &options, "conv", &mut parameters).unwrap();
     let x = to_layout(conv.input(), &golden.numbers("x")).unwrap();
     let cotangent = to_layout(conv.output(), &golden.numbers("c")).unwrap();
 
@@ -115,11 +107,7 @@ fn check_conv(mesh: &str, edges: &str, rings: usize) {
     let mut rest = &found[..];
     for (name, count) in names.iter().zip(counts) {
         let (part, later) = rest.split_at(count);
-        assert_close(
-            part,
-            &expected(&format!("d{name}")),
-            &format!("{what}.d{name}"),
-        );
+        assert_close(part, &expected(&format!("d{name}")), &format!("{what}.d{name}"));
         rest = later;
     }
 }
@@ -146,26 +134,18 @@ fn a_residual_block_equals_the_published_code() {
     for mesh in GOLDEN_MESHES {
         let golden = Published::read(mesh);
         let batch = golden.batch();
-        let options = PublishedOptions {
-            self_loops: true,
-            max_radius: golden.max_radius("edges_B"),
-            scaled_orders: true,
-        };
+        let options =
+            PublishedOptions { self_loops: true, max_radius: golden.max_radius("edges_B"), scaled_orders: true };
         let mut parameters = Parameters::<f64>::new();
         let [first, second] = ["conv1", "conv2"].map(|name| {
             let prefix = format!("block_4to4.param.{name}.");
-            PublishedConv::from_published(&golden.archive, &prefix, &options, name, &mut parameters)
-                .unwrap()
+            PublishedConv::from_published(&golden.archive, &prefix, &options, name, &mut parameters).unwrap()
         });
         let kind = FeatureType::uniform(4, 2);
-        let act = Regular::relu(7)
-            .init("act", &kind, &mut Builder::new(&mut parameters, 0))
-            .unwrap();
+        let act = Regular::relu(7).init("act", &kind, &mut Builder::new(&mut parameters, 0)).unwrap();
         let scale = |values: &mut [f64], factor: f64| {
             for row in values.chunks_mut(kind.dimension()) {
-                row[kind.multiplicity(0)..]
-                    .iter_mut()
-                    .for_each(|v| *v *= factor);
+                row[kind.multiplicity(0)..].iter_mut().for_each(|v| *v *= factor);
             }
         };
         let mut x = to_layout(&kind, &golden.numbers("x")).unwrap();
@@ -190,23 +170,13 @@ fn a_residual_block_equals_the_published_code() {
 fn what_cannot_be_expressed_is_refused() {
     let golden = Published::read("mesh_icosahedron");
     let error = check_residual_block(&golden.archive, "block_4to6.param.").unwrap_err();
-    assert!(
-        matches!(&error, NnError::Setting { what, .. } if what.contains("lin.bias")),
-        "{error}"
-    );
-    let options = PublishedOptions {
-        self_loops: true,
-        max_radius: 1.0,
-        scaled_orders: false,
-    };
+    assert!(matches!(&error, NnError::Setting { what, .. } if what.contains("lin.bias")), "{error}");
+    let options = PublishedOptions { self_loops: true, max_radius: 1.0, scaled_orders: false };
     let mut parameters = Parameters::<f32>::new();
     let mut refused = |archive: &Archive, tensor: &str| {
         let loaded = PublishedConv::from_published(archive, "", &options, "conv", &mut parameters);
         let error = loaded.unwrap_err();
-        assert!(
-            matches!(&error, NnError::Setting { what, .. } if what.contains(tensor)),
-            "{error}"
-        );
+        assert!(matches!(&error, NnError::Setting { what, .. } if what.contains(tensor)), "{error}");
     };
     refused(&Archive::new(), "`weight`");
     let (mut weights, _) = golden.weights(1);

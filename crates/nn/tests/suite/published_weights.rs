@@ -19,16 +19,13 @@
 
 use gemcnn_nn::layers::{GemConv, GemConvConfig};
 use gemcnn_nn::{
-    Aggregation, Archive, Builder, FeatureType, GraphBatch, Module, NnError, Parameters, Real,
-    Tape, Var, irrep_dimension,
+    Aggregation, Archive, Builder, FeatureType, GraphBatch, Module, NnError, Parameters, Real, Tape, Var,
+    irrep_dimension,
 };
 
 /// An error about something stored.
 fn setting(what: impl Into<String>, problem: impl Into<String>) -> NnError {
-    NnError::Setting {
-        what: what.into(),
-        problem: problem.into(),
-    }
+    NnError::Setting { what: what.into(), problem: problem.into() }
 }
 
 /// What the weights do not tell of a published convolution.
@@ -80,11 +77,7 @@ impl PublishedConv {
         };
         let conv = config.init(name, &mut Builder::new(parameters, 0))?;
         let weights = conv.weights();
-        let scale = if options.scaled_orders {
-            2f64.sqrt()
-        } else {
-            1.0
-        };
+        let scale = if options.scaled_orders { 2f64.sqrt() } else { 1.0 };
         let neighbour = parameters.get_mut(weights.neighbour).value_mut();
         stored.fill_neighbour(scale, neighbour);
         if let Some(id) = weights.self_term {
@@ -168,10 +161,7 @@ impl<T: Real> Stored<T> {
         let shape = |name: &str| {
             let full = format!("{prefix}{name}");
             let missing = || setting(format!("tensor `{full}`"), "is missing");
-            archive
-                .shape(&full)
-                .map(<[usize]>::to_vec)
-                .ok_or_else(missing)
+            archive.shape(&full).map(<[usize]>::to_vec).ok_or_else(missing)
         };
         let weight_shape = shape("weight")?;
         let [rings, inputs, input_size, outputs, output_size] = weight_shape[..] else {
@@ -232,9 +222,7 @@ impl<T: Real> Stored<T> {
                     for j in 0..self.inputs {
                         for m in 0..input_size {
                             let theirs =
-                                (((ring * self.inputs + j) * input_size + m) * self.outputs + i)
-                                    * output_size
-                                    + n;
+                                (((ring * self.inputs + j) * input_size + m) * self.outputs + i) * output_size + n;
                             let column = place(&input, m, j);
                             let shifted = column + usize::from(column >= self.inputs);
                             row[shifted] = self.weight[theirs] * T::of(scale(n) / scale(m));
@@ -249,9 +237,7 @@ impl<T: Real> Stored<T> {
     /// Ours is order after order: `[out, in + 1]` for scalars with the bias in the last column, then
     /// `a [out, in]` and `b [out, in]`.
     fn fill_self(&self, ours: &mut [T]) {
-        let theirs = |basis: usize, j: usize, i: usize| {
-            self.self_weight[(basis * self.inputs + j) * self.outputs + i]
-        };
+        let theirs = |basis: usize, j: usize, i: usize| self.self_weight[(basis * self.inputs + j) * self.outputs + i];
         let output_size = 2 * self.output_order + 1;
         let mut rest = ours.iter_mut();
         for order in 0..=self.input_order.min(self.output_order) {
@@ -308,10 +294,7 @@ fn permuted<T: Real>(
     copy: impl Fn(usize, usize, &mut [T], &[T]),
 ) -> Result<Vec<T>, NnError> {
     let Some(channels) = kind.uniform_multiplicity().filter(|&channels| channels > 0) else {
-        return Err(setting(
-            format!("type {kind}"),
-            "the published code has the same multiplicity for every order",
-        ));
+        return Err(setting(format!("type {kind}"), "the published code has the same multiplicity for every order"));
     };
     let (width, components) = (kind.dimension(), kind.dimension() / channels);
     if !values.len().is_multiple_of(width) {
@@ -322,10 +305,7 @@ fn permuted<T: Real>(
         });
     }
     let mut result = vec![T::zero(); values.len()];
-    for (row, values) in result
-        .chunks_exact_mut(width)
-        .zip(values.chunks_exact(width))
-    {
+    for (row, values) in result.chunks_exact_mut(width).zip(values.chunks_exact(width)) {
         for channel in 0..channels {
             for component in 0..components {
                 let ours = place(kind, component, channel);

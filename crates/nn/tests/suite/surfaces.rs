@@ -8,9 +8,9 @@ use gemcnn_mesh::{DVec3, Frame, GaugeGraph, Mesh, shapes};
 use gemcnn_nn::equivariance::assert_surface_equivariant;
 use gemcnn_nn::layers::{DiffusionBlockConfig, DiffusionConfig};
 use gemcnn_nn::{
-    Builder, CellPoints, Device, FeatureType, GraphBatch, HierarchyBatch, Levels, Method, Module,
-    Network, NnError, Objective, Optimiser, Parameters, ProductMode, Real, SpectraBatch,
-    StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
+    Builder, CellPoints, Device, FeatureType, GraphBatch, HierarchyBatch, Levels, Method, Module, Network, NnError,
+    Objective, Optimiser, Parameters, ProductMode, Real, SpectraBatch, StepSettings, Stepper, Stream, Tape, Target,
+    TrainingBatch, Workspace,
 };
 use glam::DQuat;
 use std::sync::Arc;
@@ -24,10 +24,7 @@ fn spectra<T: Real>(mesh: &Mesh) -> SpectraBatch<T> {
 
 /// The same eigenvectors, with `columns` of each order: missing ones are zero.
 fn padded_spectra<T: Real>(mesh: &Mesh, columns: &[usize]) -> SpectraBatch<T> {
-    let options = OperatorOptions {
-        eigenpairs: COLUMNS,
-        ..Default::default()
-    };
+    let options = OperatorOptions { eigenpairs: COLUMNS, ..Default::default() };
     let operators = SurfaceOperators::new(mesh, &graph(mesh), &options).unwrap();
     SpectraBatch::new(&operators, columns).unwrap()
 }
@@ -74,18 +71,12 @@ fn whole_updates_of_meshes_and_whole_irreps_are_dropped() {
     };
     let plain = DiffusionBlockConfig::new(kind(FEATURES));
     let whole = run(&plain, None);
-    let deep = DiffusionBlockConfig {
-        stochastic_depth: 0.25,
-        ..plain.clone()
-    };
+    let deep = DiffusionBlockConfig { stochastic_depth: 0.25, ..plain.clone() };
     assert_eq!(run(&deep, None), whole, "not in inference");
     let mut met = [[false; 2]; 2];
     for step in 0..20 {
         let update = run(&deep, Some(step));
-        for (mesh, range) in [0..graph * 14, graph * 14..whole.len()]
-            .into_iter()
-            .enumerate()
-        {
+        for (mesh, range) in [0..graph * 14, graph * 14..whole.len()].into_iter().enumerate() {
             let kept = update[range.start] != 0.0;
             let factor = if kept { 1.0 / 0.75 } else { 0.0 };
             met[mesh][usize::from(kept)] = true;
@@ -95,23 +86,13 @@ fn whole_updates_of_meshes_and_whole_irreps_are_dropped() {
         }
     }
     assert_eq!(met, [[true; 2]; 2], "each mesh is dropped in some steps");
-    let irreps = DiffusionBlockConfig {
-        irrep_dropout: 0.5,
-        ..plain
-    };
+    let irreps = DiffusionBlockConfig { irrep_dropout: 0.5, ..plain };
     // Both components of an irrep of order 1 are dropped in about half of the rows.
     let update = run(&irreps, Some(3));
     let dropped = update.chunks(14).filter(|row| row[4] == 0.0).count();
     let rows = update.len() / 14;
-    assert!(
-        dropped > rows / 3 && dropped < 2 * rows / 3,
-        "{dropped} of {rows}"
-    );
-    assert!(
-        update
-            .chunks(14)
-            .all(|row| (row[4] == 0.0) == (row[7] == 0.0))
-    );
+    assert!(dropped > rows / 3 && dropped < 2 * rows / 3, "{dropped} of {rows}");
+    assert!(update.chunks(14).all(|row| (row[4] == 0.0) == (row[7] == 0.0)));
     assert_eq!(run(&irreps, None), whole);
 }
 
@@ -120,22 +101,15 @@ fn gradients_equal_finite_differences() {
     let batch: &'static HierarchyBatch<f64> = Box::leak(Box::new(surfaces()));
     for features in [FEATURES, "5x0"] {
         let mut parameters = Parameters::new();
-        let diffusion = DiffusionConfig {
-            gradients: true,
-            ..DiffusionConfig::new(kind(features))
-        };
+        let diffusion = DiffusionConfig { gradients: true, ..DiffusionConfig::new(kind(features)) };
         let mut builder = Builder::new(&mut parameters, 1);
         let diffusion = diffusion.init("diffusion", &mut builder).unwrap();
-        check("diffusion", features, &mut parameters, &|tape, _, x| {
-            diffusion.forward(tape, batch.into(), x)
-        });
+        check("diffusion", features, &mut parameters, &|tape, _, x| diffusion.forward(tape, batch.into(), x));
         let mut parameters = Parameters::new();
         let block = regularised(features);
         let block = block.init("block", &mut Builder::new(&mut parameters, 1));
         let block = block.unwrap();
-        check("block", features, &mut parameters, &|tape, _, x| {
-            block.forward(tape, batch.into(), x)
-        });
+        check("block", features, &mut parameters, &|tape, _, x| block.forward(tape, batch.into(), x));
     }
 }
 
@@ -144,10 +118,7 @@ fn equivariance<T: Real>() {
         let spectra = spectra::<T>(&mesh);
         let mut parameters = Parameters::new();
         let mut builder = Builder::new(&mut parameters, 1);
-        let diffusion = DiffusionConfig {
-            gradients: true,
-            ..DiffusionConfig::new(kind(FEATURES))
-        };
+        let diffusion = DiffusionConfig { gradients: true, ..DiffusionConfig::new(kind(FEATURES)) };
         let diffusion = diffusion.init("diffusion", &mut builder).unwrap();
         assert_surface_equivariant(&diffusion, &parameters, &mesh, &spectra);
         for features in [FEATURES, "5x0"] {
@@ -180,11 +151,7 @@ fn eigenvectors_in_other_frames_are_caught() {
     let broken = SpectraBatch::from_parts(columns, mass, bases, eigenvalues).unwrap();
     // The same broken basis in all frames: nothing rotates with them.
     #[derive(Debug)]
-    struct Fixed(
-        gemcnn_nn::layers::Diffusion,
-        &'static SpectraBatch<f64>,
-        FeatureType,
-    );
+    struct Fixed(gemcnn_nn::layers::Diffusion, &'static SpectraBatch<f64>, FeatureType);
     impl Module<f64> for Fixed {
         fn input(&self) -> &FeatureType {
             &self.2
@@ -205,9 +172,7 @@ fn eigenvectors_in_other_frames_are_caught() {
     }
     let mut parameters = Parameters::new();
     let config = DiffusionConfig::new(kind("2x1"));
-    let layer = config
-        .init("d", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
+    let layer = config.init("d", &mut Builder::new(&mut parameters, 1)).unwrap();
     let fixed = Fixed(layer, Box::leak(Box::new(broken)), kind("2x1"));
     assert_surface_equivariant(&fixed, &parameters, &mesh, &wrong);
 }
@@ -217,9 +182,7 @@ fn models_without_eigenvectors_say_so() {
     let batch = GraphBatch::<f32>::new([&graph(&bumpy_sphere())]).unwrap();
     let mut parameters = Parameters::new();
     let layer = DiffusionConfig::new(kind("1x0"));
-    let layer = layer
-        .init("d", &mut Builder::new(&mut parameters, 1))
-        .unwrap();
+    let layer = layer.init("d", &mut Builder::new(&mut parameters, 1)).unwrap();
     let mut workspace = Workspace::default();
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let x = tape.input(kind("1x0"), &[0.0; 42]).unwrap();
@@ -232,10 +195,7 @@ fn models_without_eigenvectors_say_so() {
 #[test]
 fn meshes_with_few_vertices_have_columns_of_zeros() {
     let mesh = shapes::icosahedron();
-    let options = OperatorOptions {
-        eigenpairs: [20, 0, 3],
-        ..Default::default()
-    };
+    let options = OperatorOptions { eigenpairs: [20, 0, 3], ..Default::default() };
     let operators = SurfaceOperators::new(&mesh, &graph(&mesh), &options).unwrap();
     let batch = SpectraBatch::<f64>::new(&operators, &[20, 0, 3]).unwrap();
     let arrays = batch.arrays();
@@ -247,8 +207,8 @@ fn meshes_with_few_vertices_have_columns_of_zeros() {
     }
 }
 
-/// Losses of a few training steps on batches of the same shape in turn, and the averaged weights. Two batches have eigenvectors at
-/// points other than the vertices.
+/// Losses of a few training steps on batches of the same shape in turn, and the averaged weights. Two batches have
+/// eigenvectors at points other than the vertices.
 fn losses(
     device: &Device,
     stepper: &mut Stepper<f32>,
@@ -277,19 +237,11 @@ fn losses(
         })
     });
     let [plain, moved] = &singles;
-    let pairs = [
-        [&plain[0], &plain[1]],
-        [&moved[1], &moved[0]],
-        [&moved[0], &moved[0]],
-    ];
+    let pairs = [[&plain[0], &plain[1]], [&moved[1], &moved[0]], [&moved[0], &moved[0]]];
     let batches = pairs.map(|pair| {
         let graphs = HierarchyBatch::join(&pair).unwrap();
         let vertices = graphs.levels()[0].vertex_count();
-        let objective = Objective::Classes {
-            count: 5,
-            weights: None,
-            smoothing: 0.1,
-        };
+        let objective = Objective::Classes { count: 5, weights: None, smoothing: 0.1 };
         let labels = (0..vertices as u32).map(|v| v % 5).collect();
         let input = kind("2x0 + 1x1");
         let x = random(vertices * input.dimension(), 2);
@@ -299,21 +251,10 @@ fn losses(
     let mut workspace = Workspace::new(device.clone());
     let losses = (0..9)
         .map(|step| {
-            let settings = StepSettings {
-                rate: 1e-2,
-                randomness: Stream { seed: 1, step },
-                clip: None,
-            };
+            let settings = StepSettings { rate: 1e-2, randomness: Stream { seed: 1, step }, clip: None };
             let batch = &batches[step as usize % 3];
             batch.send_ahead(device).unwrap();
-            let loss = stepper.step(
-                &network,
-                &mut parameters,
-                &mut optimiser,
-                &mut workspace,
-                batch,
-                settings,
-            );
+            let loss = stepper.step(&network, &mut parameters, &mut optimiser, &mut workspace, batch, settings);
             loss.unwrap().value().unwrap()
         })
         .collect();
@@ -325,10 +266,7 @@ fn losses(
 #[test]
 fn captured_steps_on_other_surfaces_equal_plain_ones() {
     let plain = DiffusionBlockConfig::new(kind(FEATURES));
-    for blocks in [
-        [plain, regularised(FEATURES)],
-        [scalar_block(0.0), scalar_block(0.3)],
-    ] {
+    for blocks in [[plain, regularised(FEATURES)], [scalar_block(0.0), scalar_block(0.3)]] {
         let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain(), &blocks, &COLUMNS);
         assert!((0..3).all(|first| expected[first + 6] < expected[first]));
         let Some(device) = gpu("captured steps on surfaces") else {
@@ -355,10 +293,7 @@ fn captured_steps_of_wide_blocks_equal_plain_ones() {
         return;
     };
     let Device::Cuda(cuda) = &device else { return };
-    let blocks = [0.0, 0.3].map(|dropout| DiffusionBlockConfig {
-        dropout,
-        ..DiffusionBlockConfig::new(kind("128x0"))
-    });
+    let blocks = [0.0, 0.3].map(|dropout| DiffusionBlockConfig { dropout, ..DiffusionBlockConfig::new(kind("128x0")) });
     let run = |device, stepper: &mut Stepper<f32>| losses(device, stepper, &blocks, &[128]);
     let (expected, _) = run(&Device::Cpu, &mut Stepper::plain());
     for mode in [ProductMode::Tf32, ProductMode::Bf16] {
@@ -375,10 +310,7 @@ fn captured_steps_of_wide_blocks_equal_plain_ones() {
 
 /// A block that is one operator on a GPU.
 fn scalar_block(dropout: f64) -> DiffusionBlockConfig {
-    DiffusionBlockConfig {
-        dropout,
-        ..DiffusionBlockConfig::new(kind("8x0"))
-    }
+    DiffusionBlockConfig { dropout, ..DiffusionBlockConfig::new(kind("8x0")) }
 }
 
 /// Output, gradient of the input, and gradients of the parameters of a block on meshes of different sizes.
@@ -398,19 +330,13 @@ fn block_results(device: &Device, config: &DiffusionBlockConfig) -> Vec<(String,
     let mut workspace = Workspace::new(device.clone());
     let stream = Stream { seed: 1, step: 3 };
     let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
-    let x = tape
-        .tracked_input(kind("8x0"), &random(rows * 8, 1))
-        .unwrap();
-    let y = block
-        .forward(&mut tape, (&batch).into(), x.clone())
-        .unwrap();
+    let x = tape.tracked_input(kind("8x0"), &random(rows * 8, 1)).unwrap();
+    let y = block.forward(&mut tape, (&batch).into(), x.clone()).unwrap();
     let output = y.values().unwrap().into_owned();
     let loss = tape.mean_square(y, &target).unwrap();
     let dx = tape.backward_to(&loss, &[&x]).unwrap().remove(0).to_vec();
     parameters.move_to_host().unwrap();
-    let gradients = parameters
-        .iter()
-        .map(|p| (p.name().into(), p.gradient().to_vec()));
+    let gradients = parameters.iter().map(|p| (p.name().into(), p.gradient().to_vec()));
     let mut results = vec![("y".into(), output), ("dx".into(), dx)];
     results.extend(gradients);
     results
@@ -422,8 +348,8 @@ fn a_block_of_scalars_on_a_gpu_equals_that_on_the_cpu() {
         return;
     };
     let Device::Cuda(cuda) = &device else { return };
-    // Rounding to tf32 flips some ReLUs, which a small gradient such as that of the times feels: where no number is near the kink, in
-    // the tests of the kernels, the same gradients agree to 1.3e-3.
+    // Rounding to tf32 flips some ReLUs, which a small gradient such as that of the times feels: where no number is
+    // near the kink, in the tests of the kernels, the same gradients agree to 1.3e-3.
     for (mode, tolerance) in [(ProductMode::F32, 2e-5), (ProductMode::Tf32, 0.2)] {
         cuda.set_product_mode(mode);
         for dropout in [0.0, 0.4] {
@@ -459,16 +385,11 @@ fn joined_eigenvectors_at_points_are_those_of_the_meshes() {
     let stored = moved.each_ref().map(|moved| {
         let arrays = moved.arrays();
         let (mass, bases) = (arrays.mass.to_vec(), arrays.bases.to_vec());
-        SpectraBatch::from_parts(COLUMNS.to_vec(), mass, bases, arrays.eigenvalues.to_vec())
-            .unwrap()
+        SpectraBatch::from_parts(COLUMNS.to_vec(), mass, bases, arrays.eigenvalues.to_vec()).unwrap()
     });
     let join = |[a, b]: [&SpectraBatch<f64>; 2]| SpectraBatch::join(&[a, b]).unwrap();
     let expected = join(stored.each_ref());
-    for found in [
-        join(moved.each_ref()),
-        join([&moved[0], &stored[1]]),
-        join(moved.each_ref()).detached(),
-    ] {
+    for found in [join(moved.each_ref()), join([&moved[0], &stored[1]]), join(moved.each_ref()).detached()] {
         assert_eq!(found.arrays().bases, expected.arrays().bases);
         assert_eq!(found.arrays().eigenvalues, expected.arrays().eigenvalues);
         assert_eq!(found.mesh_offsets(), expected.mesh_offsets());
@@ -479,12 +400,7 @@ fn joined_eigenvectors_at_points_are_those_of_the_meshes() {
     let (gradients, kind) = (values.len() - 2 * vertices * COLUMNS[0], kind("12x1"));
     let plain = points::<f64>(&graph(&meshes[0])).interpolate(&kind, &values[gradients..]);
     let found = &moved[0].arrays().bases[gradients..];
-    assert!(
-        found
-            .iter()
-            .zip(&plain.unwrap())
-            .all(|(a, b)| *a == 0.8 * b)
-    );
+    assert!(found.iter().zip(&plain.unwrap()).all(|(a, b)| *a == 0.8 * b));
     let joined = Arc::new(join(stored.each_ref()));
     let draws = points(&graph(&meshes[0]));
     assert!(joined.at(draws, vec![], &[], 1.0).is_err());
@@ -493,9 +409,7 @@ fn joined_eigenvectors_at_points_are_those_of_the_meshes() {
 /// Points in cells that do not depend on the frames.
 fn points<T: Real>(graph: &GaugeGraph) -> CellPoints<T> {
     let mut draws = random::<f64>(4 * graph.vertex_count(), 3).into_iter();
-    CellPoints::random(graph, &mut || {
-        (draws.next().unwrap() * 0.5 + 0.5).clamp(0.0, 0.999)
-    })
+    CellPoints::random(graph, &mut || (draws.next().unwrap() * 0.5 + 0.5).clamp(0.0, 0.999))
 }
 
 #[test]
@@ -526,13 +440,7 @@ fn fields_at_points_in_cells_approach_smooth_fields() {
         let graph = graph(&mesh);
         let field = |direction: DVec3, frame: &Frame| {
             let (a, b) = (frame.e1.dot(direction), frame.e2.dot(direction));
-            [
-                frame.normal.dot(direction),
-                a,
-                b,
-                a * a - b * b,
-                2.0 * a * b,
-            ]
+            [frame.normal.dot(direction), a, b, a * a - b * b, 2.0 * a * b]
         };
         let frames = graph.frames();
         let values: Vec<f64> = frames.iter().flat_map(|f| field(vector, f)).collect();
@@ -541,24 +449,15 @@ fn fields_at_points_in_cells_approach_smooth_fields() {
         // The same field at the points on the sphere: their positions by interpolation of positions.
         let positions = mesh.vertices().iter().flat_map(|p| p.to_array());
         let positions: Vec<f64> = positions.collect();
-        let positions = points
-            .interpolate(&FeatureType::scalars(3), &positions)
-            .unwrap();
+        let positions = points.interpolate(&FeatureType::scalars(3), &positions).unwrap();
         let mut worst: f64 = 0.0;
         for (p, frame) in frames.iter().enumerate() {
             let normal = DVec3::from_slice(&positions[3 * p..]).normalize();
             // The frame of the vertex, transported to the point.
             let turn = DQuat::from_rotation_arc(frame.normal, normal);
-            let there = Frame {
-                e1: turn * frame.e1,
-                e2: turn * frame.e2,
-                normal,
-            };
+            let there = Frame { e1: turn * frame.e1, e2: turn * frame.e2, normal };
             let expected = field(vector, &there);
-            let differences = expected
-                .iter()
-                .zip(&found[5 * p..])
-                .map(|(a, b)| (a - b).abs());
+            let differences = expected.iter().zip(&found[5 * p..]).map(|(a, b)| (a - b).abs());
             worst = differences.fold(worst, f64::max);
         }
         worst

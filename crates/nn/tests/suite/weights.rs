@@ -8,30 +8,19 @@ use gemcnn_nn::equivariance::{
 };
 use gemcnn_nn::layers::{GemConv, GemConvConfig, Norms};
 use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, GraphBatch, HierarchyBatch, Module, NnError, Parameters,
-    Real, Tape, Workspace,
+    Aggregation, Builder, FeatureType, GraphBatch, HierarchyBatch, Module, NnError, Parameters, Real, Tape, Workspace,
 };
 use std::sync::Arc;
 
 const WEIGHTS: [NeighbourWeights; 2] = [NeighbourWeights::Area, NeighbourWeights::Jets];
 
 fn options(weights: NeighbourWeights) -> GeometryOptions {
-    GeometryOptions {
-        neighbourhood: Neighbourhood::Patch {
-            radius: 0.9,
-            limit: 12,
-        },
-        weights,
-        ..Default::default()
-    }
+    GeometryOptions { neighbourhood: Neighbourhood::Patch { radius: 0.9, limit: 12 }, weights, ..Default::default() }
 }
 
 fn conv<T: Real>(input: &FeatureType, output: &FeatureType) -> (GemConv, Parameters<T>) {
     let mut parameters = Parameters::new();
-    let config = GemConvConfig {
-        aggregation: Aggregation::Mean,
-        ..GemConvConfig::new(input.clone(), output.clone())
-    };
+    let config = GemConvConfig { aggregation: Aggregation::Mean, ..GemConvConfig::new(input.clone(), output.clone()) };
     let conv = config.init("conv", &mut Builder::new(&mut parameters, 1));
     (conv.unwrap(), parameters)
 }
@@ -53,20 +42,9 @@ fn convolutions_are_equivariant<T: Real>(most: Option<f64>) {
     let input: FeatureType = "2x0 + 1x1 + 3x2".parse().unwrap();
     let output: FeatureType = "1x0 + 2x1 + 1x2 + 1x3".parse().unwrap();
     let (conv, parameters) = conv::<T>(&input, &output);
-    for (weights, mesh) in WEIGHTS
-        .into_iter()
-        .flat_map(|w| [(w, bumpy_sphere()), (w, bumpy_grid())])
-    {
-        let trial = Trial {
-            mesh: &mesh,
-            options: &options(weights),
-            input: &input,
-            output: &output,
-            seed: 1,
-        };
-        let run = |graph: &GaugeGraph, x: &[T]| {
-            apply(&conv, &parameters, &GraphBatch::new([graph])?.into(), x)
-        };
+    for (weights, mesh) in WEIGHTS.into_iter().flat_map(|w| [(w, bumpy_sphere()), (w, bumpy_grid())]) {
+        let trial = Trial { mesh: &mesh, options: &options(weights), input: &input, output: &output, seed: 1 };
+        let run = |graph: &GaugeGraph, x: &[T]| apply(&conv, &parameters, &GraphBatch::new([graph])?.into(), x);
         match most {
             None => assert_gauge_equivariant(&trial, run),
             Some(most) => assert_gauge_equivariant_within(&trial, most, run),
@@ -84,10 +62,7 @@ fn weighted_convolutions_are_equivariant() {
 fn weighted_hierarchies_are_equivariant() {
     let (module, parameters) = UNet::<f64>::new(&(Arc::new(Norms::relu()) as _), 3);
     for weights in WEIGHTS {
-        let hierarchy = HierarchyOptions {
-            neighbour_limit: 12,
-            ..hierarchy_options()
-        };
+        let hierarchy = HierarchyOptions { neighbour_limit: 12, ..hierarchy_options() };
         let trial = Trial {
             mesh: &bumpy_sphere(),
             options: &options(weights),
@@ -109,20 +84,14 @@ fn weighted_hierarchies_are_equivariant() {
 fn gradients_of_weighted_convolutions() {
     let (input, output) = ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x2");
     for weights in WEIGHTS {
-        let graphs = [bumpy_sphere(), bumpy_grid()]
-            .map(|mesh| GaugeGraph::new(&mesh, &options(weights)).unwrap());
+        let graphs = [bumpy_sphere(), bumpy_grid()].map(|mesh| GaugeGraph::new(&mesh, &options(weights)).unwrap());
         let batch = GraphBatch::new(&graphs).unwrap();
         let (conv, mut parameters) = conv(&input.parse().unwrap(), &output.parse().unwrap());
         let rows = batch.vertex_count();
         let what = format!("convolution with {weights:?}");
-        gradients::check_rows(
-            &what,
-            input,
-            rows,
-            &batch,
-            &mut parameters,
-            &|tape, levels, x| conv.forward(tape, levels, x),
-        );
+        gradients::check_rows(&what, input, rows, &batch, &mut parameters, &|tape, levels, x| {
+            conv.forward(tape, levels, x)
+        });
     }
 }
 
@@ -131,8 +100,7 @@ fn graphs_with_other_weights_are_not_joined() {
     let mesh = bumpy_sphere();
     let graphs = WEIGHTS.map(|weights| GaugeGraph::new(&mesh, &options(weights)).unwrap());
     assert!(GraphBatch::<f32>::new(&graphs).is_err());
-    let batches =
-        graphs.map(|graph| HierarchyBatch::from(GraphBatch::<f32>::new([&graph]).unwrap()));
+    let batches = graphs.map(|graph| HierarchyBatch::from(GraphBatch::<f32>::new([&graph]).unwrap()));
     assert!(HierarchyBatch::join(&[&batches[0], &batches[1]]).is_err());
     // Joined batches of the same weights give what single ones give.
     let (conv, parameters) = conv::<f32>(&"1x0 + 1x1".parse().unwrap(), &"1x1".parse().unwrap());

@@ -72,17 +72,13 @@ impl Augmentation {
     /// # Errors
     /// The first invalid setting, with what is allowed.
     pub fn check(&self) -> Result<(), TaskError> {
-        let refuse = |what: &str, problem: String| {
-            Err(TaskError::setting(format!("augmentation.{what}"), problem))
-        };
+        let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("augmentation.{what}"), problem));
         if self.versions > MOST_VERSIONS {
             return refuse("versions", format!("must be at most {MOST_VERSIONS}"));
         }
-        for (what, value, most) in [
-            ("stretch", self.stretch, 0.9),
-            ("bend", self.bend, 1.0),
-            ("resample", self.resample, 1.0),
-        ] {
+        for (what, value, most) in
+            [("stretch", self.stretch, 0.9), ("bend", self.bend, 1.0), ("resample", self.resample, 1.0)]
+        {
             if !(0.0..=most).contains(&value) {
                 return refuse(what, format!("{value} must be from 0 to {most}"));
             }
@@ -98,8 +94,8 @@ impl Augmentation {
         }
     }
 
-    /// The change of a version of a mesh. It depends on the name and the number of vertices of the mesh and on the version.
-    /// `None` for version 0, the mesh itself.
+    /// The change of a version of a mesh. It depends on the name and the number of vertices of the mesh and on the
+    /// version. `None` for version 0, the mesh itself.
     pub(super) fn change(&self, name: &str, vertices: usize, version: u64) -> Option<Change> {
         let place = version.checked_sub(1)?;
         let mut hasher = blake3::Hasher::new();
@@ -131,18 +127,13 @@ impl Augmentation {
     ///
     /// # Errors
     /// A correspondence, whose classes have no mirror images, targets at edges, or pairs that are not of the classes.
-    pub(super) fn swaps(
-        &self,
-        (task, per): (Task, Element),
-        classes: Option<&Classes>,
-    ) -> Result<Vec<u32>, TaskError> {
+    pub(super) fn swaps(&self, (task, per): (Task, Element), classes: Option<&Classes>) -> Result<Vec<u32>, TaskError> {
         if self.mirror != Mirrors::None && per == Element::Edge {
             let problem = "the edges of a mirrored mesh come in another order; leave it out for targets at edges";
             return Err(TaskError::setting("augmentation.mirror", problem));
         }
         if self.mirror != Mirrors::None && task == Task::Correspondence {
-            let problem =
-                "a mirrored vertex of the template is not known; leave it out for correspondence";
+            let problem = "a mirrored vertex of the template is not known; leave it out for correspondence";
             return Err(TaskError::setting("augmentation.mirror", problem));
         }
         if self.mirrored_classes.is_empty() {
@@ -193,12 +184,7 @@ pub(super) struct Change {
 impl Change {
     /// A remeshing that must succeed.
     pub fn remeshing(kind: RemeshKind, seed: u64) -> Self {
-        Self {
-            remesher: Some((kind, seed)),
-            is_optional: false,
-            deformation: None,
-            motion: None,
-        }
+        Self { remesher: Some((kind, seed)), is_optional: false, deformation: None, motion: None }
     }
 
     /// True if left and right change places.
@@ -219,12 +205,7 @@ impl Change {
     }
 
     /// The mesh with its fields, deformed, mirrored and rotated, after the remeshing.
-    pub fn moved(
-        &self,
-        name: &str,
-        mesh: &Mesh,
-        fields: Fields,
-    ) -> Result<(Mesh, Fields), TaskError> {
+    pub fn moved(&self, name: &str, mesh: &Mesh, fields: Fields) -> Result<(Mesh, Fields), TaskError> {
         let refuse = |error: gemcnn_mesh::MeshError| TaskError::setting(name, error.to_string());
         let mesh = match &self.deformation {
             Some(deformation) => deformation.apply(mesh).map_err(refuse)?,
@@ -253,27 +234,14 @@ fn mixed(place: u64, vertices: usize, random: &mut ChaCha8Rng) -> RemeshKind {
             ..IsotropicOptions::default()
         })],
         1 => vec![
-            RemeshKind::Subdivide {
-                rounds: 1,
-                rule: Default::default(),
-            },
-            RemeshKind::Simplify {
-                size: MeshSize::Ratio(between(0.2, 0.45)),
-            },
+            RemeshKind::Subdivide { rounds: 1, rule: Default::default() },
+            RemeshKind::Simplify { size: MeshSize::Ratio(between(0.2, 0.45)) },
         ],
         2 => vec![
             jitter(between(0.2, 1.0)),
-            RemeshKind::RefineLocally {
-                regions: between(2.0, 8.0) as usize,
-                factor: between(1.5, 2.5),
-            },
+            RemeshKind::RefineLocally { regions: between(2.0, 8.0) as usize, factor: between(1.5, 2.5) },
         ],
-        3 => vec![
-            jitter(between(0.5, 1.0)),
-            RemeshKind::FlipRandomly {
-                share: between(0.05, 0.4),
-            },
-        ],
+        3 => vec![jitter(between(0.5, 1.0)), RemeshKind::FlipRandomly { share: between(0.05, 0.4) }],
         // From two thirds to four thirds of the vertices of a body.
         _ => vec![RemeshKind::Resample {
             resolution: ((vertices as f64).sqrt() * between(0.5, 0.7)).clamp(8.0, 500.0) as usize,
@@ -289,12 +257,7 @@ mod tests {
 
     #[test]
     fn versions_differ_and_depend_on_name_and_number_alone() {
-        let augmentation = Augmentation {
-            versions: 6,
-            stretch: 0.1,
-            rotate: Rotations::All,
-            ..Default::default()
-        };
+        let augmentation = Augmentation { versions: 6, stretch: 0.1, rotate: Rotations::All, ..Default::default() };
         assert_eq!(augmentation.change("a", 642, 0), None);
         let mesh = shapes::icosphere(3).unwrap();
         let mut met = vec![mesh.clone()];
@@ -331,9 +294,7 @@ mod tests {
             ..Default::default()
         };
         let mesh = shapes::icosphere(2).unwrap();
-        let changes: Vec<Change> = (1..100)
-            .filter_map(|version| augmentation.change("a", 162, version))
-            .collect();
+        let changes: Vec<Change> = (1..100).filter_map(|version| augmentation.change("a", 162, version)).collect();
         let mirrored = changes.iter().filter(|change| change.is_mirrored());
         assert!((30..70).contains(&mirrored.clone().count()));
         for change in mirrored {
@@ -347,29 +308,17 @@ mod tests {
             });
             assert!(outward);
         }
-        let classes = Classes::named(
-            vec!["head".into(), "left".into(), "right".into()],
-            vec![7, 8, 9],
-        );
+        let classes = Classes::named(vec!["head".into(), "left".into(), "right".into()], vec![7, 8, 9]);
         let swaps = |pairs: &[[&str; 2]], task| {
             let pairs = pairs.iter().map(|pair| pair.map(String::from)).collect();
-            let augmentation = Augmentation {
-                mirrored_classes: pairs,
-                ..augmentation.clone()
-            };
-            augmentation
-                .swaps((task, Element::Vertex), Some(&classes))
-                .ok()
+            let augmentation = Augmentation { mirrored_classes: pairs, ..augmentation.clone() };
+            augmentation.swaps((task, Element::Vertex), Some(&classes)).ok()
         };
         for pairs in [[["left", "right"]], [["9", "8"]]] {
             assert_eq!(swaps(&pairs, Task::Segmentation).unwrap(), [0, 2, 1]);
         }
         assert_eq!(swaps(&[], Task::Segmentation).unwrap(), [0; 0]);
-        for wrong in [
-            &[["left", "wing"]][..],
-            &[["left", "left"]],
-            &[["left", "right"], ["left", "head"]],
-        ] {
+        for wrong in [&[["left", "wing"]][..], &[["left", "left"]], &[["left", "right"], ["left", "head"]]] {
             assert_eq!(swaps(wrong, Task::Segmentation), None);
         }
         assert_eq!(swaps(&[], Task::Correspondence), None);

@@ -129,8 +129,7 @@ impl Cache {
             return;
         }
         let written = std::fs::create_dir_all(&folder.path).and_then(|()| {
-            (folder.lock)
-                .get_or_init(|| SharedFolder::open(&folder.path, &folder.path.join(LOCK)).ok());
+            (folder.lock).get_or_init(|| SharedFolder::open(&folder.path, &folder.path.join(LOCK)).ok());
             write_atomically(&file, |out| {
                 out.write_all(MAGIC)?;
                 out.write_all(checksum(key, content).as_bytes())?;
@@ -186,9 +185,7 @@ impl Cache {
             }
             usage.bytes += metadata.len();
             match std::fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    Err(TaskError::file(path)(error))
-                }
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(TaskError::file(path)(error)),
                 _ => Ok(()),
             }
         })?;
@@ -238,10 +235,7 @@ enum Kind {
 }
 
 fn is_left_behind(metadata: &std::fs::Metadata) -> bool {
-    let age = metadata
-        .modified()
-        .ok()
-        .and_then(|time| SystemTime::now().duration_since(time).ok());
+    let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
     age.is_some_and(|age| age > LEFT_BEHIND)
 }
 

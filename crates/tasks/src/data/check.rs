@@ -107,9 +107,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         Err(error) => {
             return Check {
                 name: match config {
-                    DataConfig::Folder(folder) | DataConfig::Faust(folder) => {
-                        folder.display().to_string()
-                    }
+                    DataConfig::Folder(folder) | DataConfig::Faust(folder) => folder.display().to_string(),
                     DataConfig::Bodies(_) => "synthetic bodies".into(),
                 },
                 task,
@@ -122,10 +120,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
             };
         }
     };
-    let found: Vec<Found> = (0..inner.items.len())
-        .into_par_iter()
-        .map(|item| examine(&inner, item))
-        .collect();
+    let found: Vec<Found> = (0..inner.items.len()).into_par_iter().map(|item| examine(&inner, item)).collect();
     let mut problems: Vec<String> = problems.iter().map(TaskError::to_string).collect();
     for found in &found {
         // Inferring the classes has read the labels too: each problem is listed once.
@@ -146,9 +141,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
     let without_plane: usize = found.iter().map(|found| found.without_plane).sum();
     let clouds = found.iter().filter(|found| found.is_cloud).count();
     if clouds > 0 {
-        notes.push(format!(
-            "meshes without faces: {clouds}; their points are connected to surfaces"
-        ));
+        notes.push(format!("meshes without faces: {clouds}; their points are connected to surfaces"));
     }
     if without_plane > 0 {
         let meshes = found.iter().filter(|found| found.without_plane > 0).count();
@@ -157,16 +150,11 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         ));
     }
     let classes = class_counts(&inner, &found, &part_of);
-    let absent: Vec<String> = (classes.iter())
-        .filter(|class| class.meshes[0] == 0)
-        .map(|class| format!("`{}`", class.name))
-        .collect();
+    let absent: Vec<String> =
+        (classes.iter()).filter(|class| class.meshes[0] == 0).map(|class| format!("`{}`", class.name)).collect();
     // Classes may be in meshes that could not be read.
     if found.iter().all(|found| found.problems.is_empty()) && !absent.is_empty() {
-        notes.push(format!(
-            "no sample in train has class {}",
-            listed(&absent, 10)
-        ));
+        notes.push(format!("no sample in train has class {}", listed(&absent, 10)));
     }
     Check {
         name: inner.name.clone(),
@@ -224,12 +212,7 @@ fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError>
     read_target(inner, index, &content, found)
 }
 
-fn read_target(
-    inner: &Inner,
-    index: usize,
-    content: &Content,
-    found: &mut Found,
-) -> Result<(), TaskError> {
+fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut Found) -> Result<(), TaskError> {
     let (item, targets) = (&inner.items[index], &inner.targets);
     let none = |found: &mut Found| {
         let [element, _] = targets.per.words();

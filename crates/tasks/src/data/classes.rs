@@ -17,31 +17,19 @@ pub struct Classes {
 impl Classes {
     /// Classes without names, with their indices as labels.
     pub fn numbered(count: usize) -> Self {
-        Self {
-            count,
-            names: Vec::new(),
-            labels: Vec::new(),
-        }
+        Self { count, names: Vec::new(), labels: Vec::new() }
     }
 
     /// Classes with names. `labels` may be empty.
     pub(crate) fn named(names: Vec<String>, labels: Vec<i64>) -> Self {
-        Self {
-            count: names.len(),
-            names,
-            labels,
-        }
+        Self { count: names.len(), names, labels }
     }
 
     /// Classes without names, with given labels.
     pub(crate) fn labelled(labels: Vec<i64>) -> Self {
         let count = labels.len();
         let same = labels.iter().copied().eq(0..count as i64);
-        Self {
-            count,
-            names: Vec::new(),
-            labels: if same { Vec::new() } else { labels },
-        }
+        Self { count, names: Vec::new(), labels: if same { Vec::new() } else { labels } }
     }
 
     /// Number of classes.
@@ -119,10 +107,7 @@ mod tests {
                 assert_eq!(classes.class_of(none), None);
             }
         }
-        assert_eq!(
-            (teeth.name(1), found.name(1)),
-            ("incisor".into(), "5".into())
-        );
+        assert_eq!((teeth.name(1), found.name(1)), ("incisor".into(), "5".into()));
         assert_eq!(Classes::labelled(vec![0, 1]), Classes::numbered(2));
     }
 }

@@ -19,10 +19,7 @@ impl Extent {
     /// The extent of a mesh; `None` without vertices.
     pub fn new(mesh: &Mesh) -> Option<Self> {
         let [low, high] = mesh.bounds()?;
-        Some(Self {
-            vertices: mesh.vertex_count() as f64,
-            sides: high - low,
-        })
+        Some(Self { vertices: mesh.vertex_count() as f64, sides: high - low })
     }
 
     fn longest(&self) -> usize {

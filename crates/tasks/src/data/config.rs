@@ -66,11 +66,7 @@ impl BodiesConfig {
 
 impl Default for BodiesConfig {
     fn default() -> Self {
-        Self {
-            count: 100,
-            vertices: 6890,
-            seed: 1,
-        }
+        Self { count: 100, vertices: 6890, seed: 1 }
     }
 }
 
@@ -84,10 +80,7 @@ mod tests {
         struct Run {
             data: DataConfig,
         }
-        let bodies = BodiesConfig {
-            count: 10,
-            ..Default::default()
-        };
+        let bodies = BodiesConfig { count: 10, ..Default::default() };
         for (text, data) in [
             ("data.folder = 'teeth'", DataConfig::Folder("teeth".into())),
             ("data.faust = 'F'", DataConfig::Faust("F".into())),

@@ -45,10 +45,7 @@ impl<'a> Content<'a> {
     }
 
     fn new(origin: Origin<'a>) -> Self {
-        Self {
-            origin,
-            made: OnceCell::new(),
-        }
+        Self { origin, made: OnceCell::new() }
     }
 
     /// Hash of the source data. It includes the extension of the file, which may determine the format.
@@ -93,9 +90,7 @@ impl<'a> Content<'a> {
             Origin::File { path, .. } => path.as_path(),
             Origin::Body { .. } => Path::new("synthetic body"),
         };
-        let Made {
-            mesh, attributes, ..
-        } = self.made()?;
+        let Made { mesh, attributes, .. } = self.made()?;
         read_fields(path, mesh.vertex_count(), attributes, names)
     }
 

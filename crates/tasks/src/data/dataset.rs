@@ -84,16 +84,12 @@ impl Dataset {
         Self::open_as(config, Some(task))
     }
 
-    /// As [`open`](Self::open), or [`open_for`](Self::open_for) a task. Unless it is `strict`, meshes that cannot be read are left out
-    /// ([`skipped`](Self::skipped)).
+    /// As [`open`](Self::open), or [`open_for`](Self::open_for) a task. Unless it is `strict`, meshes that cannot be
+    /// read are left out ([`skipped`](Self::skipped)).
     ///
     /// # Errors
     /// All other problems of its description and lists, or no mesh that can be read.
-    pub fn open_with(
-        config: &DataConfig,
-        task: Option<Task>,
-        strict: bool,
-    ) -> Result<Self, TaskError> {
+    pub fn open_with(config: &DataConfig, task: Option<Task>, strict: bool) -> Result<Self, TaskError> {
         match strict {
             true => Self::open_as(config, task),
             false => Self::open_usable(config, task),
@@ -126,14 +122,9 @@ impl Dataset {
 
     fn without_problems(inner: Inner, mut problems: Vec<TaskError>) -> Result<Self, TaskError> {
         match problems.len() {
-            0 => Ok(Self {
-                inner: Arc::new(inner),
-            }),
+            0 => Ok(Self { inner: Arc::new(inner) }),
             1 => Err(problems.remove(0)),
-            _ => Err(DataError::Many {
-                problems: problems.iter().map(TaskError::to_string).collect(),
-            }
-            .into()),
+            _ => Err(DataError::Many { problems: problems.iter().map(TaskError::to_string).collect() }.into()),
         }
     }
 
@@ -230,12 +221,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`mesh`](Self::mesh), or a field that is not there.
-    pub fn fields(
-        &self,
-        part: Part,
-        index: usize,
-        names: &[FieldName],
-    ) -> Result<Fields, TaskError> {
+    pub fn fields(&self, part: Part, index: usize, names: &[FieldName]) -> Result<Fields, TaskError> {
         let item = self.item(part, index)?;
         self.inner.content(item)?.fields(names)
     }
@@ -271,12 +257,7 @@ impl Dataset {
         if share == 0.0 || !self.is_empty(Part::Validation) {
             return Ok(self);
         }
-        let Inner {
-            split,
-            items,
-            notes,
-            ..
-        } = Arc::make_mut(&mut self.inner);
+        let Inner { split, items, notes, .. } = Arc::make_mut(&mut self.inner);
         let meshes = split.part(Part::Train).len();
         let moved = split.hold_out(share, |item| items[item].class);
         notes.push(match moved {
@@ -300,16 +281,14 @@ impl Dataset {
         self.is_empty(Part::Train) && self.is_empty(Part::Validation)
     }
 
-    /// Test meshes of the same bodies in another meshing: the files `KIND/*.ply` of a folder, or of its folder `data`, each
-    /// with a text file of the same name that has the template vertex of each vertex. This is the layout of the
+    /// Test meshes of the same bodies in another meshing: the files `KIND/*.ply` of a folder, or of its folder `data`,
+    /// each with a text file of the same name that has the template vertex of each vertex. This is the layout of the
     /// *discretization-robust correspondence benchmark*. Template and classes are those of this data set.
     ///
     /// # Errors
     /// A data set for another task, no such meshes, or a mesh without its text file.
     pub fn in_other_meshing(&self, folder: &Path, kind: &str) -> Result<Self, TaskError> {
-        let Inner {
-            targets, template, ..
-        } = &*self.inner;
+        let Inner { targets, template, .. } = &*self.inner;
         require(folder, self.task(), Some(Task::Correspondence))?;
         let within = folder.join("data");
         let folder = match within.is_dir() {
@@ -331,10 +310,7 @@ impl Dataset {
                 items,
                 split,
                 draws_parts: false,
-                targets: Targets {
-                    source,
-                    ..targets.clone()
-                },
+                targets: Targets { source, ..targets.clone() },
                 outputs: self.inner.outputs.clone(),
                 value_names: Vec::new(),
                 template: template.clone(),

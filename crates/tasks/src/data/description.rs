@@ -63,8 +63,9 @@ pub struct TargetDescription {
     /// One or several vertex or face properties of mesh files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub property: Option<OneOrMany<String>>,
-    /// A file for each mesh: `.npy`, `.csv`, `.txt`, `.seg` or `.eseg`, or `.*` for any of these. `{stem}` is the file name of the
-    /// mesh without extension, `{name}` the same with its folders, `{inner}` the same without the outermost folder.
+    /// A file for each mesh: `.npy`, `.csv`, `.txt`, `.seg` or `.eseg`, or `.*` for any of these. `{stem}` is the file
+    /// name of the mesh without extension, `{name}` the same with its folders, `{inner}` the same without the outermost
+    /// folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
     /// Columns of the files or the table, by number from 0 or by name.
@@ -202,10 +203,7 @@ impl Description {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(TaskError::file(path)(error)),
         };
-        let wrong = |problem: String| DataError::Description {
-            path: path.clone(),
-            problem,
-        };
+        let wrong = |problem: String| DataError::Description { path: path.clone(), problem };
         let description: Self = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
         description.check().map_err(wrong)?;
         Ok(Some(description))
@@ -235,11 +233,7 @@ impl Description {
             _ => &["property", "files"],
         };
         if let Some(other) = given.iter().find(|name| !allowed.contains(name)) {
-            return Err(format!(
-                "target.{other} does not fit {}; use {}",
-                self.task,
-                allowed.join(" or ")
-            ));
+            return Err(format!("target.{other} does not fit {}; use {}", self.task, allowed.join(" or ")));
         }
         match given.len() {
             0 if self.task != Task::Correspondence => {
@@ -259,9 +253,7 @@ impl Description {
         if let Some(pattern) = &target.pattern
             && Pattern::new(pattern).class_count() != 1
         {
-            return Err(format!(
-                "target.pattern is `{pattern}`, but needs exactly one {{class}}"
-            ));
+            return Err(format!("target.pattern is `{pattern}`, but needs exactly one {{class}}"));
         }
         if let Some(per) = target.per {
             let fits = match (&target.files, &target.property) {
@@ -269,7 +261,8 @@ impl Description {
                 (None, Some(_)) => matches!(per, Element::Vertex | Element::Face),
                 (None, None) => false,
             };
-            let elements = "\"vertex\", \"face\" or \"edge\" with target.files, \"vertex\" or \"face\" with target.property";
+            let elements =
+                "\"vertex\", \"face\" or \"edge\" with target.files, \"vertex\" or \"face\" with target.property";
             if !fits {
                 return Err(format!("target.per may be {elements}"));
             }
@@ -281,17 +274,10 @@ impl Description {
         if let Some(column) = &target.column {
             match (&target.files, &target.table) {
                 (None, None) => {
-                    return Err(
-                        "target.column needs target.files or target.table; remove it".into(),
-                    );
+                    return Err("target.column needs target.files or target.table; remove it".into());
                 }
-                (_, Some(_))
-                    if column.as_slice().len() != 1 && self.task == Task::Classification =>
-                {
-                    return Err(
-                        "target.column: target.table has one column of classes; give one column"
-                            .into(),
-                    );
+                (_, Some(_)) if column.as_slice().len() != 1 && self.task == Task::Classification => {
+                    return Err("target.column: target.table has one column of classes; give one column".into());
                 }
                 _ => {}
             }
@@ -308,10 +294,7 @@ impl Description {
         if classes && matches!(self.task, Task::Regression | Task::Correspondence) {
             return Err(format!("{} does not use `classes` or `labels`", self.task));
         }
-        if !self.classes.is_empty()
-            && !self.labels.is_empty()
-            && self.classes.len() != self.labels.len()
-        {
+        if !self.classes.is_empty() && !self.labels.is_empty() && self.classes.len() != self.labels.len() {
             return Err(format!(
                 "{} `classes` and {} `labels`: each class needs one label",
                 self.classes.len(),
@@ -369,27 +352,14 @@ impl Description {
 impl SplitDescription {
     /// True if it does not say which meshes are in which part, nor how many.
     pub(crate) fn is_silent(&self) -> bool {
-        let Self {
-            files,
-            table,
-            patterns,
-            fractions,
-            seed: _,
-        } = self;
+        let Self { files, table, patterns, fractions, seed: _ } = self;
         files.is_none() && table.is_none() && patterns.is_none() && fractions.is_none()
     }
 
     fn check(&self) -> Result<(), String> {
-        let given = [
-            self.files.is_some(),
-            self.table.is_some(),
-            self.patterns.is_some(),
-            self.fractions.is_some(),
-        ];
+        let given = [self.files.is_some(), self.table.is_some(), self.patterns.is_some(), self.fractions.is_some()];
         if given.into_iter().filter(|&given| given).count() > 1 {
-            return Err(
-                "[split] has several of files, table, patterns and fractions: choose one".into(),
-            );
+            return Err("[split] has several of files, table, patterns and fractions: choose one".into());
         }
         let Some(fractions) = self.fractions else {
             return Ok(());
@@ -410,11 +380,7 @@ impl SplitDescription {
 /// A value that occurs more than once in a list.
 fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
     let again = |&(index, value): &(usize, &T)| values[..index].contains(value);
-    values
-        .iter()
-        .enumerate()
-        .find(again)
-        .map(|(_, value)| value)
+    values.iter().enumerate().find(again).map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -446,60 +412,21 @@ mod tests {
             ("task = 'segmentation'", "property or files"),
             ("task = 'segmenting'", "segmenting"),
             ("task = 'segmentation'\ntaget = 1", "taget"),
-            (
-                "task = 'segmentation'\ntarget.folders = true",
-                "target.folders",
-            ),
-            (
-                "task = 'segmentation'\ntarget = { property = 'a', files = '{stem}.npy' }",
-                "property and files",
-            ),
+            ("task = 'segmentation'\ntarget.folders = true", "target.folders"),
+            ("task = 'segmentation'\ntarget = { property = 'a', files = '{stem}.npy' }", "property and files"),
             ("task = 'segmentation'\ntarget.files = 'a.npy'", "{stem}"),
             ("task = 'classification'\ntarget.pattern = 'a*'", "{class}"),
-            (
-                "task = 'segmentation'\nclasses = ['a', 'a']\ntarget.property = 'l'",
-                "`a`",
-            ),
-            (
-                "task = 'segmentation'\nlabels = [-1]\ntarget.property = 'l'",
-                "-1",
-            ),
-            (
-                "task = 'segmentation'\nclasses = ['1', '2']\ntarget.property = 'l'",
-                "`1`",
-            ),
-            (
-                "task = 'segmentation'\ntarget = { property = 'l', per = 'edge' }",
-                "target.per",
-            ),
-            (
-                "task = 'regression'\ntarget = { files = '{stem}.npy', per = 'face', vectors = true }",
-                "target.per",
-            ),
-            (
-                "task = 'regression'\ntarget = { table = 't.csv', per = 'vertex' }",
-                "target.per",
-            ),
-            (
-                "task = 'regression'\ntarget = { property = 'l', column = 1 }",
-                "target.column",
-            ),
-            (
-                "task = 'classification'\ntarget = { folders = true, column = 1 }",
-                "target.column",
-            ),
-            (
-                "task = 'classification'\ntarget = { table = 'c.csv', column = [1, 2] }",
-                "target.column",
-            ),
-            (
-                "task = 'correspondence'\nsplit.fractions = { train = 0.8, test = 0.3 }",
-                "split.fractions",
-            ),
-            (
-                "task = 'correspondence'\nsplit = { table = 's.csv', fractions = { train = 1 } }",
-                "[split]",
-            ),
+            ("task = 'segmentation'\nclasses = ['a', 'a']\ntarget.property = 'l'", "`a`"),
+            ("task = 'segmentation'\nlabels = [-1]\ntarget.property = 'l'", "-1"),
+            ("task = 'segmentation'\nclasses = ['1', '2']\ntarget.property = 'l'", "`1`"),
+            ("task = 'segmentation'\ntarget = { property = 'l', per = 'edge' }", "target.per"),
+            ("task = 'regression'\ntarget = { files = '{stem}.npy', per = 'face', vectors = true }", "target.per"),
+            ("task = 'regression'\ntarget = { table = 't.csv', per = 'vertex' }", "target.per"),
+            ("task = 'regression'\ntarget = { property = 'l', column = 1 }", "target.column"),
+            ("task = 'classification'\ntarget = { folders = true, column = 1 }", "target.column"),
+            ("task = 'classification'\ntarget = { table = 'c.csv', column = [1, 2] }", "target.column"),
+            ("task = 'correspondence'\nsplit.fractions = { train = 0.8, test = 0.3 }", "split.fractions"),
+            ("task = 'correspondence'\nsplit = { table = 's.csv', fractions = { train = 1 } }", "[split]"),
         ] {
             let said = read(text).unwrap_err();
             assert!(said.contains(reason), "{text}: {said}");

@@ -1,9 +1,11 @@
 //! Binary format of prepared meshes.
 //!
 //! A sequence of sections, each preceded by its length: corners and weights of the sources of a remeshed mesh, empty
-//! for others; areas and features; offsets, corners, areas and origins of faces or edges if the output is for them; masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion
-//! if they are needed; the number of sparse maps and the arrays of each if they are needed; then for each level the gauge graph as a safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous
-//! level, and the transports to the clusters.
+//! for others; areas and features; offsets, corners, areas and origins of faces or edges if the output is for them;
+//! masses, bases and eigenvalues if there are eigenvectors; the arrays of implicit diffusion if they are needed; the
+//! number of sparse maps and the arrays of each if they are needed; then for each level the gauge graph as a
+//! safetensors file. Each level except the finest adds its vertices, the cluster of each vertex of the previous level,
+//! and the transports to the clusters.
 
 use super::preparation::{Preparation, Prepared};
 use crate::Element;
@@ -29,11 +31,7 @@ pub(crate) struct Entry {
 
 /// Encodes a prepared mesh. `None` if a graph cannot be encoded, which does not happen for valid graphs.
 pub(crate) fn encode(entry: &Entry) -> Option<Vec<u8>> {
-    let Entry {
-        prepared,
-        sources,
-        origins,
-    } = entry;
+    let Entry { prepared, sources, origins } = entry;
     let mut bytes = Vec::new();
     let mut section = |content: &[u8]| {
         bytes.extend((content.len() as u64).to_le_bytes());
@@ -59,13 +57,7 @@ pub(crate) fn encode(entry: &Entry) -> Option<Vec<u8>> {
         section(bytemuck::cast_slice(arrays.eigenvalues));
     }
     for arrays in prepared.heat.iter().flat_map(|heat| heat.parts()) {
-        for numbers in [
-            &arrays.mass,
-            &arrays.weights,
-            &arrays.transport,
-            &arrays.copies,
-            &arrays.gradient,
-        ] {
+        for numbers in [&arrays.mass, &arrays.weights, &arrays.transport, &arrays.copies, &arrays.gradient] {
             section(bytemuck::cast_slice(numbers));
         }
         for indices in [
@@ -106,19 +98,16 @@ pub(crate) fn encode(entry: &Entry) -> Option<Vec<u8>> {
 /// Decodes a prepared mesh. `None` if the bytes are not a mesh that was prepared in this way.
 pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     let mut sections = Sections(bytes);
-    let (corners, weights): (Vec<[u32; 3]>, Vec<[f64; 3]>) =
-        (sections.numbers()?, sections.numbers()?);
-    let sources: Vec<SurfacePoint> = (corners.iter().zip(&weights))
-        .map(|(&corners, &weights)| SurfacePoint { corners, weights })
-        .collect();
+    let (corners, weights): (Vec<[u32; 3]>, Vec<[f64; 3]>) = (sections.numbers()?, sections.numbers()?);
+    let sources: Vec<SurfacePoint> =
+        (corners.iter().zip(&weights)).map(|(&corners, &weights)| SurfacePoint { corners, weights }).collect();
     let areas: Vec<f32> = sections.numbers()?;
     let features: Vec<f32> = sections.numbers()?;
     let mut origins: Vec<u32> = Vec::new();
     let elements = match preparation.per {
         Element::Vertex | Element::Mesh => None,
         Element::Face | Element::Edge => {
-            let (offsets, corners): (Vec<u32>, Vec<u32>) =
-                (sections.numbers()?, sections.numbers()?);
+            let (offsets, corners): (Vec<u32>, Vec<u32>) = (sections.numbers()?, sections.numbers()?);
             let element_areas: Vec<f32> = sections.numbers()?;
             origins = sections.numbers()?;
             let parts = [&offsets[..], &corners];
@@ -184,10 +173,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     if features.len() != vertices * width || areas.len() != vertices {
         return None;
     }
-    if spectra
-        .as_ref()
-        .is_some_and(|s| s.vertex_count() != vertices)
-    {
+    if spectra.as_ref().is_some_and(|s| s.vertex_count() != vertices) {
         return None;
     }
     if heat.as_ref().is_some_and(|h| h.vertex_count() != vertices) {
@@ -201,37 +187,17 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
         }
     };
     if preparation.hierarchy.is_none() {
-        let prepared = Prepared {
-            graph: Arc::new(graph),
-            hierarchy: None,
-            spectra,
-            heat,
-            elements,
-            patches,
-            areas,
-            features,
-        };
-        let entry = Entry {
-            prepared,
-            sources,
-            origins,
-        };
+        let prepared =
+            Prepared { graph: Arc::new(graph), hierarchy: None, spectra, heat, elements, patches, areas, features };
+        let entry = Entry { prepared, sources, origins };
         return sections.0.is_empty().then_some(entry);
     }
-    let mut levels = vec![Level {
-        graph,
-        vertices: (0..vertices as u32).collect(),
-        clusters: None,
-    }];
+    let mut levels = vec![Level { graph, vertices: (0..vertices as u32).collect(), clusters: None }];
     while !sections.0.is_empty() {
         let graph = GaugeGraph::from_safetensors(sections.next()?).ok()?;
         let vertices: Vec<u32> = sections.numbers()?;
         let clusters = Clusters::new(vertices.len(), sections.numbers()?, sections.numbers()?);
-        levels.push(Level {
-            graph,
-            vertices,
-            clusters: Some(clusters.ok()?),
-        });
+        levels.push(Level { graph, vertices, clusters: Some(clusters.ok()?) });
     }
     let graph = Arc::new(levels.first()?.graph.clone());
     let prepared = Prepared {
@@ -244,11 +210,7 @@ pub(crate) fn decode(bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
         areas,
         features,
     };
-    Some(Entry {
-        prepared,
-        sources,
-        origins,
-    })
+    Some(Entry { prepared, sources, origins })
 }
 
 /// The remaining sections.
@@ -265,9 +227,6 @@ impl<'a> Sections<'a> {
 
     fn numbers<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(&mut self) -> Option<Vec<T>> {
         let bytes = self.next()?;
-        bytes
-            .len()
-            .is_multiple_of(size_of::<T>())
-            .then(|| bytemuck::pod_collect_to_vec(bytes))
+        bytes.len().is_multiple_of(size_of::<T>()).then(|| bytemuck::pod_collect_to_vec(bytes))
     }
 }

@@ -14,11 +14,7 @@ const VERTICES: usize = 6890;
 const FACES: usize = 13776;
 
 /// Folders that may contain the registrations, relative to the given folder.
-const PLACES: [&str; 3] = [
-    "",
-    "training/registrations",
-    "MPI-FAUST/training/registrations",
-];
+const PLACES: [&str; 3] = ["", "training/registrations", "MPI-FAUST/training/registrations"];
 
 fn file_name(number: usize) -> String {
     format!("tr_reg_{number:03}.ply")
@@ -49,10 +45,7 @@ pub(crate) fn registrations(
     folder: &Path,
     problems: &mut Vec<TaskError>,
 ) -> Result<(Vec<Item>, Option<Mesh>), TaskError> {
-    let wrong = |problem: String| DataError::Faust {
-        folder: folder.into(),
-        problem,
-    };
+    let wrong = |problem: String| DataError::Faust { folder: folder.into(), problem };
     let Some((place, there)) = place(folder) else {
         let problem = format!(
             "no FAUST registrations ({} to {}) here, nor in {} or {}; FAUST is available after registration at https://faust-leaderboard.is.tuebingen.mpg.de: unpack MPI-FAUST.zip and give its folder",
@@ -73,13 +66,9 @@ pub(crate) fn registrations(
         );
         return Err(wrong(problem).into());
     }
-    let items: Vec<Item> = (0..COUNT)
-        .map(|number| Item::new(file_name(number), place.join(file_name(number))))
-        .collect();
-    let meshes: Vec<Result<Mesh, TaskError>> = items
-        .par_iter()
-        .map(|item| Ok(read_mesh(&item.path)?.mesh))
-        .collect();
+    let items: Vec<Item> =
+        (0..COUNT).map(|number| Item::new(file_name(number), place.join(file_name(number)))).collect();
+    let meshes: Vec<Result<Mesh, TaskError>> = items.par_iter().map(|item| Ok(read_mesh(&item.path)?.mesh)).collect();
     let mut first: Option<Mesh> = None;
     for (item, mesh) in items.iter().zip(meshes) {
         let mesh = match mesh {

@@ -3,9 +3,7 @@
 use super::npy;
 use crate::features::{FieldName, Fields};
 use crate::{FeatureConfig, TaskError};
-use gemcnn_mesh::{
-    Mesh, MeshError, MeshFile, VertexAttribute, connect_points, parse_mesh, read_mesh, vector_name,
-};
+use gemcnn_mesh::{Mesh, MeshError, MeshFile, VertexAttribute, connect_points, parse_mesh, read_mesh, vector_name};
 use std::path::Path;
 
 /// A mesh file as models read it.
@@ -42,16 +40,10 @@ impl SurfaceFile {
         let mut notes = file.notes;
         let surface = connected(&file.mesh)?;
         if surface.is_some() {
-            notes.push(format!(
-                "no faces: its {vertices} points are connected to a surface"
-            ));
+            notes.push(format!("no faces: its {vertices} points are connected to a surface"));
         }
         let mesh = surface.unwrap_or(file.mesh);
-        Ok(Self {
-            mesh,
-            fields,
-            notes,
-        })
+        Ok(Self { mesh, fields, notes })
     }
 }
 
@@ -74,21 +66,16 @@ pub(crate) fn read_fields(
 ) -> Result<Fields, TaskError> {
     let mut fields = Vec::with_capacity(names.len());
     for field in names {
-        let refuse = |problem: String| {
-            TaskError::setting(
-                format!("{}, field `{}`", path.display(), field.name),
-                problem,
-            )
-        };
+        let refuse =
+            |problem: String| TaskError::setting(format!("{}, field `{}`", path.display(), field.name), problem);
         if field.name.is_empty() {
-            return Err(refuse(
-                "it has no name; write `field:NAME` or `vector:NAME`".into(),
-            ));
+            return Err(refuse("it has no name; write `field:NAME` or `vector:NAME`".into()));
         }
         let values = match of_attributes(attributes, field) {
             Some(values) => values,
-            None => of_array(path, field, vertices, &refuse)?
-                .ok_or_else(|| refuse(missing(path, attributes, field)))?,
+            None => {
+                of_array(path, field, vertices, &refuse)?.ok_or_else(|| refuse(missing(path, attributes, field)))?
+            }
         };
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             let (vertex, value) = (at / field.width, values[at]);
@@ -100,13 +87,11 @@ pub(crate) fn read_fields(
 }
 
 fn of_attributes(attributes: &[VertexAttribute], field: &FieldName) -> Option<Vec<f64>> {
-    let columns = attributes
-        .windows(field.width)
-        .find(|columns| match columns {
-            [single] => single.name == field.name,
-            [x, y, z] => vector_name([&x.name, &y.name, &z.name]).as_ref() == Some(&field.name),
-            _ => false,
-        })?;
+    let columns = attributes.windows(field.width).find(|columns| match columns {
+        [single] => single.name == field.name,
+        [x, y, z] => vector_name([&x.name, &y.name, &z.name]).as_ref() == Some(&field.name),
+        _ => false,
+    })?;
     let rows = 0..columns.first()?.values.len();
     let row = |row| columns.iter().map(move |column| column.values.to_f64(row));
     Some(rows.flat_map(row).collect())
@@ -142,10 +127,7 @@ fn array_path(path: &Path, field: &FieldName) -> std::path::PathBuf {
 }
 
 fn missing(path: &Path, attributes: &[VertexAttribute], field: &FieldName) -> String {
-    let known: Vec<&str> = attributes
-        .iter()
-        .map(|column| column.name.as_str())
-        .collect();
+    let known: Vec<&str> = attributes.iter().map(|column| column.name.as_str()).collect();
     let found = match known.is_empty() {
         true => "the file has no vertex values".to_string(),
         false => format!("the vertex values of the file are {}", known.join(", ")),

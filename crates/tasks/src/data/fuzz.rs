@@ -20,20 +20,8 @@ const INPUTS: u64 = 20_000;
 
 /// A seed with one to four mutations: bytes replaced, removed, repeated, or replaced by special words.
 fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
-    const WORDS: [&str; 12] = [
-        "-1",
-        "nan",
-        "inf",
-        "1e400",
-        "99999999999999999999",
-        "\"",
-        ",",
-        "(",
-        "'",
-        "\r",
-        "\u{feff}",
-        "-0",
-    ];
+    const WORDS: [&str; 12] =
+        ["-1", "nan", "inf", "1e400", "99999999999999999999", "\"", ",", "(", "'", "\r", "\u{feff}", "-0"];
     let mut random = ChaCha8Rng::seed_from_u64(number);
     let mut bytes = seeds.choose(&mut random).cloned().unwrap_or_default();
     for _ in 0..random.random_range(1..=4) {
@@ -83,11 +71,7 @@ fn npy_files() {
 
 #[test]
 fn tables() {
-    let seeds: [&[u8]; 3] = [
-        b"x,y\n1,2\n\"3\",4\n",
-        b"# labels\n1\n-1\n\n2\n",
-        b"a;b;c\r\n1;;3\r\n",
-    ];
+    let seeds: [&[u8]; 3] = [b"x,y\n1,2\n\"3\",4\n", b"# labels\n1\n-1\n\n2\n", b"a;b;c\r\n1;;3\r\n"];
     for name in ["a.csv", "a.txt", "a.seg"] {
         let read = |bytes: &[u8]| {
             let table = TextTable::parse(Path::new(name), bytes)?;
@@ -127,10 +111,7 @@ impl Patches for EachVertex {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
         let vertices: Vec<u32> = (0..surface.mesh.vertex_count() as u32).collect();
         let weighted = SparseMap::weighted(vertices.iter().map(|&v| [(v, 0.5)]));
-        let turned = SparseMap {
-            angles: vec![0.25; vertices.len()],
-            ..weighted
-        };
+        let turned = SparseMap { angles: vec![0.25; vertices.len()], ..weighted };
         Ok(vec![SparseMap::copies(vertices), turned])
     }
 }
@@ -148,43 +129,25 @@ fn entries() {
     let plain = Preparation::default();
     let read = |bytes: &[u8]| entry::decode(bytes, &plain).map(drop).ok_or("refused");
     survivors(&[&bytes], read);
-    let spectral = Preparation {
-        eigenvectors: [5, 0, 3],
-        ..Preparation::default()
-    };
+    let spectral = Preparation { eigenvectors: [5, 0, 3], ..Preparation::default() };
     let levels = Preparation {
-        hierarchy: Some(HierarchySettings {
-            ratios: vec![0.5],
-            radii: vec![3.0],
-            neighbour_limit: 8,
-        }),
+        hierarchy: Some(HierarchySettings { ratios: vec![0.5], radii: vec![3.0], neighbour_limit: 8 }),
         ..Preparation::default()
     };
     let with_spectra = entry::encode(&prepare(&spectral)).unwrap();
     assert!(entry::decode(&with_spectra, &spectral).is_some());
     assert!(entry::decode(&bytes, &spectral).is_none());
-    let sparse = Preparation {
-        implicit: true,
-        weights: NeighbourWeights::Jets,
-        per: Element::Edge,
-        ..Preparation::default()
-    };
+    let sparse =
+        Preparation { implicit: true, weights: NeighbourWeights::Jets, per: Element::Edge, ..Preparation::default() };
     let mut with_heat = prepare(&sparse);
     with_heat.sources = (0..12).map(SurfacePoint::vertex).collect();
     with_heat.origins = (0..30).collect();
     let encoded = entry::encode(&with_heat).unwrap();
     assert_eq!(entry::decode(&encoded, &sparse), Some(with_heat));
-    let patched = Preparation {
-        patches: Some(PatchSettings::new("each vertex", EachVertex {})),
-        ..Preparation::default()
-    };
+    let patched =
+        Preparation { patches: Some(PatchSettings::new("each vertex", EachVertex {})), ..Preparation::default() };
     let with_patches = prepare(&patched);
-    assert_eq!(
-        with_patches.prepared.patches.as_ref().unwrap().parts()[0]
-            .maps
-            .len(),
-        2
-    );
+    assert_eq!(with_patches.prepared.patches.as_ref().unwrap().parts()[0].maps.len(), 2);
     let patches = entry::encode(&with_patches).unwrap();
     assert_eq!(entry::decode(&patches, &patched), Some(with_patches));
     assert!(entry::decode(&bytes, &patched).is_none());

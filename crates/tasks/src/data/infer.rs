@@ -49,22 +49,15 @@ struct Candidate {
 
 impl Candidate {
     fn new(task: Task, words: String, target: TargetDescription) -> Self {
-        let description = Description {
-            target,
-            ..Description::new(task)
-        };
+        let description = Description { target, ..Description::new(task) };
         Self { words, description }
     }
 }
 
 /// Infers the description of a folder for a task, or for any task, with notes for the user.
-pub(crate) fn infer(
-    folder: &Path,
-    task: Option<Task>,
-) -> Result<(Description, Vec<String>), TaskError> {
+pub(crate) fn infer(folder: &Path, task: Option<Task>) -> Result<(Description, Vec<String>), TaskError> {
     let items = find_meshes(folder, "**/*")?;
-    let (below, top): (Vec<Item>, Vec<Item>) =
-        items.into_iter().partition(|item| item.name.contains('/'));
+    let (below, top): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| item.name.contains('/'));
     match (top.len(), below.len()) {
         (0, _) => infer_for(folder, "**/*", &below, task),
         (_, 0) => infer_for(folder, "*", &top, task),
@@ -101,10 +94,7 @@ fn infer_for(
     let mut refused = None;
     if fits(Task::Segmentation) || fits(Task::Regression) {
         // Properties of faces count if there are none of vertices.
-        for (element, attributes) in [
-            ("vertex", content.attributes()?),
-            ("face", content.face_attributes()?),
-        ] {
+        for (element, attributes) in [("vertex", content.attributes()?), ("face", content.face_attributes()?)] {
             if !candidates.is_empty() {
                 break;
             }
@@ -123,20 +113,14 @@ fn infer_for(
         candidates.extend(class_folders(items));
         for table in ["classes.csv", "labels.csv"] {
             if folder.join(table).is_file() {
-                let target = TargetDescription {
-                    table: Some(table.into()),
-                    ..Default::default()
-                };
+                let target = TargetDescription { table: Some(table.into()), ..Default::default() };
                 let words = format!("the classes in {table}");
                 candidates.push(Candidate::new(Task::Classification, words, target));
             }
         }
     }
     if fits(Task::Regression) && folder.join(VALUE_TABLE).is_file() {
-        let target = TargetDescription {
-            table: Some(VALUE_TABLE.into()),
-            ..Default::default()
-        };
+        let target = TargetDescription { table: Some(VALUE_TABLE.into()), ..Default::default() };
         let words = format!("the values of meshes in {VALUE_TABLE}");
         candidates.push(Candidate::new(Task::Regression, words, target));
     }
@@ -153,12 +137,7 @@ fn infer_for(
         [one] => {
             let description = one.description.clone();
             let notes = vec![
-                format!(
-                    "{} meshes; {} from {}",
-                    items.len(),
-                    description.task,
-                    one.words
-                ),
+                format!("{} meshes; {} from {}", items.len(), description.task, one.words),
                 split_in_words(&description.split),
             ];
             Ok((description, notes))
@@ -166,10 +145,7 @@ fn infer_for(
         [] => Err(refused.unwrap_or_else(|| nothing(folder, first, content, task))),
         [chosen, ..] => Err(DataError::Ambiguous {
             folder: folder.into(),
-            candidates: candidates
-                .iter()
-                .map(|c| format!("{} from {}", c.description.task, c.words))
-                .collect(),
+            candidates: candidates.iter().map(|c| format!("{} from {}", c.description.task, c.words)).collect(),
             example: chosen.description.to_toml(),
         }
         .into()),
@@ -184,13 +160,8 @@ fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -
         false => format!("only the vertex properties {}", attributes.join(", ")),
     };
     let why = match task {
-        Some(Task::Classification) => {
-            "the meshes are not in folders of classes, and there is no classes.csv".into()
-        }
-        _ => format!(
-            "{} has {properties}, and there is no .npy, .csv, .txt, .seg or .eseg file for it",
-            first.name
-        ),
+        Some(Task::Classification) => "the meshes are not in folders of classes, and there is no classes.csv".into(),
+        _ => format!("{} has {properties}, and there is no .npy, .csv, .txt, .seg or .eseg file for it", first.name),
     };
     let wanted = task.map_or("any task".to_string(), |task| task.to_string());
     DataError::NothingToLearn {
@@ -221,45 +192,28 @@ fn is_integer(values: &AttributeValues) -> bool {
 }
 
 fn possible(attributes: &[VertexAttribute]) -> impl Iterator<Item = &VertexAttribute> {
-    attributes
-        .iter()
-        .filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()))
+    attributes.iter().filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()))
 }
 
-/// Integer properties of vertices or faces. If there are none and segmentation is requested, floats with integer values.
-fn label_properties(
-    (element, attributes): (&str, &[VertexAttribute]),
-    task: Option<Task>,
-) -> Vec<Candidate> {
+/// Integer properties of vertices or faces. If there are none and segmentation is requested, floats with integer
+/// values.
+fn label_properties((element, attributes): (&str, &[VertexAttribute]), task: Option<Task>) -> Vec<Candidate> {
     let candidate = |attribute: &VertexAttribute| {
-        let target = TargetDescription {
-            property: Some(OneOrMany::One(attribute.name.clone())),
-            ..Default::default()
-        };
+        let target = TargetDescription { property: Some(OneOrMany::One(attribute.name.clone())), ..Default::default() };
         let words = format!("the {element} property `{}`", attribute.name);
         Candidate::new(Task::Segmentation, words, target)
     };
-    let integers: Vec<Candidate> = possible(attributes)
-        .filter(|attribute| is_integer(&attribute.values))
-        .map(candidate)
-        .collect();
+    let integers: Vec<Candidate> =
+        possible(attributes).filter(|attribute| is_integer(&attribute.values)).map(candidate).collect();
     if !integers.is_empty() || task.is_none() {
         return integers;
     }
-    possible(attributes)
-        .filter(|attribute| attribute.values.iter_f64().all(is_whole))
-        .map(candidate)
-        .collect()
+    possible(attributes).filter(|attribute| attribute.values.iter_f64().all(is_whole)).map(candidate).collect()
 }
 
 /// Float properties of vertices or faces. Three of vertices whose names end in x, y and z are a vector.
-fn number_properties(
-    (element, attributes): (&str, &[VertexAttribute]),
-    task: Option<Task>,
-) -> Vec<Candidate> {
-    let wanted = |attribute: &&VertexAttribute| {
-        !is_integer(&attribute.values) || task == Some(Task::Regression)
-    };
+fn number_properties((element, attributes): (&str, &[VertexAttribute]), task: Option<Task>) -> Vec<Candidate> {
+    let wanted = |attribute: &&VertexAttribute| !is_integer(&attribute.values) || task == Some(Task::Regression);
     let columns: Vec<&VertexAttribute> = possible(attributes).filter(wanted).collect();
     let mut candidates = Vec::new();
     let mut at = 0;
@@ -267,8 +221,7 @@ fn number_properties(
         let three = columns.get(at..at + 3).filter(|_| element == "vertex");
         let three = three.and_then(|three| {
             let stem = column.name.strip_suffix('x')?;
-            let fits =
-                |(column, axis): (&&VertexAttribute, &str)| column.name == format!("{stem}{axis}");
+            let fits = |(column, axis): (&&VertexAttribute, &str)| column.name == format!("{stem}{axis}");
             three.iter().zip(["x", "y", "z"]).all(fits).then_some(three)
         });
         let names = |columns: &[&VertexAttribute]| -> Vec<String> {
@@ -282,11 +235,7 @@ fn number_properties(
             Some(three) => format!("the vertex vector `{}`", names(three).join(", ")),
             None => format!("the {element} property `{}`", column.name),
         };
-        let target = TargetDescription {
-            property: Some(property),
-            vectors: three.is_some(),
-            ..Default::default()
-        };
+        let target = TargetDescription { property: Some(property), vectors: three.is_some(), ..Default::default() };
         candidates.push(Candidate::new(Task::Regression, words, target));
         at += length;
     }
@@ -368,10 +317,7 @@ fn files(
                 continue;
             }
         };
-        let described = TargetDescription {
-            files: Some(pattern.clone()),
-            ..Default::default()
-        };
+        let described = TargetDescription { files: Some(pattern.clone()), ..Default::default() };
         let words = format!("the files {pattern}");
         let mut labels = false;
         if task != Some(Task::Regression) {
@@ -400,9 +346,7 @@ fn files(
             match targets.values(item, content, vertices) {
                 Ok(table) => {
                     // Invalid labels, which were refused above.
-                    let is_labels = task.is_none()
-                        && table.columns == 1
-                        && table.values.iter().copied().all(is_whole);
+                    let is_labels = task.is_none() && table.columns == 1 && table.values.iter().copied().all(is_whole);
                     columns = columns.or((!is_labels).then_some(table.columns));
                 }
                 Err(error) => {
@@ -413,10 +357,7 @@ fn files(
         let Some(columns) = columns else { continue };
         candidates.push(Candidate::new(Task::Regression, words, described.clone()));
         if columns == 3 && targets.per == Element::Vertex {
-            let target = TargetDescription {
-                vectors: true,
-                ..described
-            };
+            let target = TargetDescription { vectors: true, ..described };
             let words = format!("the vectors in {pattern}");
             candidates.push(Candidate::new(Task::Regression, words, target));
         }
@@ -478,10 +419,7 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
         if classes.collect::<BTreeSet<_>>().len() < 2 {
             return None;
         }
-        let target = TargetDescription {
-            pattern: Some("{class}/*/*".into()),
-            ..Default::default()
-        };
+        let target = TargetDescription { pattern: Some("{class}/*/*".into()), ..Default::default() };
         let words = "the folders of the meshes".to_string();
         let mut candidate = Candidate::new(Task::Classification, words, target);
         candidate.description.split.patterns = Some(part_patterns(items, 1));
@@ -492,10 +430,7 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
     if folders.len() < 2 || folders.iter().any(|folder| is_part(folder)) {
         return None;
     }
-    let target = TargetDescription {
-        folders: true,
-        ..Default::default()
-    };
+    let target = TargetDescription { folders: true, ..Default::default() };
     let words = "the folders of the meshes".to_string();
     Some(Candidate::new(Task::Classification, words, target))
 }
@@ -505,9 +440,8 @@ fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
     // Meshes that cannot be read are found again later.
     let count = |item: &Item| Some(Mesh::read(&item.path).ok()?.vertex_count());
     let counts: Vec<Option<usize>> = items.par_iter().map(count).collect();
-    let read: Vec<(&Item, usize)> = (items.iter().zip(counts))
-        .filter_map(|(item, count)| Some((item, count?)))
-        .collect();
+    let read: Vec<(&Item, usize)> =
+        (items.iter().zip(counts)).filter_map(|(item, count)| Some((item, count?))).collect();
     if let Some((first, count)) = read.first()
         && let Some((other, another)) = read.iter().find(|(_, other)| other != count)
     {
@@ -524,9 +458,5 @@ fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
         }
         .into());
     }
-    Ok(Candidate::new(
-        Task::Correspondence,
-        "vertex indices".into(),
-        TargetDescription::default(),
-    ))
+    Ok(Candidate::new(Task::Correspondence, "vertex indices".into(), TargetDescription::default()))
 }

@@ -18,13 +18,10 @@ pub(super) fn split(folder: &Path, items: &[Item]) -> SplitDescription {
         validation: file(&["validation.txt", "val.txt"]),
         test: file(&["test.txt"]),
     };
-    let of_parts = |patterns: &Parts<OneOrMany<String>>| {
-        Part::ALL.iter().any(|&part| patterns.get(part).is_some())
-    };
+    let of_parts = |patterns: &Parts<OneOrMany<String>>| Part::ALL.iter().any(|&part| patterns.get(part).is_some());
     let mut patterns = part_patterns(items, 0);
-    let outermost: BTreeSet<Option<&str>> = (items.iter())
-        .map(|item| item.name.split_once('/').map(|(folder, _)| folder))
-        .collect();
+    let outermost: BTreeSet<Option<&str>> =
+        (items.iter()).map(|item| item.name.split_once('/').map(|(folder, _)| folder)).collect();
     if !of_parts(&patterns) && outermost.len() == 1 {
         // All meshes are in one folder, which may have folders of parts.
         patterns = part_patterns(items, 1);
@@ -41,27 +38,17 @@ pub(super) fn split(folder: &Path, items: &[Item]) -> SplitDescription {
 
 /// Patterns of the folders of parts at a depth.
 pub(super) fn part_patterns(items: &[Item], depth: usize) -> Parts<OneOrMany<String>> {
-    let folders = items
-        .iter()
-        .filter_map(|item| item.name.split('/').nth(depth));
+    let folders = items.iter().filter_map(|item| item.name.split('/').nth(depth));
     let folders: BTreeSet<&str> = folders.collect();
     let patterns = |part| {
-        let of_part = folders
-            .iter()
-            .filter(|name| Part::parse(name) == Some(part));
-        let mut patterns: Vec<String> = of_part
-            .map(|name| format!("{}{name}/**", "*/".repeat(depth)))
-            .collect();
+        let of_part = folders.iter().filter(|name| Part::parse(name) == Some(part));
+        let mut patterns: Vec<String> = of_part.map(|name| format!("{}{name}/**", "*/".repeat(depth))).collect();
         match patterns.len() {
             0 | 1 => patterns.pop().map(OneOrMany::One),
             _ => Some(OneOrMany::Many(patterns)),
         }
     };
-    Parts {
-        train: patterns(Part::Train),
-        validation: patterns(Part::Validation),
-        test: patterns(Part::Test),
-    }
+    Parts { train: patterns(Part::Train), validation: patterns(Part::Validation), test: patterns(Part::Test) }
 }
 
 pub(super) fn split_in_words(split: &SplitDescription) -> String {

@@ -32,9 +32,7 @@ fn mesh_classes(
     }
     let pattern = target.pattern.as_deref().map(Pattern::new);
     let word = |item: &Item| match &pattern {
-        Some(pattern) => pattern
-            .class(item.without_extension())
-            .or_else(|| pattern.class(item.stem())),
+        Some(pattern) => pattern.class(item.without_extension()).or_else(|| pattern.class(item.stem())),
         None => item.folder().map(String::from),
     };
     let words: Vec<Option<String>> = items.iter().map(word).collect();
@@ -141,9 +139,7 @@ pub(super) fn assign_values(
     let columns = rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
     let places: Option<Vec<usize>> = match &description.target.column {
         None => Some((1..columns).collect()),
-        Some(chosen) => (chosen.as_slice().iter())
-            .map(|column| place_of(&rows, column))
-            .collect(),
+        Some(chosen) => (chosen.as_slice().iter()).map(|column| place_of(&rows, column)).collect(),
     };
     let Some(places) = places else {
         problems.push(no_column(path, &rows));
@@ -156,11 +152,10 @@ pub(super) fn assign_values(
         .collect();
     // The first row is a header unless its values are numbers.
     let is_number = |cell: &str| cell.is_empty() || cell.parse::<f64>().is_ok();
-    let header = rows.first().map(|(_, cells)| cells).filter(|cells| {
-        places
-            .iter()
-            .any(|&place| cells.get(place).is_some_and(|cell| !is_number(cell)))
-    });
+    let header = rows
+        .first()
+        .map(|(_, cells)| cells)
+        .filter(|cells| places.iter().any(|&place| cells.get(place).is_some_and(|cell| !is_number(cell))));
     let header = header.map_or(Vec::new(), |cells| chosen(cells, &places));
     for (item, cells) in items.iter_mut().zip(found) {
         let Some(cells) = cells else { continue };

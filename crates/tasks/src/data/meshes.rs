@@ -22,12 +22,7 @@ pub(crate) struct Item {
 
 impl Item {
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        Self {
-            name: name.into(),
-            path: path.into(),
-            class: None,
-            values: None,
-        }
+        Self { name: name.into(), path: path.into(), class: None, values: None }
     }
 
     /// Name without extension.
@@ -77,10 +72,7 @@ impl<'a> Names<'a> {
         for (index, item) in items.iter().enumerate() {
             for name in item.called() {
                 // `None` if several meshes share a name.
-                by_name
-                    .entry(name)
-                    .and_modify(|found| *found = None)
-                    .or_insert(Some(index));
+                by_name.entry(name).and_modify(|found| *found = None).or_insert(Some(index));
             }
         }
         // A full name is always unique.
@@ -99,9 +91,7 @@ impl<'a> Names<'a> {
         let name = trimmed(name);
         match self.by_name.get(name) {
             Some(Some(index)) => Ok(*index),
-            Some(None) => Err(format!(
-                "several meshes are named `{name}`; add the folder and the extension"
-            )),
+            Some(None) => Err(format!("several meshes are named `{name}`; add the folder and the extension")),
             None => Err(format!("there is no mesh `{name}`")),
         }
     }
@@ -134,11 +124,7 @@ pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, Task
     })?;
     items.sort_by(|a, b| a.name.cmp(&b.name));
     if items.is_empty() {
-        return Err(DataError::NoMeshes {
-            folder: folder.into(),
-            pattern: meshes.into(),
-        }
-        .into());
+        return Err(DataError::NoMeshes { folder: folder.into(), pattern: meshes.into() }.into());
     }
     Ok(items)
 }
@@ -150,17 +136,11 @@ pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, Task
 /// A folder that cannot be read.
 pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let mut files = Vec::new();
-    collect(
-        folder,
-        "",
-        &|_| false,
-        &mut HashSet::new(),
-        &mut |_, path| {
-            if is_mesh(&path) {
-                files.push(path);
-            }
-        },
-    )?;
+    collect(folder, "", &|_| false, &mut HashSet::new(), &mut |_, path| {
+        if is_mesh(&path) {
+            files.push(path);
+        }
+    })?;
     files.sort();
     Ok(files)
 }

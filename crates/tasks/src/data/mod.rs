@@ -45,9 +45,7 @@ pub use check::{Check, ClassCount, PartCount, ValueRange, check};
 pub use classes::Classes;
 pub use config::{BodiesConfig, DataConfig};
 pub use dataset::Dataset;
-pub use description::{
-    Column, DESCRIPTION_FILE, Description, OneOrMany, Parts, SplitDescription, TargetDescription,
-};
+pub use description::{Column, DESCRIPTION_FILE, Description, OneOrMany, Parts, SplitDescription, TargetDescription};
 pub use fields::SurfaceFile;
 pub(crate) use fields::connected;
 pub use meshes::{is_mesh, mesh_files};
@@ -56,9 +54,7 @@ pub use npy::{npy_f32, npy_i64};
 pub use part::Part;
 pub use patches::{PatchSettings, Patches};
 pub use pattern::Pattern;
-pub use preparation::{
-    Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared,
-};
+pub use preparation::{Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared};
 pub use prepared::PreparedPart;
 pub(crate) use prepared::Scoring;
 pub use table::csv_cell;

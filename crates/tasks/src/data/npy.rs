@@ -37,9 +37,7 @@ fn read(bytes: &[u8]) -> Result<NumberTable, String> {
         }
     };
     if header.fortran_order && rows > 1 && columns > 1 {
-        return Err(
-            "the array is in Fortran order; save numpy.ascontiguousarray(array) instead".into(),
-        );
+        return Err("the array is in Fortran order; save numpy.ascontiguousarray(array) instead".into());
     }
     let scalar = Scalar::parse(&header.descr)?;
     let count = rows.checked_mul(columns);
@@ -52,19 +50,13 @@ fn read(bytes: &[u8]) -> Result<NumberTable, String> {
         ));
     }
     let values = data.chunks_exact(scalar.size);
-    Ok(NumberTable {
-        header: Vec::new(),
-        columns,
-        values: values.map(|bytes| scalar.value(bytes)).collect(),
-    })
+    Ok(NumberTable { header: Vec::new(), columns, values: values.map(|bytes| scalar.value(bytes)).collect() })
 }
 
 /// The text of the header, and the data after it.
 fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     let cut = || "the file is truncated".to_string();
-    let rest = bytes
-        .strip_prefix(MAGIC)
-        .ok_or("this is not a .npy file: the magic bytes are missing")?;
+    let rest = bytes.strip_prefix(MAGIC).ok_or("this is not a .npy file: the magic bytes are missing")?;
     let (&[major, _minor], rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let (length, rest) = match major {
         1 => {
@@ -76,9 +68,7 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
             (u32::from_le_bytes(*length) as usize, rest)
         }
         _ => {
-            return Err(format!(
-                "version {major} of the .npy format is not supported"
-            ));
+            return Err(format!("version {major} of the .npy format is not supported"));
         }
     };
     let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
@@ -96,9 +86,7 @@ fn parse_header(text: &str) -> Result<Header, String> {
         words.expect(':')?;
         match key {
             "descr" if words.next_is('[') => {
-                return Err(
-                    "the array has named fields; save one array of plain numbers instead".into(),
-                );
+                return Err("the array has named fields; save one array of plain numbers instead".into());
             }
             "descr" => descr = Some(words.string()?.to_string()),
             "fortran_order" => fortran_order = Some(words.truth()?),
@@ -111,11 +99,7 @@ fn parse_header(text: &str) -> Result<Header, String> {
         }
     }
     match (descr, fortran_order, shape) {
-        (Some(descr), Some(fortran_order), Some(shape)) => Ok(Header {
-            descr,
-            fortran_order,
-            shape,
-        }),
+        (Some(descr), Some(fortran_order), Some(shape)) => Ok(Header { descr, fortran_order, shape }),
         _ => Err("the header lacks `descr`, `fortran_order` or `shape`".into()),
     }
 }
@@ -147,10 +131,7 @@ impl<'a> Words<'a> {
     fn string(&mut self) -> Result<&'a str, String> {
         let quote = if self.next_is('"') { '"' } else { '\'' };
         self.expect(quote)?;
-        let (text, rest) = self
-            .0
-            .split_once(quote)
-            .ok_or("a string in the header is not terminated")?;
+        let (text, rest) = self.0.split_once(quote).ok_or("a string in the header is not terminated")?;
         self.0 = rest;
         Ok(text)
     }
@@ -168,19 +149,13 @@ impl<'a> Words<'a> {
 
     fn tuple(&mut self) -> Result<Vec<usize>, String> {
         self.expect('(')?;
-        let (inside, rest) = self
-            .0
-            .split_once(')')
-            .ok_or("the shape in the header is not terminated")?;
+        let (inside, rest) = self.0.split_once(')').ok_or("the shape in the header is not terminated")?;
         self.0 = rest;
         inside
             .split(',')
             .map(|word| word.trim().trim_end_matches('L'))
             .filter(|word| !word.is_empty())
-            .map(|word| {
-                word.parse()
-                    .map_err(|_| format!("the shape in the header contains {word:?}"))
-            })
+            .map(|word| word.parse().map_err(|_| format!("the shape in the header contains {word:?}")))
             .collect()
     }
 }
@@ -196,9 +171,7 @@ struct Scalar {
 impl Scalar {
     fn parse(descr: &str) -> Result<Self, String> {
         let refused = || {
-            format!(
-                "type {descr:?} is not supported; save int8 to int64, uint8 to uint64, bool, float32 or float64"
-            )
+            format!("type {descr:?} is not supported; save int8 to int64, uint8 to uint64, bool, float32 or float64")
         };
         let (order, kind) = match descr.as_bytes() {
             [order @ (b'<' | b'>' | b'|' | b'='), kind @ ..] => (*order, kind),
@@ -210,21 +183,13 @@ impl Scalar {
             [b'f', size @ (b'4' | b'8')] => (b'f', size - b'0'),
             _ => return Err(refused()),
         };
-        Ok(Self {
-            kind,
-            size: size.into(),
-            big_endian: order == b'>',
-        })
+        Ok(Self { kind, size: size.into(), big_endian: order == b'>' })
     }
 
     fn value(self, bytes: &[u8]) -> f64 {
         let mut little = [0; 8];
         for (to, place) in little.iter_mut().zip(0..bytes.len()) {
-            let from = if self.big_endian {
-                bytes.len() - 1 - place
-            } else {
-                place
-            };
+            let from = if self.big_endian { bytes.len() - 1 - place } else { place };
             *to = bytes[from];
         }
         let bits = u64::from_le_bytes(little);
@@ -251,12 +216,7 @@ pub fn npy_i64(values: &[i64]) -> Vec<u8> {
     encode("<i8", values.len(), None, data)
 }
 
-fn encode(
-    descr: &str,
-    count: usize,
-    columns: Option<usize>,
-    data: impl Iterator<Item = u8>,
-) -> Vec<u8> {
+fn encode(descr: &str, count: usize, columns: Option<usize>, data: impl Iterator<Item = u8>) -> Vec<u8> {
     let shape = match columns {
         Some(columns) => format!("({}, {columns})", count / columns.max(1)),
         None => format!("({count},)"),
@@ -339,10 +299,7 @@ mod tests {
             (file(1, &fortran, &[0; 16]), "Fortran"),
             (file(1, &header("<c8", "(1,)"), &[0; 8]), "\"<c8\""),
             (file(1, &header("<f2", "(1,)"), &[0; 2]), "\"<f2\""),
-            (
-                file(1, &header("<f4", "(1, 1, 1)"), &[0; 4]),
-                "3 dimensions",
-            ),
+            (file(1, &header("<f4", "(1, 1, 1)"), &[0; 4]), "3 dimensions"),
             (file(1, &header("<f4", "(-1,)"), &[0; 4]), "\"-1\""),
             (file(4, &header("<f4", "(1,)"), &[0; 4]), "version 4"),
             (file(1, "{'descr': [('a', '<f4')], }", &[]), "fields"),

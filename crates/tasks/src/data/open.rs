@@ -27,10 +27,7 @@ const MANY_CLASSES: usize = 100;
 const MOST_FOUND_CLASSES: usize = 10_000;
 
 /// Opens a data set and collects the problems of its lists.
-pub(crate) fn gather(
-    config: &DataConfig,
-    task: Option<Task>,
-) -> Result<(Inner, Vec<TaskError>), TaskError> {
+pub(crate) fn gather(config: &DataConfig, task: Option<Task>) -> Result<(Inner, Vec<TaskError>), TaskError> {
     let mut problems = Vec::new();
     let inner = match config {
         DataConfig::Folder(folder) => {
@@ -49,21 +46,12 @@ pub(crate) fn gather(
 
 pub(super) fn require(folder: &Path, found: Task, wanted: Option<Task>) -> Result<(), TaskError> {
     match wanted {
-        Some(wanted) if wanted != found => Err(DataError::OtherTask {
-            folder: folder.into(),
-            found,
-            wanted,
-        }
-        .into()),
+        Some(wanted) if wanted != found => Err(DataError::OtherTask { folder: folder.into(), found, wanted }.into()),
         _ => Ok(()),
     }
 }
 
-fn open_faust(
-    folder: &Path,
-    task: Option<Task>,
-    problems: &mut Vec<TaskError>,
-) -> Result<Inner, TaskError> {
+fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>) -> Result<Inner, TaskError> {
     require(folder, Task::Correspondence, task)?;
     let (items, template) = faust::registrations(folder, problems)?;
     let note = format!(
@@ -71,34 +59,19 @@ fn open_faust(
         faust::COUNT,
         faust::TRAIN
     );
-    Ok(registered(
-        folder.display().to_string(),
-        items,
-        Split::first(faust::TRAIN, faust::COUNT),
-        template,
-        vec![note],
-    ))
+    Ok(registered(folder.display().to_string(), items, Split::first(faust::TRAIN, faust::COUNT), template, vec![note]))
 }
 
 fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
     const NAME: &str = "synthetic bodies";
     require(NAME.as_ref(), Task::Correspondence, task)?;
-    BodiesConfig::sound_count(config.count).map_err(|problem| {
-        TaskError::setting(NAME, format!("count is {}, but {problem}", config.count))
-    })?;
-    let options = BodyOptions {
-        vertices: config.vertices,
-        seed: config.seed,
-        ..Default::default()
-    };
-    let family =
-        BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
+    BodiesConfig::sound_count(config.count)
+        .map_err(|problem| TaskError::setting(NAME, format!("count is {}, but {problem}", config.count)))?;
+    let options = BodyOptions { vertices: config.vertices, seed: config.seed, ..Default::default() };
+    let family = BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
     let names = (0..config.count).map(BodiesConfig::body_name);
     let train = config.training();
-    let note = format!(
-        "{} synthetic bodies, the first {train} for training, the others for testing",
-        config.count
-    );
+    let note = format!("{} synthetic bodies, the first {train} for training, the others for testing", config.count);
     let mut inner = registered(
         NAME.into(),
         names.map(|name| Item::new(name, "")).collect(),
@@ -111,13 +84,7 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
 }
 
 /// A data set of registered meshes, in correspondence by vertex index.
-fn registered(
-    name: String,
-    items: Vec<Item>,
-    split: Split,
-    template: Option<Mesh>,
-    notes: Vec<String>,
-) -> Inner {
+fn registered(name: String, items: Vec<Item>, split: Split, template: Option<Mesh>, notes: Vec<String>) -> Inner {
     let classes = template.as_ref().map(Mesh::vertex_count);
     Inner {
         name,
@@ -143,11 +110,7 @@ fn registered(
     }
 }
 
-fn open_folder(
-    folder: &Path,
-    task: Option<Task>,
-    problems: &mut Vec<TaskError>,
-) -> Result<Inner, TaskError> {
+fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>) -> Result<Inner, TaskError> {
     if !folder.is_dir() {
         // Returns the system error.
         std::fs::read_dir(folder).map_err(TaskError::file(folder))?;
@@ -162,13 +125,7 @@ fn open_folder(
     let mut given = description.given_classes();
     if description.task == Task::Classification {
         // Parts at random have a share of each class.
-        given = Some(assign_classes(
-            folder,
-            &description,
-            &mut items,
-            given,
-            problems,
-        )?);
+        given = Some(assign_classes(folder, &description, &mut items, given, problems)?);
     }
     if let (Task::Regression, Some(table)) = (description.task, &description.target.table) {
         assign_values(&folder.join(table), &description, &mut items, problems)?;
@@ -189,9 +146,7 @@ fn open_folder(
         task: description.task,
         per: Element::Vertex,
         classes: given,
-        class_names: names
-            .map(|(class, name)| (name, description.label(class)))
-            .collect(),
+        class_names: names.map(|(class, name)| (name, description.label(class))).collect(),
         unknown: description.unknown.clone(),
         vectors: description.target.vectors,
     };
@@ -200,10 +155,7 @@ fn open_folder(
         Err(error) => problems.push(error),
     }
     if !matches!(targets.per, Element::Vertex | Element::Mesh) {
-        notes.push(format!(
-            "the targets are those of {}",
-            targets.per.words()[1]
-        ));
+        notes.push(format!("the targets are those of {}", targets.per.words()[1]));
     }
     let parts = Part::ALL.iter().flat_map(|&part| split.part(part));
     let used: BTreeSet<usize> = parts.copied().collect();
@@ -229,11 +181,7 @@ fn open_folder(
                 }
                 let classes = Classes::labelled(found.into_iter().collect());
                 if classes.count() > 0 {
-                    notes.push(format!(
-                        "{} classes, inferred from the labels: {}",
-                        classes.count(),
-                        classes.allowed()
-                    ));
+                    notes.push(format!("{} classes, inferred from the labels: {}", classes.count(), classes.allowed()));
                     if classes.count() > MANY_CLASSES {
                         notes.push("if these are values and not labels, use regression".into());
                     }
@@ -243,10 +191,7 @@ fn open_folder(
         }
         Task::Correspondence => {
             let given = description.template.as_ref().map(|path| folder.join(path));
-            let first = split
-                .part(Part::Train)
-                .iter()
-                .map(|&i| items[i].path.clone());
+            let first = split.part(Part::Train).iter().map(|&i| items[i].path.clone());
             let paths: Vec<PathBuf> = match given {
                 Some(path) => vec![path],
                 None => first.collect(),
@@ -304,11 +249,7 @@ fn open_folder(
 }
 
 /// Removes the template from the meshes, unless a list of the parts names it, and returns a note.
-fn leave_out_template(
-    folder: &Path,
-    description: &Description,
-    items: &mut Vec<Item>,
-) -> Option<String> {
+fn leave_out_template(folder: &Path, description: &Description, items: &mut Vec<Item>) -> Option<String> {
     let template = folder.join(description.template.as_ref()?);
     let template = template.canonicalize().ok()?;
     let is_template = |item: &Item| (item.path.canonicalize()).is_ok_and(|path| path == template);
@@ -321,10 +262,7 @@ fn leave_out_template(
 }
 
 /// Finds meshes that share their target file with another mesh.
-fn shared_targets<'a>(
-    items: impl Iterator<Item = &'a Item>,
-    source: &TargetSource,
-) -> Vec<TaskError> {
+fn shared_targets<'a>(items: impl Iterator<Item = &'a Item>, source: &TargetSource) -> Vec<TaskError> {
     let mut first_with: HashMap<PathBuf, &Item> = HashMap::new();
     let mut problems = Vec::new();
     for item in items {
@@ -332,8 +270,7 @@ fn shared_targets<'a>(
             continue;
         };
         if source.file_count(item) > 1 {
-            let problem =
-                "several files have the name of its target; give the extension in target.files";
+            let problem = "several files have the name of its target; give the extension in target.files";
             problems.push(DataError::target(&item.name, problem).into());
         }
         let other = *first_with.entry(file.clone()).or_insert(item);
@@ -380,19 +317,14 @@ fn columns(item: &Item, targets: &Targets) -> Result<(usize, Vec<String>), TaskE
 }
 
 /// What the targets are for: given, or found from their number.
-fn element(
-    description: &Description,
-    targets: &Targets,
-    items: &[Item],
-) -> Result<Element, TaskError> {
+fn element(description: &Description, targets: &Targets, items: &[Item]) -> Result<Element, TaskError> {
     let target = &description.target;
     match (&targets.source, target.per) {
         (TargetSource::WholeMesh, _) => Ok(Element::Mesh),
         (_, Some(per)) => Ok(per),
         _ if target.vectors || description.task == Task::Correspondence => Ok(Element::Vertex),
         _ => {
-            let contents =
-                (items.iter()).filter_map(|item| Some((item, Content::read(&item.path).ok()?)));
+            let contents = (items.iter()).filter_map(|item| Some((item, Content::read(&item.path).ok()?)));
             targets.found_element(contents)
         }
     }

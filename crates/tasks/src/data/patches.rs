@@ -28,10 +28,7 @@ impl PatchSettings {
     /// Maps with a name of their own. Change the name when the meaning of the settings changes.
     pub fn new<P: Patches + Serialize + 'static>(name: &str, patches: P) -> Self {
         let settings = serde_json::to_string(&patches).unwrap_or_default();
-        Self {
-            key: format!("{name} {settings}"),
-            patches: Arc::new(patches),
-        }
+        Self { key: format!("{name} {settings}"), patches: Arc::new(patches) }
     }
 }
 

@@ -47,12 +47,7 @@ impl Pattern {
             regex += &piece;
             rest = &rest[length..];
         }
-        Self {
-            text: text.into(),
-            regex: Regex::new(&format!("^(?s:{regex})$")).ok(),
-            is_literal,
-            class_count,
-        }
+        Self { text: text.into(), regex: Regex::new(&format!("^(?s:{regex})$")).ok(), is_literal, class_count }
     }
 
     /// True if it matches itself only.
@@ -67,9 +62,7 @@ impl Pattern {
 
     /// True if the whole path matches.
     pub fn matches(&self, path: &str) -> bool {
-        self.regex
-            .as_ref()
-            .is_some_and(|regex| regex.is_match(path))
+        self.regex.as_ref().is_some_and(|regex| regex.is_match(path))
     }
 
     /// The part of a path at `{class}`, if the whole path matches.

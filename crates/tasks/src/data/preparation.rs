@@ -8,8 +8,8 @@ use crate::{Element, FeatureConfig, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{HeatArrays, OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
-    Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh,
-    MeshError, NeighbourWeights, Neighbourhood, NormalWeighting, uniform_rotation, vertex_areas,
+    Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, MeshError,
+    NeighbourWeights, Neighbourhood, NormalWeighting, uniform_rotation, vertex_areas,
 };
 use gemcnn_nn::{HeatBatch, PatchArrays, PatchBatch, SpectraBatch};
 use glam::{DMat3, DQuat};
@@ -154,12 +154,7 @@ impl Preparation {
     ///
     /// # Errors
     /// Geometry, levels or features that cannot be computed, or a field that is not there.
-    pub fn prepare_with(
-        &self,
-        name: &str,
-        mesh: &Mesh,
-        fields: &Fields,
-    ) -> Result<Prepared, TaskError> {
+    pub fn prepare_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Prepared, TaskError> {
         let refuse = |error: MeshError| TaskError::setting(name, error.to_string());
         let normalised;
         let mesh = match self.geometry.normalise {
@@ -174,26 +169,14 @@ impl Preparation {
             None => (mesh, fields),
             Some(rotation) => {
                 let mesh = mesh.map_vertices(|point| rotation * point);
-                rotated = (
-                    mesh.map_err(refuse)?,
-                    fields.moved(DMat3::from_quat(rotation)),
-                );
+                rotated = (mesh.map_err(refuse)?, fields.moved(DMat3::from_quat(rotation)));
                 (&rotated.0, &rotated.1)
             }
         };
-        let geometry = |source| TaskError::Geometry {
-            name: name.into(),
-            source,
-        };
-        let mut options = self
-            .geometry
-            .options(mesh, self.weights)
-            .map_err(geometry)?;
+        let geometry = |source| TaskError::Geometry { name: name.into(), source };
+        let mut options = self.geometry.options(mesh, self.weights).map_err(geometry)?;
         if self.gauge == GaugeChoice::Shot {
-            let shot = shot::ShotOptions {
-                radius: self.features.support_radius(),
-                normals: self.geometry.normals,
-            };
+            let shot = shot::ShotOptions { radius: self.features.support_radius(), normals: self.geometry.normals };
             options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
         }
         let gauge = options.gauge.clone();
@@ -202,11 +185,8 @@ impl Preparation {
             Some(settings) => {
                 let unit = mean_edge_length(mesh).map_err(geometry)?;
                 let options = settings.options(options, unit);
-                let hierarchy =
-                    Hierarchy::new(mesh, &options).map_err(|source| TaskError::Hierarchy {
-                        name: name.into(),
-                        source,
-                    })?;
+                let hierarchy = Hierarchy::new(mesh, &options)
+                    .map_err(|source| TaskError::Hierarchy { name: name.into(), source })?;
                 let finest = hierarchy.levels().first().map(|level| level.graph.clone());
                 let graph = finest.ok_or_else(|| TaskError::setting(name, "no levels"))?;
                 (graph, Some(Arc::new(hierarchy)))
@@ -222,19 +202,13 @@ impl Preparation {
                 Some(GaugeGraph::new(mesh, &plain).map_err(geometry)?)
             }
         };
-        let of_surface = |source| TaskError::Surface {
-            name: name.into(),
-            source,
-        };
+        let of_surface = |source| TaskError::Surface { name: name.into(), source };
         let (own, needed) = (self.eigenvectors, self.features.eigenvectors());
         let eigenpairs: [usize; 3] = std::array::from_fn(|order| own[order].max(needed[order]));
         let operators = match eigenpairs {
             [0, 0, 0] => None,
             eigenpairs => {
-                let options = OperatorOptions {
-                    eigenpairs,
-                    ..Default::default()
-                };
+                let options = OperatorOptions { eigenpairs, ..Default::default() };
                 Some(SurfaceOperators::new(mesh, &graph, &options).map_err(of_surface)?)
             }
         };
@@ -246,9 +220,7 @@ impl Preparation {
             }
         };
         let spectra = match &operators {
-            Some(operators) if own != [0; 3] => {
-                Some(Arc::new(SpectraBatch::new(operators, self.columns())?))
-            }
+            Some(operators) if own != [0; 3] => Some(Arc::new(SpectraBatch::new(operators, self.columns())?)),
             _ => None,
         };
         let surface = Surface {
@@ -262,11 +234,7 @@ impl Preparation {
             None => None,
             Some(patches) => {
                 let maps = patches.compute(surface);
-                let maps = maps.map_err(|source| TaskError::Features {
-                    name: name.into(),
-                    kind: "patches",
-                    source,
-                })?;
+                let maps = maps.map_err(|source| TaskError::Features { name: name.into(), kind: "patches", source })?;
                 let vertices = mesh.vertex_count();
                 let arrays = Arc::new(PatchArrays { vertices, maps });
                 Some(Arc::new(PatchBatch::new([arrays])?))
@@ -274,11 +242,7 @@ impl Preparation {
         };
         let kind = self.features.name();
         let features = self.features.compute(surface);
-        let features = features.map_err(|source| TaskError::Features {
-            name: name.into(),
-            kind,
-            source,
-        })?;
+        let features = features.map_err(|source| TaskError::Features { name: name.into(), kind, source })?;
         let expected = mesh.vertex_count() * self.features.kind().dimension();
         if features.len() != expected {
             let found = features.len();
@@ -314,21 +278,14 @@ impl Preparation {
 }
 
 impl GeometrySettings {
-    fn options(
-        &self,
-        mesh: &Mesh,
-        weights: NeighbourWeights,
-    ) -> Result<GeometryOptions, GeometryError> {
+    fn options(&self, mesh: &Mesh, weights: NeighbourWeights) -> Result<GeometryOptions, GeometryError> {
         let neighbourhood = match self.ball {
             None if weights == NeighbourWeights::Count => Neighbourhood::OneRing,
             None => Neighbourhood::Patch {
                 radius: self.patch.unwrap_or(PATCH_RADIUS) * area_root(mesh),
                 limit: PATCH_LIMIT,
             },
-            Some(Ball { radius, limit }) => Neighbourhood::Radius {
-                radius: radius * mean_edge_length(mesh)?,
-                limit,
-            },
+            Some(Ball { radius, limit }) => Neighbourhood::Radius { radius: radius * mean_edge_length(mesh)?, limit },
         };
         Ok(GeometryOptions {
             normals: self.normals,
@@ -387,10 +344,7 @@ mod tests {
     #[test]
     fn rotations_depend_on_seed_and_name_and_leave_invariant_features() {
         let mesh = bumpy();
-        let mut preparation = Preparation {
-            features: FeatureConfig::of_kind("matrix").unwrap(),
-            ..Default::default()
-        };
+        let mut preparation = Preparation { features: FeatureConfig::of_kind("matrix").unwrap(), ..Default::default() };
         let still = preparation.prepare("a", &mesh).unwrap();
         preparation.rotation = Some(7);
         let turned = preparation.prepare("a", &mesh).unwrap();
@@ -405,10 +359,7 @@ mod tests {
 
     #[test]
     fn random_rotations_prefer_no_direction() {
-        let preparation = Preparation {
-            rotation: Some(1),
-            ..Default::default()
-        };
+        let preparation = Preparation { rotation: Some(1), ..Default::default() };
         let turns = (0..4000).filter_map(|n| preparation.rotation_of(&n.to_string()));
         let sum: DVec3 = turns.map(|turn| turn * DVec3::X).sum();
         assert!(sum.length() / 4000.0 < 0.05, "{sum}");
@@ -417,10 +368,7 @@ mod tests {
     #[test]
     fn shot_frames_turn_with_the_mesh() {
         let mesh = bumpy();
-        let mut preparation = Preparation {
-            gauge: GaugeChoice::Shot,
-            ..Default::default()
-        };
+        let mut preparation = Preparation { gauge: GaugeChoice::Shot, ..Default::default() };
         let still = preparation.prepare("a", &mesh).unwrap();
         preparation.rotation = Some(3);
         let turned = preparation.prepare("a", &mesh).unwrap();
@@ -432,18 +380,12 @@ mod tests {
     #[test]
     fn shot_descriptors_count_the_normals_of_the_geometry() {
         let mesh = bumpy();
-        let mut preparation = Preparation {
-            features: FeatureConfig::of_kind("shot").unwrap(),
-            ..Default::default()
-        };
+        let mut preparation = Preparation { features: FeatureConfig::of_kind("shot").unwrap(), ..Default::default() };
         let by_area = preparation.prepare("a", &mesh).unwrap().features;
         preparation.geometry.normals = NormalWeighting::CornerAngle;
         let by_angle = preparation.prepare("a", &mesh).unwrap().features;
         assert_ne!(by_area, by_angle);
-        let options = ShotOptions {
-            normals: NormalWeighting::CornerAngle,
-            ..Default::default()
-        };
+        let options = ShotOptions { normals: NormalWeighting::CornerAngle, ..Default::default() };
         let expected = shot::descriptors(&mesh, &options).unwrap().values;
         assert!(expected.iter().map(|&value| value as f32).eq(by_angle));
     }
@@ -451,10 +393,7 @@ mod tests {
     #[test]
     fn weights_change_neighbours_but_not_features() {
         let mesh = bumpy();
-        let mut preparation = Preparation {
-            features: FeatureConfig::of_kind("reltan").unwrap(),
-            ..Default::default()
-        };
+        let mut preparation = Preparation { features: FeatureConfig::of_kind("reltan").unwrap(), ..Default::default() };
         let plain = preparation.prepare("a", &mesh).unwrap();
         preparation.geometry.patch = Some(0.1);
         assert_eq!(preparation.prepare("a", &mesh).unwrap(), plain);
@@ -479,26 +418,13 @@ mod tests {
     #[test]
     fn lengths_are_relative_to_the_edges_of_the_mesh() {
         let preparation = Preparation {
-            geometry: GeometrySettings {
-                ball: Some(Ball {
-                    radius: 2.1,
-                    limit: 100,
-                }),
-                ..Default::default()
-            },
-            hierarchy: Some(HierarchySettings {
-                ratios: vec![0.25],
-                radii: vec![4.0],
-                neighbour_limit: 100,
-            }),
+            geometry: GeometrySettings { ball: Some(Ball { radius: 2.1, limit: 100 }), ..Default::default() },
+            hierarchy: Some(HierarchySettings { ratios: vec![0.25], radii: vec![4.0], neighbour_limit: 100 }),
             ..Default::default()
         };
         let mesh = bumpy();
         let large = mesh.map_vertices(|p| 64.0 * p).unwrap();
-        let (a, b) = (
-            preparation.prepare("a", &mesh).unwrap(),
-            preparation.prepare("b", &large).unwrap(),
-        );
+        let (a, b) = (preparation.prepare("a", &mesh).unwrap(), preparation.prepare("b", &large).unwrap());
         assert_eq!(a.graph.neighbours(), b.graph.neighbours());
         let level = |p: &Prepared| p.hierarchy.as_ref().unwrap().levels()[1].graph.edge_count();
         assert_eq!(level(&a), level(&b));

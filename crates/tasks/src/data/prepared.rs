@@ -50,19 +50,11 @@ impl Dataset {
     ///
     /// # Errors
     /// None at present.
-    pub fn part(
-        &self,
-        part: Part,
-        preparation: &Preparation,
-        cache: &Cache,
-    ) -> Result<PreparedPart, TaskError> {
+    pub fn part(&self, part: Part, preparation: &Preparation, cache: &Cache) -> Result<PreparedPart, TaskError> {
         Ok(PreparedPart::new(
             Arc::clone(&self.inner),
             self.inner.split.part(part).to_vec(),
-            Preparation {
-                per: self.per(),
-                ..preparation.clone()
-            },
+            Preparation { per: self.per(), ..preparation.clone() },
             cache.clone(),
         ))
     }
@@ -114,12 +106,7 @@ impl PreparedPart {
     }
 
     /// The change of a version of a mesh; `None` if it stays as it is.
-    fn change(
-        &self,
-        item: &Item,
-        content: &Content<'_>,
-        version: u64,
-    ) -> Result<Option<Change>, TaskError> {
+    fn change(&self, item: &Item, content: &Content<'_>, version: u64) -> Result<Option<Change>, TaskError> {
         Ok(match &self.meshing {
             Some((kind, seed)) => {
                 let hash = blake3::hash(item.name.as_bytes());
@@ -141,8 +128,8 @@ impl PreparedPart {
         (self.items[index / versions], index % versions)
     }
 
-    /// Sets the limit of the samples in memory, in bytes (default: a third of the machine's memory). The others are read from the cache each
-    /// time.
+    /// Sets the limit of the samples in memory, in bytes (default: a third of the machine's memory). The others are
+    /// read from the cache each time.
     pub fn with_memory(mut self, bytes: usize) -> Self {
         self.memory_left = AtomicUsize::new(bytes);
         self
@@ -218,22 +205,14 @@ impl PreparedPart {
             }
         };
         let mesh = remeshed.as_ref().map_or(mesh, |remeshed| &remeshed.mesh);
-        let scoring = Scoring {
-            faces: mesh.faces().clone(),
-            soft,
-        };
+        let scoring = Scoring { faces: mesh.faces().clone(), soft };
         let mut sample = self.make_from(item, &content, change, &self.cache)?;
         sample.name = self.name(index);
         Ok((sample, scoring))
     }
 
     /// Makes a version of a mesh, and returns the checksum of the content of the mesh.
-    fn make(
-        &self,
-        item: usize,
-        version: u64,
-        cache: &Cache,
-    ) -> Result<(Sample, blake3::Hash), TaskError> {
+    fn make(&self, item: usize, version: u64, cache: &Cache) -> Result<(Sample, blake3::Hash), TaskError> {
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
         let change = self.change(item, &content, version)?;
@@ -251,9 +230,7 @@ impl PreparedPart {
     ) -> Result<Sample, TaskError> {
         let fields = content.fields(&self.preparation.features.fields())?;
         let key = self.key(&item.name, content.hash(), &fields, change.as_ref());
-        let stored = cache
-            .get(key)
-            .and_then(|bytes| entry::decode(&bytes, &self.preparation));
+        let stored = cache.get(key).and_then(|bytes| entry::decode(&bytes, &self.preparation));
         let entry = match stored {
             Some(entry) if self.lies_on(&entry, content)? => entry,
             _ => {
@@ -266,37 +243,18 @@ impl PreparedPart {
                 entry
             }
         };
-        let Entry {
-            prepared,
-            sources,
-            origins,
-        } = entry;
-        let sources = Sources {
-            vertices: &sources,
-            elements: &origins,
-        };
+        let Entry { prepared, sources, origins } = entry;
+        let sources = Sources { vertices: &sources, elements: &origins };
         let rotation = || self.preparation.rotation_of(&item.name);
         let motion = change.as_ref().and_then(|change| change.motion);
         let motion = motion.or_else(|| rotation().map(DMat3::from_quat));
         let frames = prepared.graph.frames();
-        let target = self
-            .dataset
-            .targets
-            .read(item, content, frames, (motion, sources))?;
+        let target = self.dataset.targets.read(item, content, frames, (motion, sources))?;
         let target = match change.is_some_and(|change| change.is_mirrored()) {
             true => swapped(target, &self.swaps),
             false => target,
         };
-        let Prepared {
-            graph,
-            hierarchy,
-            spectra,
-            heat,
-            elements,
-            patches,
-            areas,
-            features,
-        } = prepared;
+        let Prepared { graph, hierarchy, spectra, heat, elements, patches, areas, features } = prepared;
         Ok(Sample {
             name: item.name.clone(),
             graph,
@@ -313,21 +271,11 @@ impl PreparedPart {
     }
 
     /// Changes and prepares a mesh.
-    fn prepare(
-        &self,
-        item: &Item,
-        mesh: &Mesh,
-        fields: &Fields,
-        change: Option<&Change>,
-    ) -> Result<Entry, TaskError> {
+    fn prepare(&self, item: &Item, mesh: &Mesh, fields: &Fields, change: Option<&Change>) -> Result<Entry, TaskError> {
         let name = &item.name;
         let Some(change) = change else {
             let prepared = self.preparation.prepare_with(name, mesh, fields)?;
-            return Ok(Entry {
-                prepared,
-                sources: Vec::new(),
-                origins: Vec::new(),
-            });
+            return Ok(Entry { prepared, sources: Vec::new(), origins: Vec::new() });
         };
         let remeshed = change.remeshed(name, mesh)?;
         let origins = match &remeshed {
@@ -341,11 +289,7 @@ impl PreparedPart {
         };
         let (mesh, fields) = change.moved(name, mesh, fields)?;
         let prepared = self.preparation.prepare_with(name, &mesh, &fields)?;
-        Ok(Entry {
-            prepared,
-            sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources),
-            origins,
-        })
+        Ok(Entry { prepared, sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources), origins })
     }
 
     /// True if the places of a remeshed mesh are on the mesh of a file.
@@ -356,19 +300,12 @@ impl PreparedPart {
         let mesh = content.mesh()?;
         let (vertices, elements) = (mesh.vertex_count(), self.preparation.per.count(mesh));
         let corners = entry.sources.iter().flat_map(|source| &source.corners);
-        Ok(corners.clone().all(|&v| (v as usize) < vertices)
-            && entry.origins.iter().all(|&e| (e as usize) < elements))
+        Ok(corners.clone().all(|&v| (v as usize) < vertices) && entry.origins.iter().all(|&e| (e as usize) < elements))
     }
 
     /// Cache key of a mesh: program version, content, fields, settings, change, and the name if it determines the
     /// rotation.
-    fn key(
-        &self,
-        name: &str,
-        content: blake3::Hash,
-        fields: &Fields,
-        change: Option<&Change>,
-    ) -> CacheKey {
+    fn key(&self, name: &str, content: blake3::Hash, fields: &Fields, change: Option<&Change>) -> CacheKey {
         let mut hasher = blake3::Hasher::new();
         fields.hash(&mut hasher);
         // Debug output has all digits.
@@ -392,11 +329,7 @@ impl PreparedPart {
     /// Keeps a copy in memory, which shares the geometry, if there is space.
     fn keep(&self, index: usize, sample: &Sample) {
         let size = size_in_memory(sample);
-        let room = self
-            .memory_left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(size)
-            });
+        let room = self.memory_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(size));
         if room.is_ok() && self.kept[index].set(sample.clone()).is_err() {
             // Another thread has stored it.
             self.memory_left.fetch_add(size, Ordering::Relaxed);
@@ -427,10 +360,7 @@ impl SampleSource for PreparedPart {
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
         let kept = self.kept.get(index).ok_or_else(|| {
-            TaskError::setting(
-                "sample",
-                format!("sample {index} is out of range: there are {}", self.len()),
-            )
+            TaskError::setting("sample", format!("sample {index} is out of range: there are {}", self.len()))
         })?;
         if let Some(sample) = kept.get() {
             return Ok(sample.clone());
@@ -502,13 +432,10 @@ fn size_in_memory(sample: &Sample) -> usize {
     let levels = sample.hierarchy.iter().flat_map(|h| h.levels());
     // Clusters store three numbers for each vertex.
     let levels = levels.map(|level| graph(&level.graph) + level.vertices.len() * 4);
-    let members = sample.hierarchy.as_ref().map_or(0, |hierarchy| {
-        hierarchy
-            .levels()
-            .iter()
-            .map(|level| level.vertices.len() * 16)
-            .sum()
-    });
+    let members = sample
+        .hierarchy
+        .as_ref()
+        .map_or(0, |hierarchy| hierarchy.levels().iter().map(|level| level.vertices.len() * 16).sum());
     let target = match &sample.target {
         Target::Labels(labels) => 4 * labels.len(),
         Target::Values(values) => 4 * values.len(),
@@ -517,9 +444,8 @@ fn size_in_memory(sample: &Sample) -> usize {
     let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;
     let heat = (sample.heat.as_ref()).map_or(0, |heat| 2 * heat.size_in_bytes());
-    let elements = sample.elements.as_ref().map_or(0, |elements| {
-        elements.incidence.size_in_bytes() + 4 * elements.areas.len()
-    });
+    let elements =
+        sample.elements.as_ref().map_or(0, |elements| elements.incidence.size_in_bytes() + 4 * elements.areas.len());
     let patches = (sample.patches.as_ref()).map_or(0, |patches| 2 * patches.size_in_bytes());
     let numbers = sample.features.len() + sample.areas.len();
     graph(&sample.graph) + levels + spectra + heat + elements + patches + 4 * numbers + target

@@ -17,8 +17,8 @@ const EIGENVALUES: f32 = 0.015;
 const SCALE: f32 = 0.02;
 const FIELDS: f32 = 0.04;
 
-/// A sample at random points of its surface; `share` of the points are kept. Samples without eigenvectors stay as they are.
-/// `outputs` is the type of target values.
+/// A sample at random points of its surface; `share` of the points are kept. Samples without eigenvectors stay as they
+/// are. `outputs` is the type of target values.
 pub(super) fn resampled(
     mut sample: Sample,
     outputs: &FeatureType,
@@ -34,20 +34,15 @@ pub(super) fn resampled(
     let arrays = spectra.arrays();
     let total: f32 = arrays.mass.iter().sum();
     let masses = arrays.mass.iter().zip(&kept);
-    let rest: f32 = masses
-        .clone()
-        .filter(|(_, kept)| **kept)
-        .map(|(m, _)| m)
-        .sum();
+    let rest: f32 = masses.clone().filter(|(_, kept)| **kept).map(|(m, _)| m).sum();
     if rest <= 0.0 {
         return Ok(sample);
     }
     let mass = masses.map(|(m, kept)| if *kept { m * (total / rest) } else { 0.0 });
     let mass = mass.collect();
     let scale = noise(SCALE, random);
-    let eigenvalues = (arrays.eigenvalues.iter())
-        .map(|_| noise(EIGENVALUES, random) / (scale * scale))
-        .collect::<Vec<f32>>();
+    let eigenvalues =
+        (arrays.eigenvalues.iter()).map(|_| noise(EIGENVALUES, random) / (scale * scale)).collect::<Vec<f32>>();
     let gradient = noise(FIELDS, random) / scale;
     sample.features = points.interpolate(&sample.kind, &sample.features)?;
     perturb(&sample.kind, &mut sample.features, FIELDS, random);
@@ -80,11 +75,7 @@ mod tests {
 
     #[test]
     fn a_resampled_body_keeps_its_area_and_loses_a_share_of_its_points() {
-        let bodies = BodiesConfig {
-            count: 2,
-            vertices: 500,
-            seed: 1,
-        };
+        let bodies = BodiesConfig { count: 2, vertices: 500, seed: 1 };
         let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
         let preparation = Preparation {
             features: FeatureConfig::of_kinds("hks,position").unwrap(),
@@ -100,9 +91,7 @@ mod tests {
         let (before, after) = (before.unwrap().arrays(), after.unwrap().arrays());
         let sum = |values: &[f32]| values.iter().sum::<f32>();
         assert!((sum(before.mass) - sum(after.mass)).abs() < 1e-4 * sum(before.mass));
-        let Target::Labels(labels) = &made.target else {
-            panic!()
-        };
+        let Target::Labels(labels) = &made.target else { panic!() };
         let dropped = labels.iter().filter(|&&label| label == IGNORE).count();
         let share = dropped as f64 / labels.len() as f64;
         assert!((share - 0.3).abs() < 0.07, "{share}");
@@ -110,20 +99,16 @@ mod tests {
         assert!(rows.clone().all(|(&l, &m)| (l == IGNORE) == (m == 0.0)));
         // Eigenvectors stay nearly orthonormal on the sample; the first one is constant.
         let first = |p: usize| after.bases[20 * p];
-        let norm: f32 = (after.mass.iter().enumerate())
-            .map(|(p, &mass)| mass * first(p) * first(p))
-            .sum();
+        let norm: f32 = (after.mass.iter().enumerate()).map(|(p, &mass)| mass * first(p) * first(p)).sum();
         assert!((norm - 1.0).abs() < 1e-3, "{norm}");
         let close = |a: &[f32], b: &[f32]| {
             let error: f32 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
             let size: f32 = a.iter().map(|a| a * a).sum();
             (error / size).sqrt()
         };
-        for (a, b) in [
-            (before.bases, after.bases),
-            (before.eigenvalues, after.eigenvalues),
-            (&sample.features, &made.features),
-        ] {
+        for (a, b) in
+            [(before.bases, after.bases), (before.eigenvalues, after.eigenvalues), (&sample.features, &made.features)]
+        {
             let difference = close(a, b);
             assert!(difference > 1e-3 && difference < 0.5, "{difference}");
         }

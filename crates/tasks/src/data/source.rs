@@ -40,10 +40,7 @@ impl TargetSource {
             Some(pattern) => Self::Files {
                 folder: folder.into(),
                 pattern: pattern.clone(),
-                columns: target
-                    .column
-                    .as_ref()
-                    .map_or(Vec::new(), |columns| columns.as_slice().to_vec()),
+                columns: target.column.as_ref().map_or(Vec::new(), |columns| columns.as_slice().to_vec()),
             },
             None => Self::VertexNumber,
         }
@@ -56,11 +53,7 @@ impl TargetSource {
 
     /// A file for each mesh, with all its columns.
     pub fn files(folder: &Path, pattern: &str) -> Self {
-        Self::Files {
-            folder: folder.into(),
-            pattern: pattern.into(),
-            columns: Vec::new(),
-        }
+        Self::Files { folder: folder.into(), pattern: pattern.into(), columns: Vec::new() }
     }
 
     /// The target file of a mesh, if targets are in files.
@@ -78,10 +71,7 @@ impl TargetSource {
 
     /// All names that the target file of a mesh may have.
     fn ways(&self, item: &Item) -> Vec<PathBuf> {
-        let Self::Files {
-            folder, pattern, ..
-        } = self
-        else {
+        let Self::Files { folder, pattern, .. } = self else {
             return Vec::new();
         };
         let name = pattern
@@ -89,9 +79,9 @@ impl TargetSource {
             .replace("{name}", item.without_extension())
             .replace("{inner}", item.inner());
         match pattern.ends_with(".*") {
-            true => ANY_EXTENSION
-                .map(|extension| folder.join(format!("{}{extension}", &name[..name.len() - 1])))
-                .to_vec(),
+            true => {
+                ANY_EXTENSION.map(|extension| folder.join(format!("{}{extension}", &name[..name.len() - 1]))).to_vec()
+            }
             false => vec![folder.join(name)],
         }
     }

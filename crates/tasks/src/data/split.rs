@@ -20,19 +20,12 @@ pub(crate) struct Split {
 }
 
 /// Default fractions.
-const DEFAULT_FRACTIONS: Parts<f64> = Parts {
-    train: Some(0.8),
-    validation: None,
-    test: Some(0.2),
-};
+const DEFAULT_FRACTIONS: Parts<f64> = Parts { train: Some(0.8), validation: None, test: Some(0.2) };
 
 impl Split {
     /// The first `train` meshes for training, the others for testing.
     pub fn first(train: usize, count: usize) -> Self {
-        Self {
-            parts: [(0..train).collect(), Vec::new(), (train..count).collect()],
-            seed: 0,
-        }
+        Self { parts: [(0..train).collect(), Vec::new(), (train..count).collect()], seed: 0 }
     }
 
     /// Moves a share of the training part to the validation part, at random, and returns the number of these meshes.
@@ -82,12 +75,7 @@ impl Split {
     }
 
     /// Assigns meshes to parts according to a description. Adds its problems to `problems`.
-    pub fn new(
-        folder: &Path,
-        description: &SplitDescription,
-        items: &[Item],
-        problems: &mut Vec<TaskError>,
-    ) -> Self {
+    pub fn new(folder: &Path, description: &SplitDescription, items: &[Item], problems: &mut Vec<TaskError>) -> Self {
         let seed = description.seed;
         if let Some(files) = &description.files {
             let mut choice = Choice::new(items);
@@ -117,12 +105,7 @@ impl Split {
     }
 
     /// True if a list or table of a description names a mesh.
-    pub fn names(
-        folder: &Path,
-        description: &SplitDescription,
-        items: &[Item],
-        mesh: usize,
-    ) -> bool {
+    pub fn names(folder: &Path, description: &SplitDescription, items: &[Item], mesh: usize) -> bool {
         let names = Names::new(items);
         let named = |cells: &[String]| {
             let mut ways = cells.iter().take(1).cloned().chain([cells.join(" ")]);
@@ -203,19 +186,12 @@ struct Choice<'a> {
 
 impl<'a> Choice<'a> {
     fn new(items: &'a [Item]) -> Self {
-        Self {
-            items,
-            names: Names::new(items),
-            part_of: vec![None; items.len()],
-        }
+        Self { items, names: Names::new(items), part_of: vec![None; items.len()] }
     }
 
     fn put(&mut self, index: usize, part: Part) -> Result<(), String> {
         match self.part_of[index].replace(part) {
-            Some(other) if other != part => Err(format!(
-                "`{}` is in both {other} and {part}",
-                self.items[index].name
-            )),
+            Some(other) if other != part => Err(format!("`{}` is in both {other} and {part}", self.items[index].name)),
             _ => Ok(()),
         }
     }
@@ -227,10 +203,7 @@ impl<'a> Choice<'a> {
         };
         for (line, cells) in rows {
             let name = cells.join(" ");
-            let put = self
-                .names
-                .find(&name)
-                .and_then(|index| self.put(index, part));
+            let put = self.names.find(&name).and_then(|index| self.put(index, part));
             if let Err(problem) = put {
                 problems.push(DataError::table(path, Some(line), problem).into());
             }
@@ -245,10 +218,7 @@ impl<'a> Choice<'a> {
         for (index, (line, cells)) in rows.iter().enumerate() {
             let put = match &cells[..] {
                 [name, part, ..] => match Part::parse(part) {
-                    Some(part) => self
-                        .names
-                        .find(name)
-                        .and_then(|index| self.put(index, part)),
+                    Some(part) => self.names.find(name).and_then(|index| self.put(index, part)),
                     // A header.
                     None if index == 0 && !self.names.has(name) => Ok(()),
                     None => Err(format!("`{part}` is not train, validation or test")),
@@ -261,13 +231,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    fn pattern(
-        &mut self,
-        folder: &Path,
-        pattern: &Pattern,
-        part: Part,
-        problems: &mut Vec<TaskError>,
-    ) {
+    fn pattern(&mut self, folder: &Path, pattern: &Pattern, part: Part, problems: &mut Vec<TaskError>) {
         let mut refuse = |problem: String| {
             problems.push(
                 DataError::Description {
@@ -317,11 +281,7 @@ mod tests {
                 items.push(item);
             }
         }
-        let fractions = Parts {
-            train: Some(0.6),
-            validation: Some(0.1),
-            test: Some(0.2),
-        };
+        let fractions = Parts { train: Some(0.6), validation: Some(0.1), test: Some(0.2) };
         for seed in 0..5 {
             let split = Split::at_random(&items, &fractions, seed);
             for (part, total) in Part::ALL.into_iter().zip([53, 9, 18]) {
@@ -345,26 +305,16 @@ mod tests {
     #[test]
     fn every_class_has_its_share_of_the_validation_part() {
         // 60, 20 and 7 meshes of three classes, in turn as long as there are any.
-        let class = |item: usize| {
-            Some(if item < 21 {
-                item as u32 % 3
-            } else {
-                u32::from(item >= 74)
-            })
-        };
+        let class = |item: usize| Some(if item < 21 { item as u32 % 3 } else { u32::from(item >= 74) });
         let whole = Split::first(87, 100);
         let counts = |part: &[usize]| {
             let mut counts = [0; 3];
-            part.iter()
-                .for_each(|&item| counts[class(item).unwrap() as usize] += 1);
+            part.iter().for_each(|&item| counts[class(item).unwrap() as usize] += 1);
             counts
         };
         assert_eq!(counts(whole.part(Part::Train)), [60, 20, 7]);
         let held_out = |seed: u64, share: f64| {
-            let mut split = Split {
-                seed,
-                ..whole.clone()
-            };
+            let mut split = Split { seed, ..whole.clone() };
             let moved = split.hold_out(share, class);
             assert_eq!(split.part(Part::Validation).len(), moved);
             assert_eq!(split.part(Part::Test), whole.part(Part::Test));
@@ -376,19 +326,13 @@ mod tests {
         for seed in 0..5 {
             let found = counts(&held_out(seed, 0.2));
             for (found, size) in found.into_iter().zip([60.0, 20.0, 7.0]) {
-                assert!(
-                    (f64::from(found) - 0.2 * size).abs() < 1.0,
-                    "{found} of {size}"
-                );
+                assert!((f64::from(found) - 0.2 * size).abs() < 1.0, "{found} of {size}");
             }
         }
         assert_eq!(held_out(1, 0.2), held_out(1, 0.2));
         assert_ne!(held_out(1, 0.2), held_out(2, 0.2));
         assert_eq!((held_out(1, 1e-9).len(), held_out(1, 0.999).len()), (1, 86));
         let mut single = Split::first(1, 1);
-        assert_eq!(
-            (single.hold_out(0.5, |_| None), single),
-            (0, Split::first(1, 1))
-        );
+        assert_eq!((single.hold_out(0.5, |_| None), single), (0, Split::first(1, 1)));
     }
 }

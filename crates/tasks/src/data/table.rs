@@ -57,15 +57,10 @@ impl TextTable {
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            let line = 1 + bytes[..error.valid_up_to()]
-                .iter()
-                .filter(|&&byte| byte == b'\n')
-                .count();
+            let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
             DataError::table(path, Some(line), "the text is not UTF-8")
         })?;
-        let is_csv = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+        let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
         let lines = lines(text);
         let separator = match is_csv {
             true => separator_of(lines.iter().map(|(_, line)| *line).find(|l| !l.is_empty())),
@@ -74,8 +69,7 @@ impl TextTable {
         let mut rows = Vec::with_capacity(lines.len());
         let mut end = 0;
         for (number, line) in lines {
-            let cells = split(line, separator)
-                .map_err(|problem| DataError::table(path, Some(number), problem))?;
+            let cells = split(line, separator).map_err(|problem| DataError::table(path, Some(number), problem))?;
             let blank = is_one_empty(&cells) && !line.contains('"');
             rows.push((number, cells));
             if !blank {
@@ -88,11 +82,7 @@ impl TextTable {
 
     /// The numbers of the table. An empty cell or `nan` is an unknown value. A first row with a word that is not in
     /// `names` is a header. Other words must be in `names`, which maps them to numbers.
-    pub fn numbers(
-        self,
-        path: &Path,
-        names: &HashMap<&str, f64>,
-    ) -> Result<NumberTable, DataError> {
+    pub fn numbers(self, path: &Path, names: &HashMap<&str, f64>) -> Result<NumberTable, DataError> {
         let number = |cell: &str| match cell {
             "" => Some(f64::NAN),
             _ => cell.parse().ok().or_else(|| names.get(cell).copied()),
@@ -105,20 +95,12 @@ impl TextTable {
             Some((_, cells)) => cells,
             None => Vec::new(),
         };
-        let mut table = NumberTable {
-            header,
-            columns,
-            values: Vec::new(),
-        };
+        let mut table = NumberTable { header, columns, values: Vec::new() };
         for (line, cells) in rows {
             // An empty line has one cell; it is a row of unknown values.
             let blank = cells.iter().all(String::is_empty);
             if cells.len() != table.columns && !blank {
-                let problem = format!(
-                    "{} cell(s), but previous rows have {}",
-                    cells.len(),
-                    table.columns
-                );
+                let problem = format!("{} cell(s), but previous rows have {}", cells.len(), table.columns);
                 return Err(DataError::table(path, Some(line), problem));
             }
             if blank {

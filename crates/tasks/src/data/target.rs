@@ -20,16 +20,7 @@ use std::path::Path;
 const LARGEST_LABEL: f64 = 9_007_199_254_740_992.0;
 
 /// Extensions of files with values of vertices: FreeSurfer and GIFTI.
-const VALUE_EXTENSIONS: [&str; 8] = [
-    "annot",
-    "gii",
-    "curv",
-    "sulc",
-    "thickness",
-    "area",
-    "volume",
-    "avg_curv",
-];
+const VALUE_EXTENSIONS: [&str; 8] = ["annot", "gii", "curv", "sulc", "thickness", "area", "volume", "avg_curv"];
 
 /// The columns of a file with values of vertices.
 fn value_table(file: &ValueFile) -> NumberTable {
@@ -38,9 +29,7 @@ fn value_table(file: &ValueFile) -> NumberTable {
     NumberTable {
         header: columns.iter().map(|column| column.name.clone()).collect(),
         columns: columns.len(),
-        values: (0..rows)
-            .flat_map(|row| columns.iter().map(move |column| column.values.to_f64(row)))
-            .collect(),
+        values: (0..rows).flat_map(|row| columns.iter().map(move |column| column.values.to_f64(row))).collect(),
     }
 }
 
@@ -110,9 +99,7 @@ impl Targets {
                 Ok(Target::Labels(match self.per {
                     _ if !carries => classes,
                     Element::Vertex => carry_labels(sources.vertices, &classes),
-                    _ => (sources.elements.iter())
-                        .map(|&row| classes[row as usize])
-                        .collect(),
+                    _ => (sources.elements.iter()).map(|&row| classes[row as usize]).collect(),
                 }))
             }
         }
@@ -128,24 +115,15 @@ impl Targets {
     }
 
     /// Labels of the elements.
-    pub fn labels(
-        &self,
-        item: &Item,
-        content: &Content,
-        vertices: usize,
-    ) -> Result<Labels, TaskError> {
+    pub fn labels(&self, item: &Item, content: &Content, vertices: usize) -> Result<Labels, TaskError> {
         if self.source == TargetSource::VertexNumber {
             return Ok((0..vertices as i64).map(Some).collect());
         }
         let table = self.table(item, content)?;
         if table.columns != 1 && table.rows() > 0 {
-            return Err(self.refuse(
-                item,
-                format!(
-                    "{} columns; select the column of labels with target.column",
-                    table.columns
-                ),
-            ));
+            return Err(
+                self.refuse(item, format!("{} columns; select the column of labels with target.column", table.columns))
+            );
         }
         let mut labels = Vec::with_capacity(table.values.len());
         for (row, &value) in table.values.iter().enumerate() {
@@ -162,12 +140,7 @@ impl Targets {
     }
 
     /// Fails unless a target has a row for each element.
-    fn check_rows(
-        &self,
-        item: &Item,
-        content: &Content,
-        (rows, vertices): (usize, usize),
-    ) -> Result<(), TaskError> {
+    fn check_rows(&self, item: &Item, content: &Content, (rows, vertices): (usize, usize)) -> Result<(), TaskError> {
         let expected = self.rows(content, vertices)?;
         if rows == expected {
             return Ok(());
@@ -208,13 +181,9 @@ impl Targets {
         match first {
             None => Ok(Element::Vertex),
             Some(item) => {
-                let words: Vec<String> = (possible.iter())
-                    .map(|element| format!("\"{}\"", element.words()[0]))
-                    .collect();
-                let problem = format!(
-                    "its rows may be any of {}, which are as many: set target.per",
-                    words.join(", ")
-                );
+                let words: Vec<String> =
+                    (possible.iter()).map(|element| format!("\"{}\"", element.words()[0])).collect();
+                let problem = format!("its rows may be any of {}, which are as many: set target.per", words.join(", "));
                 Err(self.refuse(item, problem))
             }
         }
@@ -267,11 +236,9 @@ impl Targets {
                 None => IGNORE,
                 Some(label) => classes.class_of(*label).ok_or_else(|| {
                     let problem = match self.source {
-                        TargetSource::VertexNumber => format!(
-                            "{} vertices, but the template has {}",
-                            labels.len(),
-                            classes.count()
-                        ),
+                        TargetSource::VertexNumber => {
+                            format!("{} vertices, but the template has {}", labels.len(), classes.count())
+                        }
                         _ => format!(
                             "{element} {row}: label {label} is not one of {} (-1 means unknown)",
                             classes.allowed()
@@ -282,25 +249,16 @@ impl Targets {
             });
         }
         if self.source == TargetSource::VertexNumber && labels.len() != classes.count() {
-            return Err(self.refuse(
-                item,
-                format!(
-                    "{} vertices, but the template has {}",
-                    labels.len(),
-                    classes.count()
-                ),
-            ));
+            return Err(
+                self.refuse(item, format!("{} vertices, but the template has {}", labels.len(), classes.count()))
+            );
         }
         Ok(found)
     }
 
     /// The classes that each edge may have by MeshCNN's soft labels: `NAME.seseg` next to `NAME.eseg`, or in the folder
     /// `sseg` next to `seg`, with a line for each edge and a weight for each class. `None` without such a file.
-    pub fn soft_classes(
-        &self,
-        item: &Item,
-        rows: usize,
-    ) -> Result<Option<Vec<Vec<u32>>>, TaskError> {
+    pub fn soft_classes(&self, item: &Item, rows: usize) -> Result<Option<Vec<Vec<u32>>>, TaskError> {
         let (Some(classes), Some(hard)) = (&self.classes, self.source.file(item)) else {
             return Ok(None);
         };
@@ -327,22 +285,11 @@ impl Targets {
             let columns = row.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
             columns.filter_map(|(column, _)| class(column)).collect()
         };
-        Ok(Some(
-            table
-                .values
-                .chunks(table.columns.max(1))
-                .map(allowed)
-                .collect(),
-        ))
+        Ok(Some(table.values.chunks(table.columns.max(1)).map(allowed).collect()))
     }
 
     /// Values of the elements; NaN if unknown.
-    pub fn values(
-        &self,
-        item: &Item,
-        content: &Content,
-        vertices: usize,
-    ) -> Result<NumberTable, TaskError> {
+    pub fn values(&self, item: &Item, content: &Content, vertices: usize) -> Result<NumberTable, TaskError> {
         let mut table = self.table(item, content)?;
         for value in &mut table.values {
             if self.unknown.iter().any(|&unknown| unknown as f64 == *value) {
@@ -352,22 +299,13 @@ impl Targets {
         self.check_rows(item, content, (table.rows(), vertices))?;
         let [element, _] = self.per.words();
         if self.vectors && !table.columns.is_multiple_of(3) {
-            return Err(self.refuse(
-                item,
-                format!(
-                    "{} columns, but vectors need a multiple of 3",
-                    table.columns
-                ),
-            ));
+            return Err(self.refuse(item, format!("{} columns, but vectors need a multiple of 3", table.columns)));
         }
         // Values are learned in single precision.
         let too_large = |&value: &f64| !value.is_nan() && !(value as f32).is_finite();
         if let Some(at) = table.values.iter().position(too_large) {
             let row = at / table.columns.max(1);
-            let problem = format!(
-                "{element} {row}: {:e} is too large for single precision",
-                table.values[at]
-            );
+            let problem = format!("{element} {row}: {:e} is too large for single precision", table.values[at]);
             return Err(self.refuse(item, problem));
         }
         // The values of a row are all known or all unknown.
@@ -378,9 +316,7 @@ impl Targets {
         if let Some(row) = table.values.chunks(table.columns.max(1)).position(partly) {
             return Err(self.refuse(
                 item,
-                format!(
-                    "{element} {row}: some values are NaN or in `unknown`; all or none must be known"
-                ),
+                format!("{element} {row}: some values are NaN or in `unknown`; all or none must be known"),
             ));
         }
         Ok(table)
@@ -402,12 +338,7 @@ impl Targets {
         }
     }
 
-    fn express(
-        &self,
-        table: NumberTable,
-        frames: &[Frame],
-        motion: Option<DMat3>,
-    ) -> Result<Target<f32>, TaskError> {
+    fn express(&self, table: NumberTable, frames: &[Frame], motion: Option<DMat3>) -> Result<Target<f32>, TaskError> {
         let values = match self.vectors {
             false => table.values.iter().map(|&value| value as f32).collect(),
             true => {
@@ -424,9 +355,10 @@ impl Targets {
     fn table(&self, item: &Item, content: &Content) -> Result<NumberTable, TaskError> {
         match &self.source {
             TargetSource::Property(names) => self.properties(item, content, names),
-            TargetSource::WholeMesh => item.values.clone().ok_or_else(|| {
-                DataError::target(&item.name, "the table has no values for it").into()
-            }),
+            TargetSource::WholeMesh => item
+                .values
+                .clone()
+                .ok_or_else(|| DataError::target(&item.name, "the table has no values for it").into()),
             source => {
                 let path = source.file(item).unwrap_or_default();
                 let columns = match source {
@@ -434,11 +366,10 @@ impl Targets {
                     _ => &[],
                 };
                 let bytes = gemcnn_mesh::read_file(&path).map_err(|error| match error.kind() {
-                    std::io::ErrorKind::NotFound => DataError::target(
-                        &item.name,
-                        format!("the target file {} does not exist", path.display()),
-                    )
-                    .into(),
+                    std::io::ErrorKind::NotFound => {
+                        DataError::target(&item.name, format!("the target file {} does not exist", path.display()))
+                            .into()
+                    }
                     _ => TaskError::file(&path)(error),
                 })?;
                 let table = self.parse(&path, &bytes)?;
@@ -452,11 +383,8 @@ impl Targets {
         match extension.to_lowercase().as_str() {
             "npy" => npy::parse(path, bytes),
             "csv" | "txt" | "seg" | "eseg" => {
-                let names: HashMap<&str, f64> = self
-                    .class_names
-                    .iter()
-                    .map(|(name, label)| (name.as_str(), *label as f64))
-                    .collect();
+                let names: HashMap<&str, f64> =
+                    self.class_names.iter().map(|(name, label)| (name.as_str(), *label as f64)).collect();
                 TextTable::parse(path, bytes)?.numbers(path, &names)
             }
             "mat" => Err(DataError::table(
@@ -478,12 +406,7 @@ impl Targets {
     }
 
     /// Vertex or face properties of a mesh file as columns.
-    fn properties(
-        &self,
-        item: &Item,
-        content: &Content,
-        names: &[String],
-    ) -> Result<NumberTable, TaskError> {
+    fn properties(&self, item: &Item, content: &Content, names: &[String]) -> Result<NumberTable, TaskError> {
         let (attributes, rows) = match self.per {
             Element::Face => (content.face_attributes()?, content.mesh()?.face_count()),
             _ => (content.attributes()?, content.mesh()?.vertex_count()),
@@ -498,18 +421,11 @@ impl Targets {
                     true => "none".to_string(),
                     false => known.join(", "),
                 };
-                DataError::target(
-                    &item.name,
-                    format!("no {element} property `{name}`; its properties are {known}"),
-                )
+                DataError::target(&item.name, format!("no {element} property `{name}`; its properties are {known}"))
             })?);
         }
         let row = |row| columns.iter().map(move |column| column.values.to_f64(row));
-        Ok(NumberTable {
-            header: names.to_vec(),
-            columns: columns.len(),
-            values: (0..rows).flat_map(row).collect(),
-        })
+        Ok(NumberTable { header: names.to_vec(), columns: columns.len(), values: (0..rows).flat_map(row).collect() })
     }
 
     /// An error that names the target file, or the mesh.
@@ -541,11 +457,7 @@ fn select(path: &Path, table: NumberTable, columns: &[Column]) -> Result<NumberT
                 true => format!("{} columns without names, numbered from 0", table.columns),
                 false => table.header.join(", "),
             };
-            DataError::table(
-                path,
-                None,
-                format!("there is no column `{asked}`; the file has {there}"),
-            )
+            DataError::table(path, None, format!("there is no column `{asked}`; the file has {there}"))
         })?);
     }
     let rows = table.values.chunks_exact(table.columns.max(1));
@@ -555,8 +467,6 @@ fn select(path: &Path, table: NumberTable, columns: &[Column]) -> Result<NumberT
             false => places.iter().map(|&p| table.header[p].clone()).collect(),
         },
         columns: places.len(),
-        values: rows
-            .flat_map(|row| places.iter().map(move |&place| row[place]))
-            .collect(),
+        values: rows.flat_map(|row| places.iter().map(move |&place| row[place])).collect(),
     })
 }

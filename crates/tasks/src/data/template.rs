@@ -36,15 +36,8 @@ impl TemplateDistances {
     /// Distances of all vertices from one, in square roots of the area; infinite on other components.
     pub fn from(&self, vertex: u32) -> Result<Cow<'_, [f32]>, TaskError> {
         let compute = || {
-            let row = self
-                .solver
-                .distances_from(vertex as usize)
-                .map_err(refuse)?;
-            Ok::<_, TaskError>(
-                row.iter()
-                    .map(|d| (d / self.unit) as f32)
-                    .collect::<Vec<f32>>(),
-            )
+            let row = self.solver.distances_from(vertex as usize).map_err(refuse)?;
+            Ok::<_, TaskError>(row.iter().map(|d| (d / self.unit) as f32).collect::<Vec<f32>>())
         };
         let Some(kept) = self.rows.get(vertex as usize) else {
             return Ok(Cow::Owned(compute()?));

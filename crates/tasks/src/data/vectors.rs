@@ -38,10 +38,7 @@ pub fn in_space(frames: &[Frame], features: &[f32]) -> Vec<DVec3> {
     let rows = features.chunks_exact(2 * channels).zip(frames);
     rows.flat_map(|(row, frame)| {
         let (first, second) = row.split_at(channels);
-        first
-            .iter()
-            .zip(second)
-            .map(|(&x, &y)| frame.vector([x.into(), y.into()]))
+        first.iter().zip(second).map(|(&x, &y)| frame.vector([x.into(), y.into()]))
     })
     .collect()
 }

@@ -115,22 +115,11 @@ pub enum DataError {
 
 impl DataError {
     pub(crate) fn target(mesh: &str, problem: impl Into<String>) -> Self {
-        Self::Target {
-            mesh: mesh.into(),
-            problem: problem.into(),
-        }
+        Self::Target { mesh: mesh.into(), problem: problem.into() }
     }
 
-    pub(crate) fn table(
-        path: impl Into<PathBuf>,
-        line: Option<usize>,
-        problem: impl Into<String>,
-    ) -> Self {
-        Self::Table {
-            path: path.into(),
-            line,
-            problem: problem.into(),
-        }
+    pub(crate) fn table(path: impl Into<PathBuf>, line: Option<usize>, problem: impl Into<String>) -> Self {
+        Self::Table { path: path.into(), line, problem: problem.into() }
     }
 }
 

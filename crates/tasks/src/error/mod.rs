@@ -142,10 +142,7 @@ pub enum TaskError {
 impl TaskError {
     /// An invalid setting, sample or file.
     pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Setting {
-            what: what.into(),
-            problem: problem.into(),
-        }
+        Self::Setting { what: what.into(), problem: problem.into() }
     }
 
     /// True for problems of a single mesh: a file that is not a mesh, or geometry and features that cannot be computed.

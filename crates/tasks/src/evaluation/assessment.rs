@@ -58,8 +58,7 @@ impl Assessment {
         mesh: Mesh,
     ) -> Result<Self, TaskError> {
         let count = model.classes.as_ref().map_or(0, |classes| classes.count());
-        let has_probabilities =
-            model.config.task == Task::Segmentation && count <= MOST_PROBABILITIES;
+        let has_probabilities = model.config.task == Task::Segmentation && count <= MOST_PROBABILITIES;
         let (prediction, probabilities) = match has_probabilities {
             true => {
                 let (classes, rows) = model.predict_probabilities(workspace, &sample)?;
@@ -95,12 +94,7 @@ impl<'a> Assessor<'a> {
     ///
     /// # Errors
     /// Data for another task or with unknown classes.
-    pub fn new(
-        model: &TrainedModel,
-        dataset: &'a Dataset,
-        part: Part,
-        cache: &Cache,
-    ) -> Result<Self, TaskError> {
+    pub fn new(model: &TrainedModel, dataset: &'a Dataset, part: Part, cache: &Cache) -> Result<Self, TaskError> {
         check_elements(model, dataset)?;
         let preparation = model.preparation();
         Ok(Self {
@@ -131,11 +125,7 @@ impl<'a> Assessor<'a> {
         workspace: &mut Workspace<f32>,
         index: usize,
     ) -> Result<Assessment, TaskError> {
-        let source = Relabelled {
-            source: &self.samples,
-            classes: self.classes.clone(),
-            places: None,
-        };
+        let source = Relabelled { source: &self.samples, classes: self.classes.clone(), places: None };
         let mut sample = source.load(index)?;
         let features = sample.features.clone();
         model.scaling.apply(&mut sample.features);

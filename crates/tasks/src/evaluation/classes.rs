@@ -94,19 +94,9 @@ impl ClassScores {
     pub(super) fn to_csv(&self) -> String {
         let mut text = "class,label,counted,predicted,right\n".to_string();
         for class in &self.classes {
-            let ClassScore {
-                name,
-                label,
-                counted,
-                predicted,
-                right,
-            } = class;
+            let ClassScore { name, label, counted, predicted, right } = class;
             // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{},{label},{counted},{predicted},{right}",
-                csv_cell(name)
-            );
+            let _ = writeln!(text, "{},{label},{counted},{predicted},{right}", csv_cell(name));
         }
         text
     }
@@ -134,10 +124,7 @@ mod tests {
         assert!((scores.mean_intersection_over_union() - 1.0 / 3.0).abs() < 1e-12);
         let worst: Vec<i64> = scores.worst().iter().map(|class| class.label).collect();
         assert_eq!(worst, [2, 0, 1]);
-        assert_eq!(
-            scores.confusion.as_ref().map(|c| c[0].clone()),
-            Some(vec![2, 1, 0, 0])
-        );
+        assert_eq!(scores.confusion.as_ref().map(|c| c[0].clone()), Some(vec![2, 1, 0, 0]));
         assert!(scores.to_csv().contains("\n2,2,1,0,0\n"));
         assert_eq!(ClassScores::new(&Classes::numbered(101)).confusion, None);
     }

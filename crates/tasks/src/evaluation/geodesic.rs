@@ -36,19 +36,13 @@ pub struct GeodesicScores {
 
 impl GeodesicScores {
     /// Computes the scores from the wrong ones of `counted` predictions.
-    pub(super) fn new(
-        template: &TemplateDistances,
-        confusions: &Confusions,
-        counted: u64,
-    ) -> Result<Self, TaskError> {
+    pub(super) fn new(template: &TemplateDistances, confusions: &Confusions, counted: u64) -> Result<Self, TaskError> {
         let errors = distances(template, confusions)?;
         let wrong: u64 = confusions.values().sum();
         let reached = errors.iter().filter(|(distance, _)| distance.is_finite());
         let unreachable: u64 = wrong - reached.clone().map(|(_, times)| times).sum::<u64>();
         let sum: f64 = reached.map(|(d, times)| d * *times as f64).sum();
-        let radii: Vec<f64> = (0..=STEPS)
-            .map(|step| LARGEST_RADIUS * step as f64 / STEPS as f64)
-            .collect();
+        let radii: Vec<f64> = (0..=STEPS).map(|step| LARGEST_RADIUS * step as f64 / STEPS as f64).collect();
         let share = |&radius: &f64| {
             let beyond = errors.iter().filter(|(d, _)| *d > radius);
             let beyond: u64 = beyond.map(|(_, times)| times).sum();
@@ -111,10 +105,7 @@ fn median(errors: &[(f64, u64)], counted: u64) -> f64 {
 }
 
 /// The distance and count of each wrong prediction, in square roots of the area.
-fn distances(
-    template: &TemplateDistances,
-    confusions: &Confusions,
-) -> Result<Vec<(f64, u64)>, TaskError> {
+fn distances(template: &TemplateDistances, confusions: &Confusions) -> Result<Vec<(f64, u64)>, TaskError> {
     let pairs: Vec<(u32, u32, u64)> = confusions.iter().map(|(&(a, b), &n)| (a, b, n)).collect();
     let sources: Vec<&[(u32, u32, u64)]> = pairs.chunk_by(|a, b| a.0 == b.0).collect();
     let found: Result<Vec<Vec<(f64, u64)>>, TaskError> = sources
@@ -144,11 +135,7 @@ mod tests {
     use gemcnn_mesh::Mesh;
     use gemcnn_mesh::shapes::{self, Cells};
 
-    fn scored(
-        template: &Mesh,
-        confusions: &Confusions,
-        counted: u64,
-    ) -> Result<GeodesicScores, TaskError> {
+    fn scored(template: &Mesh, confusions: &Confusions, counted: u64) -> Result<GeodesicScores, TaskError> {
         GeodesicScores::new(&TemplateDistances::new(template)?, confusions, counted)
     }
 
@@ -160,10 +147,7 @@ mod tests {
         let scores = scored(&sheet, &confusions, 10).unwrap();
         assert!((scores.mean - 0.1 * 7.0 / 10.0).abs() < 1e-7);
         for (radius, share) in [(0.0, 0.4), (0.095, 0.4), (0.105, 0.9), (0.205, 1.0)] {
-            assert!(
-                (scores.share_within(radius) - share).abs() < 1e-12,
-                "{radius}"
-            );
+            assert!((scores.share_within(radius) - share).abs() < 1e-12, "{radius}");
         }
         assert_eq!((scores.radii.len(), scores.unreachable), (STEPS + 1, 0));
     }
@@ -176,12 +160,7 @@ mod tests {
             let moved: Vec<u32> = face.iter().map(|corner| corner + first).collect();
             faces.push(&moved);
         }
-        points.extend(
-            points
-                .clone()
-                .iter()
-                .map(|p| *p + gemcnn_mesh::DVec3::splat(5.0)),
-        );
+        points.extend(points.clone().iter().map(|p| *p + gemcnn_mesh::DVec3::splat(5.0)));
         let two = Mesh::new(points, faces).unwrap();
         let scores = scored(&two, &Confusions::from([((0, first), 2)]), 8).unwrap();
         assert_eq!((scores.unreachable, scores.mean), (2, 0.0));

@@ -13,8 +13,8 @@ pub use segmentation::{BORDER, SegmentationScores};
 
 use crate::data::{Cache, Classes, Dataset, Part, PreparedPart, csv_cell};
 use crate::train::{
-    BatchPlan, BatchScores, BatchSource, Division, GraphCache, Prefetch, RegressionSums, Scaled,
-    Scores, Tally, TrainedModel, names, unscaled,
+    BatchPlan, BatchScores, BatchSource, Division, GraphCache, Prefetch, RegressionSums, Scaled, Scores, Tally,
+    TrainedModel, names, unscaled,
 };
 use crate::{Element, Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::remesh::RemeshKind;
@@ -43,12 +43,7 @@ pub struct EvaluationOptions {
 
 impl Default for EvaluationOptions {
     fn default() -> Self {
-        Self {
-            part: Part::Test,
-            rotation: None,
-            strict: true,
-            meshing: None,
-        }
+        Self { part: Part::Test, rotation: None, strict: true, meshing: None }
     }
 }
 
@@ -95,8 +90,7 @@ impl Evaluation {
         let mut paths = Vec::new();
         let write = |extension: &str, text: String| {
             let path = stem.with_added_extension(extension);
-            write_atomically(&path, |file| file.write_all(text.as_bytes()))
-                .map_err(TaskError::file(&path))?;
+            write_atomically(&path, |file| file.write_all(text.as_bytes())).map_err(TaskError::file(&path))?;
             Ok::<_, TaskError>(path)
         };
         if let Some(table) = self.to_csv() {
@@ -106,8 +100,8 @@ impl Evaluation {
             paths.extend(chart.write(stem)?);
         }
         // Last, because all the others are there if this one is.
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
+        let json =
+            serde_json::to_string_pretty(self).map_err(|error| TaskError::setting("evaluation", error.to_string()))?;
         paths.push(write("json", json + "\n")?);
         Ok(paths)
     }
@@ -123,12 +117,8 @@ impl Evaluation {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(TaskError::file(path)(error)),
         };
-        let evaluation = serde_json::from_str(&text).map_err(|error| {
-            TaskError::setting(
-                path.display().to_string(),
-                format!("{error}; remove the file"),
-            )
-        })?;
+        let evaluation = serde_json::from_str(&text)
+            .map_err(|error| TaskError::setting(path.display().to_string(), format!("{error}; remove the file")))?;
         Ok(Some(evaluation))
     }
 
@@ -152,11 +142,7 @@ impl Evaluation {
 
     /// Plot of the geodesic errors, in correspondence.
     pub fn chart(&self) -> Option<Chart> {
-        let rotated = if self.rotation.is_some() {
-            ", random rotations"
-        } else {
-            ""
-        };
+        let rotated = if self.rotation.is_some() { ", random rotations" } else { "" };
         let title = format!("Correspondence: {} part{rotated}", self.part);
         Some(self.geodesic.as_ref()?.chart(&title))
     }
@@ -175,18 +161,9 @@ pub fn evaluate(
     device: &Device,
 ) -> Result<Evaluation, TaskError> {
     let config = &model.config;
-    let EvaluationOptions {
-        part,
-        rotation,
-        strict,
-        meshing,
-    } = options;
+    let EvaluationOptions { part, rotation, strict, meshing } = options;
     if dataset.task() != config.task {
-        let problem = format!(
-            "the data set is for {}, but the model for {}",
-            dataset.task(),
-            config.task
-        );
+        let problem = format!("the data set is for {}, but the model for {}", dataset.task(), config.task);
         return Err(TaskError::setting(dataset.name(), problem));
     }
     check_elements(model, dataset)?;
@@ -209,17 +186,12 @@ pub fn evaluate(
     };
     let objective = match &model.classes {
         Some(classes) => Objective::classes(classes.count()),
-        None => Objective::Values {
-            kind: model.network.output().clone(),
-            penalty: config.training.penalty.into(),
-        },
+        None => Objective::Values { kind: model.network.output().clone(), penalty: config.training.penalty.into() },
     };
     let mut counts = Counts::new(model, strict);
     let scores = run(model, &samples, objective, device, &mut counts)?;
     let geodesic = match (&counts.confusions, dataset.distances()?) {
-        (Some(confusions), Some(template)) => {
-            Some(GeodesicScores::new(template, confusions, scores.counted)?)
-        }
+        (Some(confusions), Some(template)) => Some(GeodesicScores::new(template, confusions, scores.counted)?),
         _ => None,
     };
     Ok(Evaluation {
@@ -253,8 +225,7 @@ impl Counts {
         Self {
             classes: model.classes.as_ref().map(ClassScores::new),
             segmentation: SegmentationSums::default(),
-            regression: (model.classes.is_none())
-                .then(|| RegressionSums::new(model.network.output())),
+            regression: (model.classes.is_none()).then(|| RegressionSums::new(model.network.output())),
             confusions: is_correspondence.then(Confusions::default),
             strict,
             skipped: Vec::new(),
@@ -284,11 +255,7 @@ fn run(
     device: &Device,
     counts: &mut Counts,
 ) -> Result<Scores, TaskError> {
-    let scaled = Scaled {
-        source: samples,
-        features: &model.scaling,
-        targets: model.target_scaling.as_ref(),
-    };
+    let scaled = Scaled { source: samples, features: &model.scaling, targets: model.target_scaling.as_ref() };
     let plan = BatchPlan {
         samples: samples.len(),
         versions: 1,
@@ -301,12 +268,7 @@ fn run(
     let mut tally = Tally::default();
     std::thread::scope(|scope| {
         let all = (0, plan.steps());
-        let batches = BatchSource {
-            samples: &scaled,
-            objective: &objective,
-            cache: &cache,
-            device,
-        };
+        let batches = BatchSource { samples: &scaled, objective: &objective, cache: &cache, device };
         for prepared in Prefetch::start(scope, batches, plan, all) {
             let prepared = match prepared {
                 Err(error) if error.is_of_mesh() && !counts.strict => {
@@ -323,17 +285,8 @@ fn run(
                     (Objective::Classes { count, .. }, Target::Labels(labels)) => {
                         let targets = Targets::new(*count, labels);
                         let mut predicted = vec![0; labels.len()];
-                        let rows = Rows {
-                            predictions: Some(&mut predicted),
-                            ranks: None,
-                        };
-                        let loss = (model.network).classify(
-                            &mut tape,
-                            batch.levels(),
-                            x,
-                            targets,
-                            rows,
-                        )?;
+                        let rows = Rows { predictions: Some(&mut predicted), ranks: None };
+                        let loss = (model.network).classify(&mut tape, batch.levels(), x, targets, rows)?;
                         counts.add_labels(labels, &predicted);
                         // There is one mesh in each batch.
                         let place = prepared.samples.first();
@@ -349,8 +302,7 @@ fn run(
                         let scaling = model.target_scaling.as_ref();
                         let mean_square = counts.regression.as_mut().map(|sums| {
                             let found = found.values()?;
-                            let (found, wanted) =
-                                (unscaled(scaling, &found), unscaled(scaling, values));
+                            let (found, wanted) = (unscaled(scaling, &found), unscaled(scaling, values));
                             Ok::<_, TaskError>(sums.add(&found, &wanted, batch.known()))
                         });
                         let loss = tape.regression(*penalty, found, values, batch.known())?;
@@ -373,10 +325,7 @@ fn run(
         }
         tally.scores().ok_or_else(|| match &counts.skipped[..] {
             [] => TaskError::setting("evaluation", "no target is known"),
-            skipped => TaskError::setting(
-                "evaluation",
-                format!("no mesh can be used: {}", skipped.join("; ")),
-            ),
+            skipped => TaskError::setting("evaluation", format!("no mesh can be used: {}", skipped.join("; "))),
         })
     })
 }
@@ -398,9 +347,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
         let (found, known) = (dataset.outputs(), model.network.output());
         return match found == known {
             true => Ok(None),
-            false => refuse(format!(
-                "its targets have type {found}, but the output of the model {known}"
-            )),
+            false => refuse(format!("its targets have type {found}, but the output of the model {known}")),
         };
     };
     if known == found {
@@ -423,10 +370,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
         Some(class) => refuse(format!(
             "the model has no class `{}`; its classes are {}",
             found.name(class),
-            (0..known.count())
-                .map(|class| known.name(class))
-                .collect::<Vec<_>>()
-                .join(", ")
+            (0..known.count()).map(|class| known.name(class)).collect::<Vec<_>>().join(", ")
         )),
     }
 }

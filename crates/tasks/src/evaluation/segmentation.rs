@@ -1,5 +1,5 @@
-//! Scores of a segmentation that weigh vertices by area, count faces and edges, or leave out vertices next to a border of
-//! the true classes.
+//! Scores of a segmentation that weigh vertices by area, count faces and edges, or leave out vertices next to a border
+//! of the true classes.
 
 use crate::Sample;
 use crate::data::Scoring;
@@ -10,24 +10,23 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
-/// Vertices nearer than this to a border are left out of [`SegmentationScores::away_from_borders`], relative to the square root of the
-/// area of the mesh.
+/// Vertices nearer than this to a border are left out of [`SegmentationScores::away_from_borders`], relative to the
+/// square root of the area of the mesh.
 pub const BORDER: f64 = 0.025;
 
 /// Scores of a segmentation besides the accuracy of the vertices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SegmentationScores {
-    /// Fraction of the area with the right class. Unlike the accuracy of the vertices, it does not depend on where a mesh has many
-    /// of them.
+    /// Fraction of the area with the right class. Unlike the accuracy of the vertices, it does not depend on where a
+    /// mesh has many of them.
     pub by_area: f64,
-    /// Accuracy of the vertices that are not next to a border of the true classes; `None` if there are none, or for faces and
-    /// edges. Labels on a coarse mesh
-    /// place borders no better than to half an edge.
+    /// Accuracy of the vertices that are not next to a border of the true classes; `None` if there are none, or for
+    /// faces and edges. Labels on a coarse mesh place borders no better than to half an edge.
     pub away_from_borders: Option<f64>,
     /// The number of these vertices.
     pub counted: u64,
-    /// Labels of vertices: fraction of the faces with the right class. The class of a face is that of most of its corners,
-    /// of the first one if several are as frequent. Faces and edges with an unlabelled vertex are not counted.
+    /// Labels of vertices: fraction of the faces with the right class. The class of a face is that of most of its
+    /// corners, of the first one if several are as frequent. Faces and edges with an unlabelled vertex are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_face: Option<f64>,
     /// Fraction of the edges with the right class at both ends.
@@ -36,8 +35,8 @@ pub struct SegmentationScores {
     /// Fraction of the edges where the class predicted at each end is that of one of the two ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_edge_soft: Option<f64>,
-    /// Labels of edges with soft labels: fraction of the area of the edges whose predicted class is one of those that the edge may
-    /// have, the accuracy that MeshCNN reports.
+    /// Labels of edges with soft labels: fraction of the area of the edges whose predicted class is one of those that
+    /// the edge may have, the accuracy that MeshCNN reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft_by_area: Option<f64>,
 }
@@ -80,8 +79,8 @@ impl Places {
     }
 }
 
-/// For each vertex, whether it is farther than `width` from the border of its class, along the edges. The border crosses edges in
-/// the middle.
+/// For each vertex, whether it is farther than `width` from the border of its class, along the edges. The border
+/// crosses edges in the middle.
 fn away_from_borders(graph: &GaugeGraph, labels: &[u32], width: f64) -> Vec<bool> {
     let (neighbours, lengths) = (graph.neighbours(), graph.radius());
     let mut distances = vec![f64::INFINITY; labels.len()];
@@ -151,11 +150,7 @@ fn majority(labels: &[u32], corners: &[u32]) -> Option<u32> {
     let at = |&corner: &u32| labels[corner as usize];
     let count = |label: u32| corners.iter().filter(|corner| at(corner) == label).count();
     // Of equal ones, the last is taken.
-    corners
-        .iter()
-        .rev()
-        .map(at)
-        .max_by_key(|&label| count(label))
+    corners.iter().rev().map(at).max_by_key(|&label| count(label))
 }
 
 impl SegmentationSums {
@@ -189,15 +184,13 @@ impl SegmentationSums {
         let mut met = HashSet::new();
         for corners in faces.iter() {
             if is_known(corners) {
-                self.faces
-                    .add(majority(labels, corners) == majority(predicted, corners));
+                self.faces.add(majority(labels, corners) == majority(predicted, corners));
             }
             for edge in sides(corners).filter(|edge| is_known(edge)) {
                 if met.insert(edge) {
                     let [truth, found] = [labels, predicted].map(|l| edge.map(|v| l[v as usize]));
                     self.edges.add(truth == found);
-                    self.soft_edges
-                        .add(found.iter().all(|label| truth.contains(label)));
+                    self.soft_edges.add(found.iter().all(|label| truth.contains(label)));
                 }
             }
         }
@@ -228,14 +221,8 @@ mod tests {
         let heights: Vec<f64> = mesh.vertices().iter().map(|p| p.z).collect();
         let labels: Vec<u32> = heights.iter().map(|&z| u32::from(z > 0.02)).collect();
         let areas = vertex_areas(&mesh);
-        let sample = Sample {
-            target: Target::Labels(labels.clone()),
-            ..Sample::bare(&mesh)
-        };
-        let scoring = Scoring {
-            faces: mesh.faces().clone(),
-            soft: None,
-        };
+        let sample = Sample { target: Target::Labels(labels.clone()), ..Sample::bare(&mesh) };
+        let scoring = Scoring { faces: mesh.faces().clone(), soft: None };
         let places = Places::new(&sample, scoring).unwrap();
         let width = BORDER * areas.iter().sum::<f64>().sqrt();
         let edge = 0.08;
@@ -252,9 +239,7 @@ mod tests {
         let mut sums = SegmentationSums::default();
         sums.add(&places, &labels, &vec![1; labels.len()]);
         let scores = sums.scores().unwrap();
-        let lower: f64 = (areas.iter().zip(&labels))
-            .map(|(area, &label)| area * f64::from(label))
-            .sum();
+        let lower: f64 = (areas.iter().zip(&labels)).map(|(area, &label)| area * f64::from(label)).sum();
         assert!((scores.by_area - lower / areas.iter().sum::<f64>()).abs() < 1e-5);
         let away = places.is_away.iter().filter(|away| **away).count();
         assert_eq!(scores.counted, away as u64);

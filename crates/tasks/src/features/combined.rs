@@ -26,9 +26,7 @@ impl Feature for Combined {
 
     fn eigenvectors(&self) -> [usize; 3] {
         let needs = self.of.iter().map(|feature| feature.eigenvectors());
-        needs.fold([0; 3], |most, need| {
-            std::array::from_fn(|order| most[order].max(need[order]))
-        })
+        needs.fold([0; 3], |most, need| std::array::from_fn(|order| most[order].max(need[order])))
     }
 
     fn fields(&self) -> Vec<FieldName> {
@@ -60,9 +58,7 @@ impl Feature for Combined {
             for (order, channels) in kind.orders() {
                 let from = kind.range(order);
                 for component in 0..from.len() / channels {
-                    let first = all.range(order).start
-                        + component * all.multiplicity(order)
-                        + filled[order];
+                    let first = all.range(order).start + component * all.multiplicity(order) + filled[order];
                     for vertex in 0..vertices {
                         let row = &part[vertex * kind.dimension()..];
                         let row = &row[from.start + component * channels..][..channels];

@@ -19,10 +19,7 @@ pub struct Curvature {
 
 impl Default for Curvature {
     fn default() -> Self {
-        Self {
-            times: vec![1e-3, 1e-2],
-            eigenvectors: [128, 64],
-        }
+        Self { times: vec![1e-3, 1e-2], eigenvectors: [128, 64] }
     }
 }
 
@@ -40,17 +37,10 @@ impl Feature for Curvature {
     }
 
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
-        let operators = surface
-            .operators
-            .ok_or("there are no operators of the surface")?;
-        let jets = operators
-            .jets
-            .as_ref()
-            .ok_or("there are no jets of the surface")?;
+        let operators = surface.operators.ok_or("there are no operators of the surface")?;
+        let jets = operators.jets.as_ref().ok_or("there are no jets of the surface")?;
         let tensor = Tensor::new(surface.mesh, surface.graph, jets)?;
         let (scalars, second) = (need(surface, 0)?, need(surface, 2)?);
-        Ok(tensor
-            .smoothed(&operators.mass, scalars, second, &self.times)?
-            .values)
+        Ok(tensor.smoothed(&operators.mass, scalars, second, &self.times)?.values)
     }
 }

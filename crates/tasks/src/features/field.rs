@@ -47,9 +47,8 @@ impl Fields {
 
     /// The fields of the vertices of a remeshed mesh.
     pub(crate) fn carried(&self, sources: &[SurfacePoint]) -> Self {
-        let carry = |(field, values): &(FieldName, Vec<f64>)| {
-            (field.clone(), carry_values(sources, field.width, values))
-        };
+        let carry =
+            |(field, values): &(FieldName, Vec<f64>)| (field.clone(), carry_values(sources, field.width, values));
         Self(self.0.iter().map(carry).collect())
     }
 
@@ -91,10 +90,7 @@ impl Feature for Field {
     }
 
     fn fields(&self) -> Vec<FieldName> {
-        vec![FieldName {
-            name: self.name.clone(),
-            width: 1,
-        }]
+        vec![FieldName { name: self.name.clone(), width: 1 }]
     }
 
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
@@ -103,8 +99,8 @@ impl Feature for Field {
     }
 }
 
-/// A vector in space of each vertex, from the files of the meshes: `vector:NAME`. The tangential part is a feature of order 1, the
-/// part along the normal a scalar.
+/// A vector in space of each vertex, from the files of the meshes: `vector:NAME`. The tangential part is a feature of
+/// order 1, the part along the normal a scalar.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Vector {
@@ -116,10 +112,7 @@ pub struct Vector {
 
 impl Default for Vector {
     fn default() -> Self {
-        Self {
-            name: String::new(),
-            normal_part: true,
-        }
+        Self { name: String::new(), normal_part: true }
     }
 }
 
@@ -133,10 +126,7 @@ impl Feature for Vector {
     }
 
     fn fields(&self) -> Vec<FieldName> {
-        vec![FieldName {
-            name: self.name.clone(),
-            width: 3,
-        }]
+        vec![FieldName { name: self.name.clone(), width: 3 }]
     }
 
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {

@@ -20,11 +20,7 @@ pub struct HeatKernel {
 
 impl Default for HeatKernel {
     fn default() -> Self {
-        Self {
-            times: 16,
-            range: [0.01, 1.0],
-            eigenvectors: 128,
-        }
+        Self { times: 16, range: [0.01, 1.0], eigenvectors: 128 }
     }
 }
 

@@ -66,7 +66,8 @@ pub trait Feature: fmt::Debug + Send + Sync {
         [0; 3]
     }
 
-    /// Fields from the files of the meshes that the features need (default: none). They are then in [`Surface::fields`].
+    /// Fields from the files of the meshes that the features need (default: none). They are then in
+    /// [`Surface::fields`].
     fn fields(&self) -> Vec<FieldName> {
         Vec::new()
     }
@@ -104,9 +105,7 @@ impl Chosen for dyn Feature {
 
 /// The eigenvectors of an order, which the preparation computes for features that ask for them.
 fn need<'a>(surface: Surface<'a>, order: usize) -> Result<&'a Eigenbasis, FeatureError> {
-    let basis = surface
-        .operators
-        .and_then(|operators| operators.basis(order));
+    let basis = surface.operators.and_then(|operators| operators.basis(order));
     basis.ok_or_else(|| format!("there are no eigenvectors of order {order}").into())
 }
 
@@ -179,10 +178,7 @@ mod tests {
     fn every_kind_has_the_type_that_it_says_and_survives_toml() {
         let mesh = shapes::torus(24, 12, 2.0, 0.7, Cells::Triangles).unwrap();
         let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
-        let options = OperatorOptions {
-            eigenpairs: [30, 0, 20],
-            ..Default::default()
-        };
+        let options = OperatorOptions { eigenpairs: [30, 0, 20], ..Default::default() };
         let operators = SurfaceOperators::new(&mesh, &graph, &options).unwrap();
         for (kind, dimension) in [
             ("xyz", 3),
@@ -228,10 +224,7 @@ mod tests {
         assert_eq!(row[3..6], mesh.vertices()[5].to_array());
         assert_eq!(row[6..8], part[2..4]);
         // Without operators there is an error instead of a panic.
-        let bare = Surface {
-            operators: None,
-            ..surface
-        };
+        let bare = Surface { operators: None, ..surface };
         assert!(combined.compute(bare).is_err());
         assert!(FeatureConfig::of_kind("xzy").is_err());
         assert!(toml::from_str::<FeatureConfig>("kind = 'xyz'\nradius = 1.0").is_err());

@@ -18,14 +18,8 @@ pub struct Reltan {
 
 impl Default for Reltan {
     fn default() -> Self {
-        let RelativeTangentialOptions {
-            powers,
-            normal_part,
-        } = RelativeTangentialOptions::default();
-        Self {
-            powers,
-            normal_part,
-        }
+        let RelativeTangentialOptions { powers, normal_part } = RelativeTangentialOptions::default();
+        Self { powers, normal_part }
     }
 }
 
@@ -41,10 +35,7 @@ impl Feature for Reltan {
     }
 
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
-        let options = RelativeTangentialOptions {
-            powers: self.powers.clone(),
-            normal_part: self.normal_part,
-        };
+        let options = RelativeTangentialOptions { powers: self.powers.clone(), normal_part: self.normal_part };
         Ok(relative_tangential(surface.mesh, surface.graph, &options)?.values)
     }
 }

@@ -25,10 +25,7 @@ impl Feature for Shot {
     }
 
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<f64>, FeatureError> {
-        let options = ShotOptions {
-            radius: self.radius,
-            normals: surface.normals,
-        };
+        let options = ShotOptions { radius: self.radius, normals: surface.normals };
         Ok(descriptors(surface.mesh, &options)?.values)
     }
 

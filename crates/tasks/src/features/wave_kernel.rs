@@ -18,10 +18,7 @@ pub struct WaveKernel {
 
 impl Default for WaveKernel {
     fn default() -> Self {
-        Self {
-            energies: 16,
-            eigenvectors: 128,
-        }
+        Self { energies: 16, eigenvectors: 128 }
     }
 }
 

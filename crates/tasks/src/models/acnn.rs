@@ -30,13 +30,7 @@ pub struct AcnnModel {
 
 impl Default for AcnnModel {
     fn default() -> Self {
-        Self {
-            angles: 8,
-            steps: vec![1, 2, 4],
-            anisotropy: 100.0,
-            radius: 0.04,
-            layers: Stack::default(),
-        }
+        Self { angles: 8, steps: vec![1, 2, 4], anisotropy: 100.0, radius: 0.04, layers: Stack::default() }
     }
 }
 
@@ -60,27 +54,16 @@ impl AcnnModel {
             return Err(TaskError::setting("model: steps", "they must ascend"));
         }
         if !(1.0..=1e6).contains(&self.anisotropy) {
-            let problem = format!(
-                "{} is out of range: must be from 1 to 1000000",
-                self.anisotropy
-            );
+            let problem = format!("{} is out of range: must be from 1 to 1000000", self.anisotropy);
             return Err(TaskError::setting("model: anisotropy", problem));
         }
-        let conv = |outputs| PatchConv {
-            word: "acnn",
-            bins: self.angles * self.steps.len(),
-            outputs,
-        };
+        let conv = |outputs| PatchConv { word: "acnn", bins: self.angles * self.steps.len(), outputs };
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 
 impl Model for AcnnModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
@@ -117,8 +100,6 @@ impl Patches for Kernels {
             steps: self.steps.clone(),
             limit: DISC_LIMIT,
         };
-        Ok(vec![SparseMap::weighted(
-            heat.rows(surface.mesh, surface.graph)?,
-        )])
+        Ok(vec![SparseMap::weighted(heat.rows(surface.mesh, surface.graph)?)])
     }
 }

@@ -5,9 +5,7 @@ use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
 use crate::data::GaugeChoice;
 use crate::{Settings, TaskError};
 use gemcnn_nn::layers::{Angular, GlobalPool};
-use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
-};
+use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `angular`. Its output depends on the frames, and it needs those of
@@ -58,27 +56,17 @@ impl AngularModel {
         within("layers", self.layers, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
         within("band_limit", self.band_limit, ORDERS)?;
-        let kernel = Angular {
-            band_limit: self.band_limit,
-        };
-        let mut network = Network::builder(input.clone())
-            .weight_decay(self.decay)
-            .aggregation(Aggregation::Mean)
-            .kernel(kernel);
+        let kernel = Angular { band_limit: self.band_limit };
+        let mut network =
+            Network::builder(input.clone()).weight_decay(self.decay).aggregation(Aggregation::Mean).kernel(kernel);
         if !input.is_scalar() {
             network = network.break_symmetry();
         }
         let hidden = FeatureType::scalars(self.channels);
         for _ in 0..self.layers {
-            network = network
-                .conv(&hidden)
-                .nonlinearity(scalar_relu(self.batch_norm));
+            network = network.conv(&hidden).nonlinearity(scalar_relu(self.batch_norm));
         }
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
+        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
         head.add(network, spec)
     }
 }
@@ -88,11 +76,7 @@ impl Settings for AngularModel {
 }
 
 impl Model for AngularModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -7,7 +7,8 @@ use gemcnn_nn::layers::{Attention, Gauge, GlobalPool};
 use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
 
-/// Settings of the model `attention`: the blocks of [`GemModel`](super::GemModel) with attention in the place of convolutions.
+/// Settings of the model `attention`: the blocks of [`GemModel`](super::GemModel) with attention in the place of
+/// convolutions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AttentionModel {
@@ -80,9 +81,8 @@ impl AttentionModel {
         let rotates = rotates_with_frames(spec)?;
         let hidden = FeatureType::uniform(self.channels, self.band_limit);
         let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
-        let mut network = Network::builder(spec.input.clone())
-            .weight_decay(self.decay)
-            .kernel(Attention { heads: self.heads });
+        let mut network =
+            Network::builder(spec.input.clone()).weight_decay(self.decay).kernel(Attention { heads: self.heads });
         for _ in 1..self.blocks {
             network = network.block(Some(hidden.clone()), &hidden, act.clone());
         }
@@ -94,11 +94,7 @@ impl AttentionModel {
         if rotates {
             return Ok(network.kernel(Gauge).conv(&spec.outputs));
         }
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
+        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
         head.add(network, spec)
     }
 }
@@ -108,11 +104,7 @@ impl Settings for AttentionModel {
 }
 
 impl Model for AttentionModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

@@ -8,8 +8,8 @@ use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::PointIndex;
 use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
-    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
-    SparseMap, Stage, Tape, Var,
+    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
+    Tape, Var,
 };
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -26,10 +26,7 @@ pub struct EdgeModel {
 
 impl Default for EdgeModel {
     fn default() -> Self {
-        Self {
-            neighbours: 16,
-            layers: Stack::default(),
-        }
+        Self { neighbours: 16, layers: Stack::default() }
     }
 }
 
@@ -44,27 +41,18 @@ impl EdgeModel {
     /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("neighbours", self.neighbours, 1..=256)?;
-        let conv = |outputs| EdgeConv {
-            neighbours: self.neighbours,
-            outputs,
-        };
+        let conv = |outputs| EdgeConv { neighbours: self.neighbours, outputs };
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 
 impl Model for EdgeModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
     fn patches(&self) -> Option<PatchSettings> {
-        let nearest = Nearest {
-            count: self.neighbours,
-        };
+        let nearest = Nearest { count: self.neighbours };
         Some(PatchSettings::new(Self::KIND, nearest))
     }
 
@@ -116,19 +104,10 @@ impl<T: Real> LayerConfig<T> for EdgeConv {
         "edge"
     }
 
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
         builder.within(name, |builder| {
-            let map = LinearConfig {
-                bias: false,
-                input_moment,
-                ..LinearConfig::new(inputs, self.outputs)
-            };
+            let map = LinearConfig { bias: false, input_moment, ..LinearConfig::new(inputs, self.outputs) };
             let norm = EquivariantNormConfig::new(FeatureType::scalars(self.outputs));
             Ok(Box::new(EdgeLayer {
                 neighbours: self.neighbours,
@@ -150,12 +129,7 @@ impl<T: Real> Module<T> for EdgeLayer {
         Module::<T>::output(&self.own)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let own = self.own.forward(tape, levels, x.clone())?;
         let other = self.other.forward(tape, levels, x)?;
         let others = gathered(tape, levels, 0, other.clone())?;

@@ -7,8 +7,8 @@ use crate::features::{FeatureError, Surface};
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig,
-    NnError, Real, SparseMap, Stage, Tape, Var,
+    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
+    SparseMap, Stage, Tape, Var,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +25,7 @@ pub struct FeastModel {
 
 impl Default for FeastModel {
     fn default() -> Self {
-        Self {
-            matrices: 32,
-            layers: Stack::default(),
-        }
+        Self { matrices: 32, layers: Stack::default() }
     }
 }
 
@@ -43,20 +40,13 @@ impl FeastModel {
     /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("matrices", self.matrices, 1..=1024)?;
-        let conv = |outputs| FeastConv {
-            matrices: self.matrices,
-            outputs,
-        };
+        let conv = |outputs| FeastConv { matrices: self.matrices, outputs };
         (self.layers).network(Self::KIND, spec, (false, Activation::Relu), conv)
     }
 }
 
 impl Model for FeastModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
@@ -65,15 +55,12 @@ impl Model for FeastModel {
     }
 
     fn recipe(&self, task: Task) -> Recipe {
-        Recipe {
-            rate: 0.01,
-            ..Recipe::of_patches(task, Recipe::of_convolutions(task).features)
-        }
+        Recipe { rate: 0.01, ..Recipe::of_patches(task, Recipe::of_convolutions(task).features) }
     }
 }
 
-/// Maps with a row for each pair of a vertex and a neighbour, or the vertex itself: the neighbour, the difference of the
-/// neighbour to the vertex, and the vertex.
+/// Maps with a row for each pair of a vertex and a neighbour, or the vertex itself: the neighbour, the difference of
+/// the neighbour to the vertex, and the vertex.
 #[derive(Debug, Serialize)]
 struct Neighbours {}
 
@@ -84,23 +71,18 @@ impl Patches for Neighbours {
             .flat_map(|vertex| {
                 let own = vertex as u32;
                 let neighbours = &graph.neighbours()[graph.row(vertex)];
-                [own]
-                    .into_iter()
-                    .chain(neighbours.iter().copied())
-                    .map(move |q| [own, q])
+                [own].into_iter().chain(neighbours.iter().copied()).map(move |q| [own, q])
             })
             .collect();
         let copies = |at: usize| SparseMap::copies(pairs.iter().map(|pair| pair[at]).collect());
-        let differences = pairs
-            .iter()
-            .map(|&[own, other]| [(other, 1.0), (own, -1.0)]);
+        let differences = pairs.iter().map(|&[own, other]| [(other, 1.0), (own, -1.0)]);
         Ok(vec![copies(1), SparseMap::weighted(differences), copies(0)])
     }
 }
 
 /// `y_i = b + sum_m W_m (1 / |N_i|) sum_j q_m(x_j - x_i) x_j` with `q = softmax(norm(U (x_j - x_i)))`; `N_i` are the
-/// neighbours and the vertex itself. The batch normalisation is a scale of each row of `U` and the offset `c`. Without it,
-/// differences along edges are so small that all matrices weigh the same, and `U` hardly learns.
+/// neighbours and the vertex itself. The batch normalisation is a scale of each row of `U` and the offset `c`. Without
+/// it, differences along edges are so small that all matrices weigh the same, and `U` hardly learns.
 #[derive(Debug)]
 pub(super) struct FeastConv {
     pub matrices: usize,
@@ -120,18 +102,10 @@ impl<T: Real> LayerConfig<T> for FeastConv {
         "feast"
     }
 
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
         builder.within(name, |builder| {
-            let assign = LinearConfig {
-                bias: false,
-                ..LinearConfig::new(inputs, self.matrices)
-            };
+            let assign = LinearConfig { bias: false, ..LinearConfig::new(inputs, self.matrices) };
             let norm = EquivariantNormConfig::new(FeatureType::scalars(self.matrices));
             let linear = LinearConfig {
                 // Each matrix sees its share of the features, which is about `1 / matrices`.
@@ -157,12 +131,7 @@ impl<T: Real> Module<T> for FeastLayer {
         Module::<T>::output(&self.linear)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let patches = levels.patches()?;
         let differences = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, x.clone())?;
         let scores = self.assign.forward(tape, levels, differences)?;

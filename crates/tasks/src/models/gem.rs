@@ -5,10 +5,7 @@ use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
 use crate::{Settings, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
-use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real,
-    WeightDecay,
-};
+use gemcnn_nn::{Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -73,19 +70,11 @@ impl NonlinearityChoice {
     ) -> Arc<dyn Nonlinearity<T>> {
         let activation = Activation::Relu;
         match self {
-            Self::Regular => Arc::new(Regular {
-                samples: samples.unwrap_or(2 * band_limit + 1),
-                activation,
-                batch_norm,
-            }),
-            Self::Norm => Arc::new(Norms {
-                activation,
-                batch_norm,
-            }),
-            Self::Gated => Arc::new(Gates {
-                activation,
-                batch_norm,
-            }),
+            Self::Regular => {
+                Arc::new(Regular { samples: samples.unwrap_or(2 * band_limit + 1), activation, batch_norm })
+            }
+            Self::Norm => Arc::new(Norms { activation, batch_norm }),
+            Self::Gated => Arc::new(Gates { activation, batch_norm }),
             Self::None => Arc::new(Identity),
         }
     }
@@ -132,9 +121,7 @@ impl GemModel {
         }
         let hidden = FeatureType::uniform(self.channels, self.band_limit);
         let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
-        let mut network = Network::builder(input.clone())
-            .weight_decay(self.decay)
-            .aggregation(Aggregation::Mean);
+        let mut network = Network::builder(input.clone()).weight_decay(self.decay).aggregation(Aggregation::Mean);
         for _ in 1..self.blocks {
             network = network.block(Some(hidden.clone()), &hidden, act.clone());
         }
@@ -149,11 +136,7 @@ impl GemModel {
         if self.broken_symmetry {
             network = network.break_symmetry();
         }
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
+        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
         head.add(network, spec)
     }
 }
@@ -163,11 +146,7 @@ impl Settings for GemModel {
 }
 
 impl Model for GemModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

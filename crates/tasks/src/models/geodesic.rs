@@ -9,8 +9,8 @@ use gemcnn_mesh::patches::polar_bins;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::LinearConfig;
 use gemcnn_nn::{
-    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
-    SparseMap, Stage, Tape, Var,
+    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
+    Tape, Var,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +31,7 @@ pub struct GeodesicModel {
 
 impl Default for GeodesicModel {
     fn default() -> Self {
-        Self {
-            rings: 5,
-            angles: 16,
-            radius: 0.04,
-            layers: Stack::default(),
-        }
+        Self { rings: 5, angles: 16, radius: 0.04, layers: Stack::default() }
     }
 }
 
@@ -53,30 +48,18 @@ impl GeodesicModel {
         within("rings", self.rings, 1..=64)?;
         within("angles", self.angles, 1..=128)?;
         check_radius(self.radius)?;
-        let conv = |outputs| GeodesicConv {
-            rings: self.rings,
-            angles: self.angles,
-            outputs,
-        };
+        let conv = |outputs| GeodesicConv { rings: self.rings, angles: self.angles, outputs };
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 
 impl Model for GeodesicModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
     fn patches(&self) -> Option<PatchSettings> {
-        let bins = PolarBins {
-            rings: self.rings,
-            angles: self.angles,
-            radius: self.radius,
-        };
+        let bins = PolarBins { rings: self.rings, angles: self.angles, radius: self.radius };
         Some(PatchSettings::new(Self::KIND, bins))
     }
 
@@ -121,19 +104,10 @@ impl<T: Real> LayerConfig<T> for GeodesicConv {
         "geodesic"
     }
 
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
         let (angles, ring) = (self.angles, self.rings * inputs);
-        let config = LinearConfig {
-            bias: false,
-            input_moment,
-            ..LinearConfig::new(angles * ring, self.outputs)
-        };
+        let config = LinearConfig { bias: false, input_moment, ..LinearConfig::new(angles * ring, self.outputs) };
         // The weights of an output and an angle are a row. A rotation moves them on by some angles.
         let all = (0..angles * self.outputs * angles).map(|row| {
             let (rotation, output) = (row / angles / self.outputs, row / angles % self.outputs);
@@ -157,12 +131,7 @@ impl<T: Real> Module<T> for GeodesicLayer<T> {
         self.kernel.output()
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let patches = gathered(tape, levels, 0, x)?;
         self.kernel.forward(tape, patches)
     }

@@ -3,9 +3,7 @@
 use super::{DEPTHS, GemModel, Head, Model, ModelSpec, WIDTHS, within};
 use crate::{Element, Settings, Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Isotropic, Regular};
-use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
-};
+use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `graph`.
@@ -66,16 +64,11 @@ impl GraphModel {
             per: Element::Vertex,
             outputs: FeatureType::scalars(1),
         };
-        let trained = |network: NetworkConfig<f32>| -> Result<usize, TaskError> {
-            Ok(network.init(0)?.1.trained_count())
-        };
+        let trained =
+            |network: NetworkConfig<f32>| -> Result<usize, TaskError> { Ok(network.init(0)?.1.trained_count()) };
         let target = trained(gem.network(&spec)?)?;
-        let with = |width: usize| Self {
-            width: Some(width),
-            ..Self::like(gem)
-        };
-        let count =
-            |width: usize| -> Result<usize, TaskError> { trained(with(width).network(&spec)?) };
+        let with = |width: usize| Self { width: Some(width), ..Self::like(gem) };
+        let count = |width: usize| -> Result<usize, TaskError> { trained(with(width).network(&spec)?) };
         let (mut low, mut high) = (1, 1);
         while count(high)? < target {
             (low, high) = (high, 2 * high);
@@ -109,17 +102,9 @@ impl GraphModel {
             ));
         }
         let Some(width) = self.width else {
-            let gem = GemModel {
-                blocks: self.blocks,
-                scalars: self.scalars,
-                head: self.head,
-                ..GemModel::default()
-            };
+            let gem = GemModel { blocks: self.blocks, scalars: self.scalars, head: self.head, ..GemModel::default() };
             let width = Self::matching(&gem, input)?.width;
-            let matched = Self {
-                width,
-                ..self.clone()
-            };
+            let matched = Self { width, ..self.clone() };
             return matched.network(spec);
         };
         within("blocks", self.blocks, DEPTHS)?;
@@ -127,30 +112,21 @@ impl GraphModel {
         within("scalars", self.scalars, WIDTHS)?;
         let hidden = FeatureType::scalars(width);
         let act = scalar_relu(self.batch_norm);
-        let mut network = Network::builder(input.clone())
-            .weight_decay(self.decay)
-            .aggregation(Aggregation::Mean)
-            .kernel(Isotropic);
+        let mut network =
+            Network::builder(input.clone()).weight_decay(self.decay).aggregation(Aggregation::Mean).kernel(Isotropic);
         for _ in 1..self.blocks {
             network = network.residual_through(&hidden, &hidden, act.clone());
         }
         let last = FeatureType::scalars(self.scalars);
         network = network.residual_through(&hidden, &last, act);
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
+        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
         head.add(network, spec)
     }
 }
 
 /// ReLU of scalars, after an optional batch normalisation. Scalars need only one sample.
 pub(super) fn scalar_relu(batch_norm: bool) -> Regular {
-    Regular {
-        batch_norm,
-        ..Regular::relu(1)
-    }
+    Regular { batch_norm, ..Regular::relu(1) }
 }
 
 impl Settings for GraphModel {
@@ -158,11 +134,7 @@ impl Settings for GraphModel {
 }
 
 impl Model for GraphModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

@@ -5,8 +5,8 @@ use crate::{Element, Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
 use gemcnn_nn::{Activation, NetworkConfig, Real};
 
-/// Two linear layers with ReLU and dropout between them, for each vertex, face, edge or mesh. Faces and edges have the mean
-/// of the features of their vertices.
+/// Two linear layers with ReLU and dropout between them, for each vertex, face, edge or mesh. Faces and edges have the
+/// mean of the features of their vertices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     /// Hidden channels. `0` makes the head a single linear layer.
@@ -22,11 +22,7 @@ impl Head {
     ///
     /// # Errors
     /// Outputs that are not scalars, no outputs, or a setting out of range.
-    pub fn add<T: Real>(
-        &self,
-        mut network: NetworkConfig<T>,
-        spec: &ModelSpec,
-    ) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn add<T: Real>(&self, mut network: NetworkConfig<T>, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec { task, outputs, .. } = spec;
         if !outputs.is_scalar() {
             return Err(TaskError::setting(
@@ -36,19 +32,13 @@ impl Head {
             ));
         }
         if outputs.dimension() == 0 {
-            return Err(TaskError::setting(
-                task.to_string(),
-                "the output type has no components",
-            ));
+            return Err(TaskError::setting(task.to_string(), "the output type has no components"));
         }
         within("head", self.width, 0..=*WIDTHS.end())?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(TaskError::setting(
                 "model: dropout",
-                format!(
-                    "{} is out of range: must be at least 0 and below 1",
-                    self.dropout
-                ),
+                format!("{} is out of range: must be at least 0 and below 1", self.dropout),
             ));
         }
         network = match spec.per {
@@ -73,15 +63,12 @@ pub(super) fn rotates_with_frames(spec: &ModelSpec) -> Result<bool, TaskError> {
     match task {
         _ if outputs.is_scalar() => Ok(false),
         Task::Regression if spec.per == Element::Vertex => Ok(true),
-        Task::Regression => Err(TaskError::setting(
-            format!("{task} of {outputs}"),
-            "outputs of order above 0 are those of vertices",
-        )),
-        Task::Segmentation | Task::Correspondence | Task::Classification => {
-            Err(TaskError::setting(
-                format!("{task} into {outputs}"),
-                "classes are scalars; outputs of order above 0 are for regression",
-            ))
+        Task::Regression => {
+            Err(TaskError::setting(format!("{task} of {outputs}"), "outputs of order above 0 are those of vertices"))
         }
+        Task::Segmentation | Task::Correspondence | Task::Classification => Err(TaskError::setting(
+            format!("{task} into {outputs}"),
+            "classes are scalars; outputs of order above 0 are for regression",
+        )),
     }
 }

@@ -4,9 +4,7 @@ use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::{Settings, TaskError};
 use gemcnn_nn::layers::{GlobalPool, MessageBlockConfig};
-use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay,
-};
+use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the model `hermes`.
@@ -84,9 +82,7 @@ impl HermesModel {
             nonlinearity: (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm),
             ..MessageBlockConfig::new(hidden.clone(), output)
         };
-        let mut network = Network::builder(spec.input.clone())
-            .weight_decay(self.decay)
-            .aggregation(Aggregation::Mean);
+        let mut network = Network::builder(spec.input.clone()).weight_decay(self.decay).aggregation(Aggregation::Mean);
         for _ in 1..self.blocks {
             network = network.message_block(block(hidden.clone()));
         }
@@ -98,11 +94,7 @@ impl HermesModel {
         if rotates {
             return Ok(network.conv(&spec.outputs));
         }
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
+        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
         head.add(network, spec)
     }
 }
@@ -112,11 +104,7 @@ impl Settings for HermesModel {
 }
 
 impl Model for HermesModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

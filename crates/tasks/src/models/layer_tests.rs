@@ -14,8 +14,8 @@ use crate::features::{Fields, Surface};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::{
-    CudaDevice, Device, GraphBatch, HierarchyBatch, Network, NnError, PatchArrays, PatchBatch,
-    ProductMode, Real, SparseMap, Stream, Tape, Workspace,
+    CudaDevice, Device, GraphBatch, HierarchyBatch, Network, NnError, PatchArrays, PatchBatch, ProductMode, Real,
+    SparseMap, Stream, Tape, Workspace,
 };
 use std::f64::consts::TAU;
 
@@ -34,15 +34,8 @@ enum Layer {
     Zernike,
 }
 
-const ALL: [Layer; 7] = [
-    Layer::Spiral,
-    Layer::Feast,
-    Layer::Edge,
-    Layer::Monet,
-    Layer::Geodesic,
-    Layer::Acnn,
-    Layer::Zernike,
-];
+const ALL: [Layer; 7] =
+    [Layer::Spiral, Layer::Feast, Layer::Edge, Layer::Monet, Layer::Geodesic, Layer::Acnn, Layer::Zernike];
 
 const LENGTH: usize = 9;
 const MATRICES: usize = 5;
@@ -57,44 +50,17 @@ const RADIUS: f64 = 0.35;
 impl Layer {
     fn model(self) -> ModelConfig {
         match self {
-            Self::Spiral => SpiralModel {
-                length: LENGTH,
-                dilation: 2,
-                ..Default::default()
-            }
-            .into(),
+            Self::Spiral => SpiralModel { length: LENGTH, dilation: 2, ..Default::default() }.into(),
             Self::Feast => FeastModel::default().into(),
-            Self::Edge => EdgeModel {
-                neighbours: NEIGHBOURS,
-                ..Default::default()
+            Self::Edge => EdgeModel { neighbours: NEIGHBOURS, ..Default::default() }.into(),
+            Self::Monet => MonetModel { radius: RADIUS, ..Default::default() }.into(),
+            Self::Geodesic => {
+                GeodesicModel { rings: RINGS, angles: ANGLES, radius: RADIUS, ..Default::default() }.into()
             }
-            .into(),
-            Self::Monet => MonetModel {
-                radius: RADIUS,
-                ..Default::default()
+            Self::Acnn => AcnnModel { angles: 3, steps: vec![1, 3], radius: RADIUS, ..Default::default() }.into(),
+            Self::Zernike => {
+                ZernikeModel { degree: DEGREE, rotations: ANGLES, radius: RADIUS, ..Default::default() }.into()
             }
-            .into(),
-            Self::Geodesic => GeodesicModel {
-                rings: RINGS,
-                angles: ANGLES,
-                radius: RADIUS,
-                ..Default::default()
-            }
-            .into(),
-            Self::Acnn => AcnnModel {
-                angles: 3,
-                steps: vec![1, 3],
-                radius: RADIUS,
-                ..Default::default()
-            }
-            .into(),
-            Self::Zernike => ZernikeModel {
-                degree: DEGREE,
-                rotations: ANGLES,
-                radius: RADIUS,
-                ..Default::default()
-            }
-            .into(),
         }
     }
 
@@ -102,36 +68,17 @@ impl Layer {
     fn network<T: Real>(self) -> (Network<T>, gemcnn_nn::Parameters<T>) {
         let outputs = OUTPUTS;
         let network = Network::builder(FeatureType::scalars(INPUTS));
-        let patch = |word, bins| PatchConv {
-            word,
-            bins,
-            outputs,
-        };
+        let patch = |word, bins| PatchConv { word, bins, outputs };
         let network = match self {
             Self::Spiral => network.layer(patch("spiral", LENGTH)),
             Self::Acnn => network.layer(patch("acnn", 6)),
-            Self::Feast => network.layer(FeastConv {
-                matrices: MATRICES,
-                outputs,
-            }),
-            Self::Edge => network.layer(EdgeConv {
-                neighbours: NEIGHBOURS,
-                outputs,
-            }),
-            Self::Monet => network.layer(MonetConv {
-                kernels: KERNELS,
-                outputs,
-            }),
-            Self::Geodesic => network.layer(GeodesicConv {
-                rings: RINGS,
-                angles: ANGLES,
-                outputs,
-            }),
-            Self::Zernike => network.layer(ZernikeConv {
-                multiplicities: vec![2, 2, 1, 1],
-                rotations: ANGLES,
-                outputs,
-            }),
+            Self::Feast => network.layer(FeastConv { matrices: MATRICES, outputs }),
+            Self::Edge => network.layer(EdgeConv { neighbours: NEIGHBOURS, outputs }),
+            Self::Monet => network.layer(MonetConv { kernels: KERNELS, outputs }),
+            Self::Geodesic => network.layer(GeodesicConv { rings: RINGS, angles: ANGLES, outputs }),
+            Self::Zernike => {
+                network.layer(ZernikeConv { multiplicities: vec![2, 2, 1, 1], rotations: ANGLES, outputs })
+            }
         };
         let (network, mut parameters) = network.init(5).unwrap();
         // Biases start at zero, where a wrong sign does not show.
@@ -144,13 +91,7 @@ impl Layer {
     }
 
     fn maps(self, mesh: &Mesh, graph: &GaugeGraph) -> Vec<SparseMap> {
-        let surface = Surface {
-            mesh,
-            graph,
-            normals: Default::default(),
-            operators: None,
-            fields: &Fields::default(),
-        };
+        let surface = Surface { mesh, graph, normals: Default::default(), operators: None, fields: &Fields::default() };
         self.model().patches().unwrap().compute(surface).unwrap()
     }
 
@@ -169,9 +110,7 @@ impl Layer {
 fn random(count: usize, seed: u64) -> Vec<f64> {
     use rand::{RngExt, SeedableRng};
     let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
-    (0..count)
-        .map(|_| 2.0 * random.random::<f64>() - 1.0)
-        .collect()
+    (0..count).map(|_| 2.0 * random.random::<f64>() - 1.0).collect()
 }
 
 fn graph(mesh: &Mesh) -> GaugeGraph {
@@ -228,9 +167,7 @@ fn row(map: &SparseMap, row: usize, x: &[f64]) -> Vec<f64> {
 
 /// Batch normalisation of a number in a slot, with running statistics. Orders above 0 are not shifted.
 fn normalised(norm: &[&[f64]], slot: usize, order: usize, x: f64) -> f64 {
-    let [gamma, beta, mean, variance] = norm else {
-        panic!()
-    };
+    let [gamma, beta, mean, variance] = norm else { panic!() };
     let scale = gamma[slot] / (variance[slot] + 1e-5).sqrt();
     match order {
         0 => scale * (x - mean[slot]) + beta[slot],
@@ -253,13 +190,9 @@ fn expected(layer: Layer, mesh: &Mesh, maps: &[SparseMap], x: &[f64], i: usize) 
             affine(values[0], values[1], &bins(count).concat())
         }
         Layer::Feast => {
-            let [u, ref norm @ .., w, b] = values[..] else {
-                panic!()
-            };
+            let [u, ref norm @ .., w, b] = values[..] else { panic!() };
             let graph = graph(mesh);
-            let mut near: Vec<usize> = (graph.neighbours()[graph.row(i)].iter())
-                .map(|&v| v as usize)
-                .collect();
+            let mut near: Vec<usize> = (graph.neighbours()[graph.row(i)].iter()).map(|&v| v as usize).collect();
             near.push(i);
             let mut y = b.to_vec();
             for &j in &near {
@@ -278,9 +211,7 @@ fn expected(layer: Layer, mesh: &Mesh, maps: &[SparseMap], x: &[f64], i: usize) 
             y
         }
         Layer::Edge => {
-            let [a, b, ref norm @ ..] = values[..] else {
-                panic!()
-            };
+            let [a, b, ref norm @ ..] = values[..] else { panic!() };
             let points = mesh.vertices();
             let mut near: Vec<usize> = (0..points.len()).collect();
             near.sort_by(|&a, &b| {
@@ -291,23 +222,18 @@ fn expected(layer: Layer, mesh: &Mesh, maps: &[SparseMap], x: &[f64], i: usize) 
                 let difference: Vec<f64> = of(j).iter().zip(of(i)).map(|(j, i)| j - i).collect();
                 let (first, second) = (affine(a, &[], of(i)), affine(b, &[], &difference));
                 let each = first.iter().zip(second).enumerate();
-                each.map(|(o, (first, second))| first + normalised(norm, o, 0, second))
-                    .collect()
+                each.map(|(o, (first, second))| first + normalised(norm, o, 0, second)).collect()
             };
             let all = near[..NEIGHBOURS].iter().map(at);
             all.reduce(largest).unwrap()
         }
         Layer::Monet => {
-            let [gaussians, w, b] = values[..] else {
-                panic!()
-            };
+            let [gaussians, w, b] = values[..] else { panic!() };
             let pairs = (0..maps[2].columns.len()).filter(|&at| maps[2].columns[at] == i as u32);
             let pairs: Vec<usize> = pairs.collect();
             let mut means = vec![0.0; KERNELS * INPUTS];
             for &pair in &pairs {
-                let u: Vec<f64> = (maps[1].weights[3 * pair..][..3].iter())
-                    .map(|&v| f64::from(v))
-                    .collect();
+                let u: Vec<f64> = (maps[1].weights[3 * pair..][..3].iter()).map(|&v| f64::from(v)).collect();
                 let points = affine(gaussians, &[], &u);
                 for k in 0..KERNELS {
                     let square = points[k].powi(2) + points[KERNELS + k].powi(2);
@@ -331,15 +257,10 @@ fn expected(layer: Layer, mesh: &Mesh, maps: &[SparseMap], x: &[f64], i: usize) 
             (0..ANGLES).map(rotated).reduce(largest).unwrap()
         }
         Layer::Zernike => {
-            let [ref norm @ .., w] = values[..] else {
-                panic!()
-            };
+            let [ref norm @ .., w] = values[..] else { panic!() };
             let mut bins = bins(10);
             // Order and first slot of each polynomial: cosine and sine share one.
-            let slots = [
-                [(0, 0), (0, 1), (1, 2), (1, 3), (1, 2)],
-                [(1, 3), (2, 4), (2, 4), (3, 5), (3, 5)],
-            ];
+            let slots = [[(0, 0), (0, 1), (1, 2), (1, 3), (1, 2)], [(1, 3), (2, 4), (2, 4), (3, 5), (3, 5)]];
             for (bin, (order, first)) in bins.iter_mut().zip(slots.concat()) {
                 for (channel, value) in bin.iter_mut().enumerate() {
                     *value = normalised(norm, first * INPUTS + channel, order, *value);
@@ -408,9 +329,7 @@ fn step<T: Real>(
             *value += T::of(rate * changes.next().unwrap());
         }
     }
-    let target: Vec<T> = (random(x.len() / INPUTS * OUTPUTS, 9).iter())
-        .map(|&v| T::of(v))
-        .collect();
+    let target: Vec<T> = (random(x.len() / INPUTS * OUTPUTS, 9).iter()).map(|&v| T::of(v)).collect();
     let mut workspace = Workspace::new(device.clone());
     let stream = Stream { seed: 1, step: 0 };
     let mut tape = Tape::training(&mut workspace, &mut parameters, stream);
@@ -434,8 +353,7 @@ fn gradients_equal_finite_differences() {
         let x = random(mesh.vertex_count() * INPUTS, 1);
         let count = layer.network::<f64>().1.trained_count();
         let (along_x, along_parameters) = (random(x.len(), 2), random(count, 3));
-        let run =
-            |x: &[f64], rate: f64| step(&Device::Cpu, layer, &batch, x, &along_parameters, rate);
+        let run = |x: &[f64], rate: f64| step(&Device::Cpu, layer, &batch, x, &along_parameters, rate);
         let (_, dx, gradients) = run(&x, 0.0);
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let h = 1e-6;
@@ -445,14 +363,9 @@ fn gradients_equal_finite_differences() {
         };
         let by_x = (run(&moved(1.0), 0.0).0 - run(&moved(-1.0), 0.0).0) / (2.0 * h);
         let by_parameters = (run(&x, h).0 - run(&x, -h).0) / (2.0 * h);
-        for (what, found, wanted) in [
-            ("input", dot(&dx, &along_x), by_x),
-            (
-                "parameters",
-                dot(&gradients, &along_parameters),
-                by_parameters,
-            ),
-        ] {
+        for (what, found, wanted) in
+            [("input", dot(&dx, &along_x), by_x), ("parameters", dot(&gradients, &along_parameters), by_parameters)]
+        {
             let off = (found - wanted).abs() / wanted.abs().max(1e-3);
             assert!(off < 1e-5, "{layer:?}, {what}: {found} is not {wanted}");
         }
@@ -498,8 +411,8 @@ fn devices_agree_with_f64_on_the_cpu() {
     }
 }
 
-/// Features that hardly differ between neighbours, as positions do, still make vertices differ: differences are normalised.
-/// A layer without that passes on what it gets.
+/// Features that hardly differ between neighbours, as positions do, still make vertices differ: differences are
+/// normalised. A layer without that passes on what it gets.
 #[test]
 fn small_differences_count() {
     let mesh = bumpy_sphere();
@@ -523,10 +436,6 @@ fn small_differences_count() {
             (squares / count).sqrt()
         };
         let largest = (0..OUTPUTS).map(deviation).fold(0.0, f64::max);
-        assert_eq!(
-            largest > 0.1,
-            layer != Layer::Spiral,
-            "{layer:?}: {largest}"
-        );
+        assert_eq!(largest > 0.1, layer != Layer::Spiral, "{layer:?}: {largest}");
     }
 }

@@ -78,11 +78,7 @@ pub trait Model: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Incompatible settings, types and tasks; the message says what to change.
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError>;
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError>;
 
     /// The coarser graphs that the model needs, if it pools (default: none).
     fn hierarchy(&self) -> Option<HierarchySettings> {
@@ -215,11 +211,7 @@ fn within(name: &str, value: usize, range: RangeInclusive<usize>) -> Result<(), 
         true => Ok(()),
         false => Err(TaskError::setting(
             format!("model: {name}"),
-            format!(
-                "{value} is out of range: must be from {} to {}",
-                range.start(),
-                range.end()
-            ),
+            format!("{value} is out of range: must be from {} to {}", range.start(), range.end()),
         )),
     }
 }
@@ -250,11 +242,7 @@ mod tests {
         ] {
             let model = ModelConfig::of_kind(kind).unwrap();
             let settings = toml::Table::try_from(model).unwrap();
-            for setting in settings
-                .keys()
-                .map(String::as_str)
-                .chain(["width", "samples"])
-            {
+            for setting in settings.keys().map(String::as_str).chain(["width", "samples"]) {
                 assert!(page.contains(&format!("`{setting}`")), "{kind}: {setting}");
             }
         }

@@ -7,14 +7,14 @@ use crate::features::{FeatureError, Shot, Surface};
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{Linear, LinearConfig};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module,
-    NetworkConfig, NnError, Real, SparseMap, Stage, Tape, Var,
+    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
+    SparseMap, Stage, Tape, Var,
 };
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// Mean square of the entries of the matrices of the Gaussians at initialisation, which makes widths of about the range of
-/// the coordinates, and the mean square of the weights that follows.
+/// Mean square of the entries of the matrices of the Gaussians at initialisation, which makes widths of about the range
+/// of the coordinates, and the mean square of the weights that follows.
 const INITIAL_SQUARE: f64 = 2.0;
 const WEIGHT_SQUARE: f64 = 0.12;
 
@@ -32,11 +32,7 @@ pub struct MonetModel {
 
 impl Default for MonetModel {
     fn default() -> Self {
-        Self {
-            kernels: 8,
-            radius: 0.03,
-            layers: Stack::default(),
-        }
+        Self { kernels: 8, radius: 0.03, layers: Stack::default() }
     }
 }
 
@@ -52,20 +48,13 @@ impl MonetModel {
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("kernels", self.kernels, 1..=1024)?;
         check_radius(self.radius)?;
-        let conv = |outputs| MonetConv {
-            kernels: self.kernels,
-            outputs,
-        };
+        let conv = |outputs| MonetConv { kernels: self.kernels, outputs };
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
 
 impl Model for MonetModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
@@ -83,8 +72,8 @@ impl Model for MonetModel {
     }
 }
 
-/// Maps with a row for each pair of a vertex and a vertex of its disc: the second, three numbers `r / radius`, `theta / pi` and 1
-/// from the first, and the first.
+/// Maps with a row for each pair of a vertex and a vertex of its disc: the second, three numbers `r / radius`, `theta /
+/// pi` and 1 from the first, and the first.
 #[derive(Debug, Serialize)]
 struct PolarDiscs {
     radius: f64,
@@ -93,22 +82,13 @@ struct PolarDiscs {
 impl Patches for PolarDiscs {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
         let (discs, radius) = discs(surface, self.radius)?;
-        let own: Vec<u32> = (0..discs.len())
-            .flat_map(|vertex| discs.row(vertex).map(move |_| vertex as u32))
-            .collect();
-        let coordinates = own
-            .iter()
-            .zip(&discs.coordinates)
-            .flat_map(|(&own, &[x, y])| {
-                let polar = [x.hypot(y) / radius, y.atan2(x) / PI, 1.0];
-                polar.map(|value| [(own, value)])
-            });
+        let own: Vec<u32> = (0..discs.len()).flat_map(|vertex| discs.row(vertex).map(move |_| vertex as u32)).collect();
+        let coordinates = own.iter().zip(&discs.coordinates).flat_map(|(&own, &[x, y])| {
+            let polar = [x.hypot(y) / radius, y.atan2(x) / PI, 1.0];
+            polar.map(|value| [(own, value)])
+        });
         let coordinates = SparseMap::weighted(coordinates);
-        Ok(vec![
-            SparseMap::copies(discs.vertices),
-            coordinates,
-            SparseMap::copies(own),
-        ])
+        Ok(vec![SparseMap::copies(discs.vertices), coordinates, SparseMap::copies(own)])
     }
 }
 
@@ -133,12 +113,7 @@ impl<T: Real> LayerConfig<T> for MonetConv {
         "monet"
     }
 
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
         builder.within(name, |builder| {
             let gaussians = LinearConfig {
@@ -169,12 +144,7 @@ impl<T: Real> Module<T> for MonetLayer {
         Module::<T>::output(&self.linear)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let patches = levels.patches()?;
         let ones = tape.input(FeatureType::scalars(1), &vec![T::one(); x.rows()])?;
         let numbers = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, ones)?;

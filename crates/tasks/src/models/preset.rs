@@ -14,8 +14,8 @@ pub enum Preset {
     /// The defaults.
     #[default]
     Default,
-    /// Twice the channels, four changed versions of each mesh where there are two, twice the epochs, and clipped gradients
-    /// except for correspondence.
+    /// Twice the channels, four changed versions of each mesh where there are two, twice the epochs, and clipped
+    /// gradients except for correspondence.
     Large,
 }
 
@@ -45,9 +45,7 @@ impl ModelConfig {
     pub fn for_task(task: Task, preset: Preset) -> Self {
         let model: Self = match task {
             Task::Correspondence => GemModel::default().into(),
-            Task::Segmentation | Task::Classification | Task::Regression => {
-                SurfaceModel::default().into()
-            }
+            Task::Segmentation | Task::Classification | Task::Regression => SurfaceModel::default().into(),
         };
         model.scaled(preset).unwrap_or(model)
     }

@@ -35,10 +35,7 @@ impl Recipe {
                 true => Xyz::default().into(),
                 false => Matrix::default().into(),
             },
-            geometry: GeometrySettings {
-                normalise: !registered,
-                ..Default::default()
-            },
+            geometry: GeometrySettings { normalise: !registered, ..Default::default() },
             augmentation: Augmentation::default(),
             batch: 4,
             rate: 0.01,
@@ -46,35 +43,23 @@ impl Recipe {
         }
     }
 
-    /// For networks that read patches: single meshes, whose patches then stay on the device. docs/baselines.md has the runs
-    /// that the rate was chosen in.
+    /// For networks that read patches: single meshes, whose patches then stay on the device. docs/baselines.md has the
+    /// runs that the rate was chosen in.
     pub fn of_patches(task: Task, features: FeatureConfig) -> Self {
-        Self {
-            features,
-            batch: 1,
-            rate: 3e-3,
-            ..Self::of_convolutions(task)
-        }
+        Self { features, batch: 1, rate: 3e-3, ..Self::of_convolutions(task) }
     }
 
-    /// For networks on surfaces, which train best on single meshes. Two remeshed versions of each mesh and random points of the
-    /// surface keep them from learning the meshing. Where targets are classes, versions are also deformed; a correspondence
-    /// or a measured value may belong to the shape as it is.
+    /// For networks on surfaces, which train best on single meshes. Two remeshed versions of each mesh and random
+    /// points of the surface keep them from learning the meshing. Where targets are classes, versions are also
+    /// deformed; a correspondence or a measured value may belong to the shape as it is.
     pub fn of_surfaces(task: Task) -> Self {
         let has_classes = matches!(task, Task::Segmentation | Task::Classification);
         let features = Combined {
-            of: vec![
-                HeatKernel::default().into(),
-                Position::default().into(),
-                Curvature::default().into(),
-            ],
+            of: vec![HeatKernel::default().into(), Position::default().into(), Curvature::default().into()],
         };
         Self {
             features: features.into(),
-            geometry: GeometrySettings {
-                normalise: true,
-                ..Default::default()
-            },
+            geometry: GeometrySettings { normalise: true, ..Default::default() },
             augmentation: Augmentation {
                 versions: 2,
                 resample: 0.7,
@@ -84,11 +69,7 @@ impl Recipe {
             },
             batch: 1,
             rate: 1e-3,
-            validation: if task == Task::Correspondence {
-                0.0
-            } else {
-                VALIDATION
-            },
+            validation: if task == Task::Correspondence { 0.0 } else { VALIDATION },
         }
     }
 }

@@ -24,11 +24,7 @@ pub struct SpiralModel {
 
 impl Default for SpiralModel {
     fn default() -> Self {
-        Self {
-            length: 10,
-            dilation: 1,
-            layers: Stack::default(),
-        }
+        Self { length: 10, dilation: 1, layers: Stack::default() }
     }
 }
 
@@ -44,29 +40,18 @@ impl SpiralModel {
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("length", self.length, 1..=256)?;
         within("dilation", self.dilation, 1..=256)?;
-        let conv = |outputs| PatchConv {
-            word: "spiral",
-            bins: self.length,
-            outputs,
-        };
+        let conv = |outputs| PatchConv { word: "spiral", bins: self.length, outputs };
         (self.layers).network(Self::KIND, spec, (false, Activation::Elu), conv)
     }
 }
 
 impl Model for SpiralModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
     fn patches(&self) -> Option<PatchSettings> {
-        let spirals = Spirals {
-            length: self.length,
-            dilation: self.dilation,
-        };
+        let spirals = Spirals { length: self.length, dilation: self.dilation };
         Some(PatchSettings::new(Self::KIND, spirals))
     }
 
@@ -89,9 +74,7 @@ struct Spirals {
 impl Patches for Spirals {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError> {
         let spirals = spirals(surface.mesh, self.length, self.dilation);
-        let rows = spirals
-            .iter()
-            .flat_map(|spiral| (0..self.length).map(|at| spiral.get(at).map(|&v| (v, 1.0))));
+        let rows = spirals.iter().flat_map(|spiral| (0..self.length).map(|at| spiral.get(at).map(|&v| (v, 1.0))));
         Ok(vec![SparseMap::weighted(rows)])
     }
 }

@@ -8,8 +8,8 @@ use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
 use gemcnn_nn::operators::RotatedMap;
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, IncidenceBatch, IncidenceParts, LayerConfig,
-    Levels, Module, Network, NetworkConfig, NnError, Real, Stage, Tape, Var, WeightDecay,
+    Activation, Aggregation, Builder, FeatureType, IncidenceBatch, IncidenceParts, LayerConfig, Levels, Module,
+    Network, NetworkConfig, NnError, Real, Stage, Tape, Var, WeightDecay,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl Default for Stack {
 }
 
 impl Stack {
-    /// The network with convolutions that `conv` makes from their number of output channels, each with an activation, after
-    /// a batch normalisation if there is one.
+    /// The network with convolutions that `conv` makes from their number of output channels, each with an activation,
+    /// after a batch normalisation if there is one.
     ///
     /// # Errors
     /// Input that is not scalar, settings out of range, or a task that scalars cannot solve.
@@ -77,11 +77,7 @@ impl Stack {
         for &channels in convolutions {
             network = activated(network.layer(conv(channels)));
         }
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
+        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
         head.add(network, spec)
     }
 }
@@ -91,14 +87,9 @@ impl Stack {
 ///
 /// # Errors
 /// A stage after a global pooling.
-pub(super) fn begin(
-    name: &str,
-    stage: &mut Stage,
-    outputs: usize,
-) -> Result<(usize, f64), NnError> {
+pub(super) fn begin(name: &str, stage: &mut Stage, outputs: usize) -> Result<(usize, f64), NnError> {
     if stage.pooled {
-        let problem =
-            "it needs vertices, but after a global pooling there is one row for each mesh";
+        let problem = "it needs vertices, but after a global pooling there is one row for each mesh";
         return Err(NnError::setting("layer", problem).in_layer(name));
     }
     let (input, moments) = stage.move_to(FeatureType::scalars(outputs), Vec::new());
@@ -125,21 +116,10 @@ impl<T: Real> LayerConfig<T> for PatchConv {
         self.word
     }
 
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, input_moment) = begin(name, stage, self.outputs)?;
-        let config = LinearConfig {
-            input_moment,
-            ..LinearConfig::new(inputs * self.bins, self.outputs)
-        };
-        Ok(Box::new(PatchLayer {
-            input: FeatureType::scalars(inputs),
-            linear: config.init(name, builder)?,
-        }))
+        let config = LinearConfig { input_moment, ..LinearConfig::new(inputs * self.bins, self.outputs) };
+        Ok(Box::new(PatchLayer { input: FeatureType::scalars(inputs), linear: config.init(name, builder)? }))
     }
 }
 
@@ -152,12 +132,7 @@ impl<T: Real> Module<T> for PatchLayer {
         Module::<T>::output(&self.linear)
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let patches = gathered(tape, levels, 0, x)?;
         self.linear.forward(tape, levels, patches)
     }
@@ -185,8 +160,9 @@ pub(super) struct RotatedMaximum<T> {
 }
 
 impl<T: Real> RotatedMaximum<T> {
-    /// Adds the weights of `config`, which has no bias, under a name. As rows of `kind` they are those of the first matrix; `rows` names
-    /// the row that each row of the rotated matrices is made of, and the angle that it is rotated by.
+    /// Adds the weights of `config`, which has no bias, under a name. As rows of `kind` they are those of the first
+    /// matrix; `rows` names the row that each row of the rotated matrices is made of, and the angle that it is rotated
+    /// by.
     ///
     /// # Errors
     /// A name that is taken, or rows that do not exist.
@@ -208,12 +184,7 @@ impl<T: Real> RotatedMaximum<T> {
         let rotated = Arc::new(IncidenceBatch::new(&[parts])?);
         let linear = config.init(name, builder)?;
         Ok(Self {
-            map: RotatedMap {
-                weight: linear.weights().weight,
-                kind,
-                rotations: rotated,
-                inputs: config.inputs,
-            },
+            map: RotatedMap { weight: linear.weights().weight, kind, rotations: rotated, inputs: config.inputs },
             rotations,
             output: FeatureType::scalars(config.outputs),
         })
@@ -234,8 +205,8 @@ impl<T: Real> RotatedMaximum<T> {
     }
 }
 
-/// Largest number of vertices of a geodesic disc. It bounds the memory, and is well above what discs have on training meshes, so that
-/// those of a denser mesh still cover the same surface.
+/// Largest number of vertices of a geodesic disc. It bounds the memory, and is well above what discs have on training
+/// meshes, so that those of a denser mesh still cover the same surface.
 const DISC_LIMIT: usize = 400;
 
 /// The geodesic discs of a surface and their radius in lengths of the mesh. `radius` is in square roots of the area.
@@ -255,9 +226,8 @@ pub(super) fn discs(surface: Surface<'_>, radius: f64) -> Result<(Discs, f64), F
 pub(super) fn check_radius(radius: f64) -> Result<(), TaskError> {
     match radius > 0.0 && radius <= 1.0 {
         true => Ok(()),
-        false => Err(TaskError::setting(
-            "model: radius",
-            format!("{radius} is out of range: must be above 0 and at most 1"),
-        )),
+        false => {
+            Err(TaskError::setting("model: radius", format!("{radius} is out of range: must be above 0 and at most 1")))
+        }
     }
 }

@@ -21,7 +21,8 @@ pub struct SurfaceModel {
     pub eigenvectors: [usize; 3],
     /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
     pub times: [f64; 2],
-    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default: spectral).
+    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default:
+    /// spectral).
     pub diffusion: DiffusionChoice,
     /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
     pub implicit_times: Vec<f64>,
@@ -100,9 +101,7 @@ impl SurfaceModel {
             DiffusionChoice::Implicit => self.implicit_times.clone(),
         };
         let rotates = rotates_with_frames(spec)?;
-        let mut network = Network::builder(spec.input.clone())
-            .weight_decay(self.decay)
-            .equivariant_linear(&features);
+        let mut network = Network::builder(spec.input.clone()).weight_decay(self.decay).equivariant_linear(&features);
         for block in 1..=self.blocks {
             network = network.diffusion_block(DiffusionBlockConfig {
                 dropout: self.block_dropout,
@@ -116,9 +115,7 @@ impl SurfaceModel {
         if rotates {
             for (order, _) in spec.outputs.orders() {
                 if features.multiplicity(order) == 0 {
-                    let problem = format!(
-                        "the network has no features of order {order}, but the outputs have"
-                    );
+                    let problem = format!("the network has no features of order {order}, but the outputs have");
                     return Err(TaskError::setting("model: channels", problem));
                 }
             }
@@ -127,21 +124,13 @@ impl SurfaceModel {
         if !features.is_scalar() {
             network = network.equivariant_linear(&FeatureType::scalars(self.channels[0]));
         }
-        let head = Head {
-            width: self.head,
-            dropout: self.dropout,
-            pool: self.pool,
-        };
+        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
         head.add(network, spec)
     }
 }
 
 impl Model for SurfaceModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
@@ -175,7 +164,8 @@ pub struct DiffusionModel {
     pub eigenvectors: usize,
     /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
     pub times: [f64; 2],
-    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default: spectral).
+    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default:
+    /// spectral).
     pub diffusion: DiffusionChoice,
     /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
     pub implicit_times: Vec<f64>,
@@ -234,11 +224,7 @@ impl DiffusionModel {
 }
 
 impl Model for DiffusionModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         self.surface().build(spec, builder)
     }
 
@@ -247,11 +233,7 @@ impl Model for DiffusionModel {
     }
 
     fn recipe(&self, task: Task) -> Recipe {
-        Recipe {
-            features: HeatKernel::default().into(),
-            augmentation: Default::default(),
-            ..Recipe::of_surfaces(task)
-        }
+        Recipe { features: HeatKernel::default().into(), augmentation: Default::default(), ..Recipe::of_surfaces(task) }
     }
 
     fn implicit(&self) -> bool {

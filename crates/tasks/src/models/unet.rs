@@ -7,8 +7,8 @@ use crate::{Element, Settings, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, Head as FusedHead, Levels, Module, Network, NnError, Part,
-    Real, Tape, Var, WeightDecay,
+    Aggregation, Builder, FeatureType, Head as FusedHead, Levels, Module, Network, NnError, Part, Real, Tape, Var,
+    WeightDecay,
 };
 use serde::{Deserialize, Serialize};
 
@@ -123,12 +123,7 @@ impl UNetModel {
         let mut kind = spec.input.clone();
         let mut down = Vec::new();
         for (level, &channels) in self.channels.iter().enumerate() {
-            down.push(block(
-                format!("down{}", level + 1),
-                level,
-                &kind,
-                hidden(channels),
-            )?);
+            down.push(block(format!("down{}", level + 1), level, &kind, hidden(channels))?);
             kind = hidden(channels);
         }
         let is_pooled = spec.per == Element::Mesh;
@@ -139,30 +134,19 @@ impl UNetModel {
                 // The tail takes the place of the block on the finest graph.
                 if level > 0 {
                     let output = hidden(self.channels[level]);
-                    up.push(block(
-                        format!("up{}", level + 1),
-                        level,
-                        &kind,
-                        output.clone(),
-                    )?);
+                    up.push(block(format!("up{}", level + 1), level, &kind, output.clone())?);
                     kind = output;
                 }
             }
         }
 
         let coarsest = *self.channels.last().unwrap_or(&1);
-        let middle = hidden(if is_pooled {
-            coarsest
-        } else {
-            self.channels[0]
-        });
+        let middle = hidden(if is_pooled { coarsest } else { self.channels[0] });
         let last = match rotates {
             true => hidden(self.channels[0]),
             false => FeatureType::scalars(self.scalars),
         };
-        let mut tail = Network::builder(kind)
-            .weight_decay(self.decay)
-            .aggregation(Aggregation::Mean);
+        let mut tail = Network::builder(kind).weight_decay(self.decay).aggregation(Aggregation::Mean);
         if is_pooled && self.channels.len() > 1 {
             tail = tail.degree(COARSE_DEGREE);
         }
@@ -170,11 +154,7 @@ impl UNetModel {
         let tail = match rotates {
             true => tail.conv(&spec.outputs),
             false => {
-                let head = Head {
-                    width: self.head,
-                    dropout: self.dropout,
-                    pool: self.pool,
-                };
+                let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
                 head.add(tail, spec)?
             }
         };
@@ -185,28 +165,13 @@ impl UNetModel {
             parts.push(part);
         }
         let (tail, head) = tail.into_body_and_head();
-        let body = UNetBody {
-            input: spec.input.clone(),
-            down,
-            up,
-            stays_coarse: is_pooled,
-            tail,
-        };
-        Ok(Box::new(UNet {
-            body,
-            head,
-            output: spec.outputs.clone(),
-            parts,
-        }))
+        let body = UNetBody { input: spec.input.clone(), down, up, stays_coarse: is_pooled, tail };
+        Ok(Box::new(UNet { body, head, output: spec.outputs.clone(), parts }))
     }
 }
 
 impl Model for UNetModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         self.module(spec, builder)
     }
 
@@ -287,12 +252,7 @@ impl<T: Real> Module<T> for UNetBody<T> {
         self.down.len()
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        mut levels: Levels<'a, T>,
-        mut x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, mut levels: Levels<'a, T>, mut x: Var<T>) -> Result<Var<T>, NnError> {
         let mut finer = Vec::new();
         for (depth, block) in self.down.iter().enumerate() {
             if depth > 0 {
@@ -331,12 +291,7 @@ impl<T: Real> Module<T> for UNet<T> {
         self.body.levels()
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let x = self.body.forward(tape, levels, x)?;
         match &self.head {
             None => Ok(x),

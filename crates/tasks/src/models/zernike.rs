@@ -9,14 +9,14 @@ use gemcnn_mesh::patches::ZernikeFit;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, LinearConfig};
 use gemcnn_nn::{
-    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
-    SparseMap, Stage, Tape, Var,
+    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
+    Tape, Var,
 };
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// Settings of the model `zernike`: Zernike coefficients of the features on geodesic discs, kernels that are coefficients
-/// too, applied in several rotations, and the largest response.
+/// Settings of the model `zernike`: Zernike coefficients of the features on geodesic discs, kernels that are
+/// coefficients too, applied in several rotations, and the largest response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ZernikeModel {
@@ -32,12 +32,7 @@ pub struct ZernikeModel {
 
 impl Default for ZernikeModel {
     fn default() -> Self {
-        Self {
-            degree: 4,
-            rotations: 8,
-            radius: 0.06,
-            layers: Stack::default(),
-        }
+        Self { degree: 4, rotations: 8, radius: 0.06, layers: Stack::default() }
     }
 }
 
@@ -55,9 +50,7 @@ impl ZernikeModel {
         within("rotations", self.rotations, 1..=128)?;
         check_radius(self.radius)?;
         let conv = |outputs| ZernikeConv {
-            multiplicities: (0..=self.degree)
-                .map(|order| (self.degree - order) / 2 + 1)
-                .collect(),
+            multiplicities: (0..=self.degree).map(|order| (self.degree - order) / 2 + 1).collect(),
             rotations: self.rotations,
             outputs,
         };
@@ -66,19 +59,12 @@ impl ZernikeModel {
 }
 
 impl Model for ZernikeModel {
-    fn build(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, f32>,
-    ) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
     fn patches(&self) -> Option<PatchSettings> {
-        let coefficients = Coefficients {
-            degree: self.degree,
-            radius: self.radius,
-        };
+        let coefficients = Coefficients { degree: self.degree, radius: self.radius };
         Some(PatchSettings::new(Self::KIND, coefficients))
     }
 
@@ -104,8 +90,8 @@ impl Patches for Coefficients {
 }
 
 /// `y_i = max_k W R_k norm(Z x)_i`: `Z x` are Zernike coefficients, features of the angular orders, and `R_k` rotates
-/// them by `2 pi k / rotations`. The batch normalisation is a scale of each column of `W`. Without it, the mean value over
-/// the disc hides the other coefficients, which are small where features are smooth.
+/// them by `2 pi k / rotations`. The batch normalisation is a scale of each column of `W`. Without it, the mean value
+/// over the disc hides the other coefficients, which are small where features are smooth.
 #[derive(Debug)]
 pub(super) struct ZernikeConv {
     /// Number of polynomials of each order.
@@ -127,21 +113,13 @@ impl<T: Real> LayerConfig<T> for ZernikeConv {
         "zernike"
     }
 
-    fn init(
-        &self,
-        name: &str,
-        stage: &mut Stage,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
         let (inputs, _) = begin(name, stage, self.outputs)?;
         let channels: Vec<usize> = self.multiplicities.iter().map(|m| m * inputs).collect();
         let coefficients = FeatureType::new(&channels);
         builder.within(name, |builder| {
             let norm = EquivariantNormConfig::new(coefficients.clone());
-            let map = LinearConfig {
-                bias: false,
-                ..LinearConfig::new(coefficients.dimension(), self.outputs)
-            };
+            let map = LinearConfig { bias: false, ..LinearConfig::new(coefficients.dimension(), self.outputs) };
             let kind = coefficients.clone();
             // Weights that rotate back respond as coefficients that rotate.
             let (count, rotations) = (self.outputs, self.rotations);
@@ -168,12 +146,7 @@ impl<T: Real> Module<T> for ZernikeLayer<T> {
         self.kernel.output()
     }
 
-    fn forward<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let coefficients = gathered(tape, levels, 0, x)?.with_kind(self.coefficients.clone())?;
         let coefficients = self.norm.forward(tape, levels, coefficients)?;
         self.kernel.forward(tape, coefficients.into_scalars())

@@ -39,8 +39,9 @@ pub(super) fn fade(colours: &mut [[u8; 3]], confidences: &[f32], classes: usize)
     }
 }
 
-/// A colour for each row, none for predictions of whole meshes, and the range of a colour map. Classes have the colours of the template or of the palette; values have a colour map of
-/// the first scalar, or of the length of the first vector.
+/// A colour for each row, none for predictions of whole meshes, and the range of a colour map. Classes have the colours
+/// of the template or of the palette; values have a colour map of the first scalar, or of the length of the first
+/// vector.
 pub(super) fn of_prediction(
     prediction: &Prediction,
     template: Option<&[[u8; 3]]>,
@@ -53,9 +54,7 @@ pub(super) fn of_prediction(
             let colour = |&class| from_template(class).unwrap_or_else(|| label_colour(class));
             (classes.iter().map(colour).collect(), None)
         }
-        Prediction::Values {
-            per: Element::Mesh, ..
-        } => Default::default(),
+        Prediction::Values { per: Element::Mesh, .. } => Default::default(),
         Prediction::Values { kind, values, .. } => {
             let rows = values.chunks_exact(kind.dimension().max(1));
             let sizes: Vec<f64> = match kind.multiplicity(0) {
@@ -81,6 +80,5 @@ pub(super) fn of_prediction(
 pub(super) fn order_one(kind: &gemcnn_nn::FeatureType, values: &[f32]) -> Vec<f32> {
     let range = kind.range(1);
     let rows = values.chunks_exact(kind.dimension().max(1));
-    rows.flat_map(|row| row[range.clone()].iter().copied())
-        .collect()
+    rows.flat_map(|row| row[range.clone()].iter().copied()).collect()
 }

@@ -41,22 +41,14 @@ pub fn write_examples(
             prepared => prepared?,
         };
         let prediction = model.predict(&mut workspace, &sample)?;
-        if let Prediction::MeshClass { .. }
-        | Prediction::Values {
-            per: Element::Mesh, ..
-        } = prediction
-        {
+        if let Prediction::MeshClass { .. } | Prediction::Values { per: Element::Mesh, .. } = prediction {
             return Ok(());
         }
         let files = match &mut files {
             Some(files) => files,
-            none => none.insert(PredictionFiles::new(
-                directory,
-                model,
-                Some(Pictures {
-                    up: model.config.training.up,
-                }),
-            )?),
+            none => {
+                none.insert(PredictionFiles::new(directory, model, Some(Pictures { up: model.config.training.up }))?)
+            }
         };
         let name = names.of(name.as_ref());
         files.write(&name, &mesh, sample.graph.frames(), &prediction, None)?;

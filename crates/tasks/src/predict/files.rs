@@ -7,8 +7,8 @@ use crate::layout::RESULTS_MARK;
 use crate::train::TrainedModel;
 use crate::{Element, TaskError};
 use gemcnn_mesh::{
-    AttributeValues, DVec3, Frame, Mesh, MeshReport, SharedFolder, VertexAttribute, WriteOptions,
-    write_atomically, write_mesh_with_faces,
+    AttributeValues, DVec3, Frame, Mesh, MeshReport, SharedFolder, VertexAttribute, WriteOptions, write_atomically,
+    write_mesh_with_faces,
 };
 use gemcnn_view::plot::Key;
 use gemcnn_view::render::{Arrow, Paint, RenderOptions, Up, View, label_colour, render_painted};
@@ -50,11 +50,7 @@ impl PredictionFiles {
     ///
     /// # Errors
     /// A directory that cannot be created, or that contains other files, which results could replace.
-    pub fn new(
-        directory: &Path,
-        model: &TrainedModel,
-        pictures: Option<Pictures>,
-    ) -> Result<Self, TaskError> {
+    pub fn new(directory: &Path, model: &TrainedModel, pictures: Option<Pictures>) -> Result<Self, TaskError> {
         std::fs::create_dir_all(directory).map_err(TaskError::file(directory))?;
         let mark = mark(directory)?;
         let folder = SharedFolder::open(directory, &mark).map_err(TaskError::file(&mark))?;
@@ -67,9 +63,9 @@ impl PredictionFiles {
         })
     }
 
-    /// Writes `NAME.ply`, `NAME.npy` and `NAME.png` for a mesh with its frames, and returns their paths. Properties of the
-    /// mesh are those of vertices or faces. Labels of edges are in `NAME.eseg` instead. Writes
-    /// nothing for a prediction of the whole mesh. With `probabilities` of all classes, row after row, the mesh has them and the
+    /// Writes `NAME.ply`, `NAME.npy` and `NAME.png` for a mesh with its frames, and returns their paths. Properties of
+    /// the mesh are those of vertices or faces. Labels of edges are in `NAME.eseg` instead. Writes nothing for a
+    /// prediction of the whole mesh. With `probabilities` of all classes, row after row, the mesh has them and the
     /// largest one (`confidence`) as properties, colours are paler where the model is less sure, and
     /// `NAME.probabilities.npy` is written too.
     ///
@@ -87,15 +83,12 @@ impl PredictionFiles {
         let (per, rows) = match prediction {
             Prediction::MeshClass { .. } => (Element::Mesh, 1),
             Prediction::Classes { per, classes } => (*per, classes.len()),
-            Prediction::Values { per, kind, values } => {
-                (*per, values.len() / kind.dimension().max(1))
-            }
+            Prediction::Values { per, kind, values } => (*per, values.len() / kind.dimension().max(1)),
         };
         let expected = per.count(mesh);
         if rows != expected || frames.len() != mesh.vertex_count() {
             let [_, elements] = per.words();
-            let problem =
-                format!("the prediction is for {rows} {elements}, but the mesh has {expected}");
+            let problem = format!("the prediction is for {rows} {elements}, but the mesh has {expected}");
             return Err(TaskError::setting(name, problem));
         }
         let (mut attributes, array) = match prediction {
@@ -114,9 +107,8 @@ impl PredictionFiles {
         let (mut colours, range) = colours::of_prediction(prediction, template, frames);
         let shares = probabilities.map(|all| (all, all.len() / rows.max(1)));
         if let Some((all, classes)) = shares.filter(|(_, classes)| *classes > 0) {
-            let confidences: Vec<f32> = (all.chunks_exact(classes))
-                .map(|row| row.iter().copied().fold(0.0, f32::max))
-                .collect();
+            let confidences: Vec<f32> =
+                (all.chunks_exact(classes)).map(|row| row.iter().copied().fold(0.0, f32::max)).collect();
             colours::fade(&mut colours, &confidences, classes);
             attributes.extend(self.shares(all, classes));
             let confidence = AttributeValues::F32(confidences);
@@ -132,8 +124,7 @@ impl PredictionFiles {
         let mut paths = vec![path("ply"), path("npy")];
         let options = WriteOptions::default();
         write_mesh_with_faces(&paths[0], mesh, &of_vertices, &of_faces, &options)?;
-        write_atomically(&paths[1], |file| file.write_all(&array))
-            .map_err(TaskError::file(&paths[1]))?;
+        write_atomically(&paths[1], |file| file.write_all(&array)).map_err(TaskError::file(&paths[1]))?;
         if let (Element::Edge, Prediction::Classes { classes, .. }) = (per, prediction) {
             let path = path("eseg");
             write_atomically(&path, |file| {
@@ -145,8 +136,7 @@ impl PredictionFiles {
         if let Some((all, classes)) = shares {
             let path = path("probabilities.npy");
             let array = npy_f32(all, Some(classes));
-            write_atomically(&path, |file| file.write_all(&array))
-                .map_err(TaskError::file(&path))?;
+            write_atomically(&path, |file| file.write_all(&array)).map_err(TaskError::file(&path))?;
             paths.push(path);
         }
         if let Some(Pictures { up }) = self.pictures {
@@ -164,10 +154,7 @@ impl PredictionFiles {
                 }
                 // The colours of a correspondence are those of a smooth map.
                 (_, Prediction::Classes { classes, .. }) if self.template.is_none() => {
-                    Paint::Classes {
-                        classes,
-                        colours: &colours,
-                    }
+                    Paint::Classes { classes, colours: &colours }
                 }
                 _ => Paint::Smooth(&colours),
             };
@@ -177,8 +164,7 @@ impl PredictionFiles {
                 picture = key.beside(&picture);
             }
             let path = path("png");
-            write_atomically(&path, |file| file.write_all(&picture.encode_png()))
-                .map_err(TaskError::file(&path))?;
+            write_atomically(&path, |file| file.write_all(&picture.encode_png())).map_err(TaskError::file(&path))?;
             paths.push(path);
         }
         Ok(paths)
@@ -260,11 +246,8 @@ fn mark(directory: &Path) -> Result<PathBuf, TaskError> {
             ));
         }
     }
-    std::fs::write(
-        &mark,
-        "Prediction results: files in this directory may be replaced.\n",
-    )
-    .map_err(TaskError::file(&mark))?;
+    std::fs::write(&mark, "Prediction results: files in this directory may be replaced.\n")
+        .map_err(TaskError::file(&mark))?;
     Ok(mark)
 }
 
@@ -294,9 +277,7 @@ fn values_and_vectors(
         }
     }
     let width = columns.len();
-    let flat: Vec<f32> = (0..rows.len())
-        .flat_map(|row| columns.iter().map(move |(_, column)| column[row]))
-        .collect();
+    let flat: Vec<f32> = (0..rows.len()).flat_map(|row| columns.iter().map(move |(_, column)| column[row])).collect();
     let array = npy_f32(&flat, (width > 1).then_some(width));
     let column = |(name, values)| VertexAttribute::new(name, AttributeValues::F32(values));
     (columns.into_iter().map(column).collect(), array)
@@ -309,9 +290,7 @@ fn of_sides(mesh: &Mesh, colours: &[[u8; 3]]) -> Vec<[u8; 3]> {
         let next = corners.iter().cycle().skip(1);
         let colour = |(a, b): (&u32, &u32)| numbers.get(&[*a.min(b), *a.max(b)]);
         let sides = corners.iter().zip(next).map(colour);
-        sides
-            .map(|colour| colour.map_or([255; 3], |&&colour| colour))
-            .collect::<Vec<_>>()
+        sides.map(|colour| colour.map_or([255; 3], |&&colour| colour)).collect::<Vec<_>>()
     };
     mesh.faces().iter().flat_map(of_face).collect()
 }

@@ -6,8 +6,8 @@ use crate::{Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::Part;
 
-/// Bytes of the mesh and its gauge geometry for each vertex of a triangle mesh, while they are computed and while pictures
-/// are drawn.
+/// Bytes of the mesh and its gauge geometry for each vertex of a triangle mesh, while they are computed and while
+/// pictures are drawn.
 const GEOMETRY: u64 = 800;
 /// How many times larger the geometry is where neighbours are those within a radius, and with coarser graphs of such
 /// neighbours.
@@ -22,11 +22,11 @@ const COPIES: u64 = 4;
 const ADDRESSABLE: u64 = 1 << 32;
 
 impl TrainedModel {
-    /// Estimate of the memory in bytes that a prediction for a mesh needs. It is meant to be too large rather than too small.
+    /// Estimate of the memory in bytes that a prediction for a mesh needs. It is meant to be too large rather than too
+    /// small.
     pub fn memory_for(&self, vertices: usize) -> u64 {
         let preparation = self.preparation();
-        let is_wide =
-            preparation.weights != NeighbourWeights::Count || preparation.geometry.ball.is_some();
+        let is_wide = preparation.weights != NeighbourWeights::Count || preparation.geometry.ball.is_some();
         let geometry = match (is_wide, &preparation.hierarchy) {
             (true, _) => WIDE * GEOMETRY,
             (false, Some(_)) => COARSER * GEOMETRY,
@@ -55,19 +55,14 @@ impl TrainedModel {
     pub fn check_memory(&self, name: &str, vertices: usize) -> Result<(), TaskError> {
         let needed = self.memory_for(vertices);
         match free_memory() {
-            Some(free) if needed > free => Err(TaskError::TooLarge {
-                name: name.into(),
-                vertices,
-                needed,
-                free,
-            }),
+            Some(free) if needed > free => Err(TaskError::TooLarge { name: name.into(), vertices, needed, free }),
             _ => Ok(()),
         }
     }
 }
 
-/// The most numbers for each vertex of the mesh among the features before and after all parts of a network. A coarser graph
-/// has a share of the vertices, the product of the `ratios` up to it. The last output counts if it `is_stored`.
+/// The most numbers for each vertex of the mesh among the features before and after all parts of a network. A coarser
+/// graph has a share of the vertices, the product of the `ratios` up to it. The last output counts if it `is_stored`.
 fn widest(parts: &[Part], ratios: &[f64], is_stored: bool) -> f64 {
     let numbers = parts.iter().enumerate().map(|(index, part)| {
         let share: f64 = ratios.iter().take(part.level).product();
@@ -80,16 +75,14 @@ fn widest(parts: &[Part], ratios: &[f64], is_stored: bool) -> f64 {
     numbers.fold(0.0, f64::max)
 }
 
-/// Free memory in bytes: that of the machine, or of the control group if it is less. `None` where the tables of Linux are
-/// missing.
+/// Free memory in bytes: that of the machine, or of the control group if it is less. `None` where the tables of Linux
+/// are missing.
 fn free_memory() -> Option<u64> {
     if cfg!(target_family = "wasm") {
         return Some(ADDRESSABLE);
     }
     let table = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = table
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = table.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     let machine = kilobytes.saturating_mul(1024);
     let number = |name: &str| -> Option<u64> {
@@ -117,10 +110,7 @@ mod tests {
             outputs: FeatureType::scalars(6890),
         };
         let parts = |head: usize| {
-            let model = UNetModel {
-                head,
-                ..UNetModel::default()
-            };
+            let model = UNetModel { head, ..UNetModel::default() };
             let (network, _) = ModelConfig::from(model).init(&spec, 1).unwrap();
             network.parts()
         };
@@ -129,7 +119,8 @@ mod tests {
         assert_eq!(levels[..5], [0, 1, 2, 1, 0]);
         assert_eq!(widest(&parts(256), &ratios, false), 256.0);
         assert_eq!(widest(&parts(256), &ratios, true), 6890.0);
-        // The input of the last block: 16 and 32 channels of 5 numbers. Coarser ones have more, for a quarter of the vertices.
+        // The input of the last block: 16 and 32 channels of 5 numbers. Coarser ones have more, for a quarter of the
+        // vertices.
         assert_eq!(widest(&parts(0), &ratios, false), 240.0);
     }
 }

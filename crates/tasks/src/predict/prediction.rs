@@ -53,17 +53,12 @@ impl TrainedModel {
         self.sample_with(name, mesh, &Fields::default())
     }
 
-    /// Prepares a mesh with the fields that the features of the model read from files. The points of a cloud are connected to a
-    /// surface.
+    /// Prepares a mesh with the fields that the features of the model read from files. The points of a cloud are
+    /// connected to a surface.
     ///
     /// # Errors
     /// Geometry or features that cannot be computed, or a field that is not there.
-    pub fn sample_with(
-        &self,
-        name: &str,
-        mesh: &Mesh,
-        fields: &Fields,
-    ) -> Result<Sample, TaskError> {
+    pub fn sample_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {
         self.check_memory(name, mesh.vertex_count())?;
         let surface = connected(mesh)?;
         let mesh = surface.as_ref().unwrap_or(mesh);
@@ -98,16 +93,11 @@ impl TrainedModel {
     ///
     /// # Errors
     /// A sample that does not fit the model, outputs that are not finite, or a failed GPU operation.
-    pub fn predict(
-        &self,
-        workspace: &mut Workspace<f32>,
-        sample: &Sample,
-    ) -> Result<Prediction, TaskError> {
+    pub fn predict(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<Prediction, TaskError> {
         if let Task::Segmentation | Task::Correspondence = self.config.task {
             let per = self.per;
-            let classes = self.rows(workspace, sample, 1, |tape, levels, x| {
-                Ok(self.network.predict_classes(tape, levels, x)?)
-            })?;
+            let classes = self
+                .rows(workspace, sample, 1, |tape, levels, x| Ok(self.network.predict_classes(tape, levels, x)?))?;
             return Ok(Prediction::Classes { per, classes });
         }
         let mut values = self.outputs(workspace, sample)?;
@@ -118,20 +108,14 @@ impl TrainedModel {
         Ok(match self.config.task {
             Task::Classification => {
                 softmax(&mut values);
-                Prediction::MeshClass {
-                    class: first_largest(&values),
-                    probabilities: values,
-                }
+                Prediction::MeshClass { class: first_largest(&values), probabilities: values }
             }
-            _ => Prediction::Values {
-                per: self.per,
-                kind: self.network.output().clone(),
-                values,
-            },
+            _ => Prediction::Values { per: self.per, kind: self.network.output().clone(), values },
         })
     }
 
-    /// The class of each vertex, face or edge and the probability of each class, row after row, of a model for segmentation.
+    /// The class of each vertex, face or edge and the probability of each class, row after row, of a model for
+    /// segmentation.
     ///
     /// # Errors
     /// As [`predict`](Self::predict), or a model for another task.
@@ -141,10 +125,8 @@ impl TrainedModel {
         sample: &Sample,
     ) -> Result<(Vec<u32>, Vec<f32>), TaskError> {
         if self.config.task != Task::Segmentation {
-            let problem = format!(
-                "a model for {} has no probabilities of classes of vertices, faces or edges",
-                self.config.task
-            );
+            let problem =
+                format!("a model for {} has no probabilities of classes of vertices, faces or edges", self.config.task);
             return Err(TaskError::setting("probabilities", problem));
         }
         let mut values = self.outputs(workspace, sample)?;
@@ -156,11 +138,7 @@ impl TrainedModel {
     }
 
     /// The outputs of the network for each row.
-    fn outputs(
-        &self,
-        workspace: &mut Workspace<f32>,
-        sample: &Sample,
-    ) -> Result<Vec<f32>, TaskError> {
+    fn outputs(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<Vec<f32>, TaskError> {
         let width = self.network.output().dimension();
         self.rows(workspace, sample, width, |tape, levels, x| {
             let outputs = self.network.forward(tape, levels, x)?;
@@ -168,15 +146,14 @@ impl TrainedModel {
         })
     }
 
-    /// What `run` makes of the features of a sample, `width` numbers for each row of the output. A large mesh is divided into
-    /// tiles if the network allows it.
+    /// What `run` makes of the features of a sample, `width` numbers for each row of the output. A large mesh is
+    /// divided into tiles if the network allows it.
     fn rows<R: Copy + Default + Send>(
         &self,
         workspace: &mut Workspace<f32>,
         sample: &Sample,
         width: usize,
-        run: impl for<'t> Fn(&mut Tape<'t, f32>, Levels<'t, f32>, Var<f32>) -> Result<Vec<R>, TaskError>
-        + Sync,
+        run: impl for<'t> Fn(&mut Tape<'t, f32>, Levels<'t, f32>, Var<f32>) -> Result<Vec<R>, TaskError> + Sync,
     ) -> Result<Vec<R>, TaskError> {
         let device = workspace.device().clone();
         let mut run = |sample: &Sample| {
@@ -205,15 +182,8 @@ impl TrainedModel {
 
     /// The rings that the network reaches; `None` if it needs more of a mesh than its graph.
     pub(super) fn reach(&self) -> Option<usize> {
-        let Preparation {
-            hierarchy,
-            eigenvectors,
-            implicit,
-            patches,
-            ..
-        } = self.config.preparation();
-        let is_local =
-            hierarchy.is_none() && eigenvectors == [0; 3] && !implicit && patches.is_none();
+        let Preparation { hierarchy, eigenvectors, implicit, patches, .. } = self.config.preparation();
+        let is_local = hierarchy.is_none() && eigenvectors == [0; 3] && !implicit && patches.is_none();
         self.network.reach().filter(|_| is_local)
     }
 }
@@ -221,19 +191,14 @@ impl TrainedModel {
 fn check_finite(name: &str, values: &[f32]) -> Result<(), TaskError> {
     match values.iter().all(|value| value.is_finite()) {
         true => Ok(()),
-        false => Err(TaskError::setting(
-            name,
-            "the output of the model is not finite",
-        )),
+        false => Err(TaskError::setting(name, "the output of the model is not finite")),
     }
 }
 
 /// Replaces logits by probabilities.
 fn softmax(logits: &mut [f32]) {
     let peak = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    logits
-        .iter_mut()
-        .for_each(|logit| *logit = (*logit - peak).exp());
+    logits.iter_mut().for_each(|logit| *logit = (*logit - peak).exp());
     let sum: f32 = logits.iter().sum();
     logits.iter_mut().for_each(|power| *power /= sum);
 }

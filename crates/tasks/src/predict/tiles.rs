@@ -1,5 +1,5 @@
-//! Tiles of large meshes. A network that reaches a known number of rings sees each tile with the rings around it, so that its
-//! memory depends on the size of a tile and not on that of the mesh.
+//! Tiles of large meshes. A network that reaches a known number of rings sees each tile with the rings around it, so
+//! that its memory depends on the size of a tile and not on that of the mesh.
 
 use crate::elements::Elements;
 use crate::{Sample, TaskError};
@@ -86,10 +86,7 @@ impl<'a> Tiles<'a> {
         let mut near = core.clone();
         let numbers = self.elements[self.starts[tile]..self.starts[tile + 1]].to_vec();
         let corners = |number: u32| {
-            let entries = sample
-                .elements
-                .as_ref()
-                .map(|e| e.incidence.arrays().entries());
+            let entries = sample.elements.as_ref().map(|e| e.incidence.arrays().entries());
             entries.map_or(&[][..], |(offsets, corners)| {
                 let number = number as usize;
                 &corners[offsets[number] as usize..offsets[number + 1] as usize]
@@ -107,10 +104,7 @@ impl<'a> Tiles<'a> {
                     local.extend(corners(number).iter().map(place));
                     offsets.push(local.len() as u32);
                 }
-                let areas = numbers
-                    .iter()
-                    .map(|&n| elements.areas[n as usize])
-                    .collect();
+                let areas = numbers.iter().map(|&n| elements.areas[n as usize]).collect();
                 let parts = [&offsets[..], &local];
                 let part = Elements::from_parts(vertices.len(), parts, areas)?;
                 (Some(part), numbers.iter().copied().zip(0..).collect())
@@ -182,8 +176,8 @@ fn compact_order(sample: &Sample, size: usize) -> Vec<u32> {
     order
 }
 
-/// Faces or edges by the tile of their first vertex, and the start of each tile. Those without vertices are in the first
-/// one.
+/// Faces or edges by the tile of their first vertex, and the start of each tile. Those without vertices are in the
+/// first one.
 fn by_tile(elements: &Elements, tile_of: &[u32], tiles: usize) -> (Vec<u32>, Vec<usize>) {
     let (offsets, corners) = elements.incidence.arrays().entries();
     let tile = |number: usize| match offsets[number] < offsets[number + 1] {
@@ -213,10 +207,7 @@ mod tests {
     use gemcnn_mesh::shapes;
     use gemcnn_nn::{FeatureType, Module, Parameters, Tape, Workspace};
 
-    fn outputs(
-        (network, parameters): &(Box<dyn Module<f32>>, Parameters<f32>),
-        sample: &Sample,
-    ) -> (Vec<f32>, usize) {
+    fn outputs((network, parameters): &(Box<dyn Module<f32>>, Parameters<f32>), sample: &Sample) -> (Vec<f32>, usize) {
         let graphs = sample.graphs().unwrap();
         let mut workspace = Workspace::default();
         let mut tape = Tape::inference(&mut workspace, parameters);
@@ -230,12 +221,7 @@ mod tests {
     #[test]
     fn tiles_give_the_outputs_of_the_whole_mesh_in_less_memory() {
         let mesh = shapes::icosphere(5).unwrap();
-        let model: ModelConfig = GemModel {
-            blocks: 2,
-            channels: 4,
-            ..GemModel::default()
-        }
-        .into();
+        let model: ModelConfig = GemModel { blocks: 2, channels: 4, ..GemModel::default() }.into();
         for per in [Element::Vertex, Element::Face, Element::Edge] {
             let spec = ModelSpec {
                 input: FeatureType::scalars(3),
@@ -263,8 +249,8 @@ mod tests {
                 for (row, place) in tile.rows {
                     assert!(!std::mem::replace(&mut met[row as usize], true));
                     for column in 0..2 {
-                        let [a, b] = [(&whole, row), (&found, place)]
-                            .map(|(values, row)| values[2 * row as usize + column]);
+                        let [a, b] =
+                            [(&whole, row), (&found, place)].map(|(values, row)| values[2 * row as usize + column]);
                         assert!((a - b).abs() < 1e-4, "{per:?} {row}: {a} and {b}");
                     }
                 }

@@ -57,10 +57,7 @@ impl Packing {
         let meshes = (0..samples.len()).step_by(samples.versions().max(1));
         let sizes: Vec<usize> = meshes.map(size).collect::<Result<_, TaskError>>()?;
         let steps = sizes.iter().sum::<usize>().div_ceil(vertices.max(1));
-        Ok(Self {
-            steps: steps.clamp(1, sizes.len().max(1)),
-            sizes: sizes.into(),
-        })
+        Ok(Self { steps: steps.clamp(1, sizes.len().max(1)), sizes: sizes.into() })
     }
 
     /// Where the steps of an order of samples end. No step is empty.
@@ -90,9 +87,7 @@ impl BatchPlan {
     pub fn steps(&self) -> u64 {
         let steps = match &self.division {
             Division::Packed(packing) => packing.steps,
-            Division::Meshes(meshes) if self.drop_last && self.samples >= *meshes => {
-                self.samples / meshes
-            }
+            Division::Meshes(meshes) if self.drop_last && self.samples >= *meshes => self.samples / meshes,
             Division::Meshes(meshes) => self.samples.div_ceil(*meshes),
         };
         steps as u64
@@ -124,8 +119,7 @@ impl BatchPlan {
             Division::Packed(packing) => {
                 let mut start = 0;
                 let ends = packing.ends(&order, self.versions).into_iter();
-                ends.map(|end| order[std::mem::replace(&mut start, end)..end].to_vec())
-                    .collect()
+                ends.map(|end| order[std::mem::replace(&mut start, end)..end].to_vec()).collect()
             }
         }
     }
@@ -162,35 +156,21 @@ mod tests {
 
     #[test]
     fn every_epoch_has_all_samples_in_an_order_of_its_own() {
-        let plan = BatchPlan {
-            samples: 10,
-            versions: 1,
-            division: Division::Meshes(4),
-            shuffle: Some(3),
-            drop_last: false,
-        };
+        let plan =
+            BatchPlan { samples: 10, versions: 1, division: Division::Meshes(4), shuffle: Some(3), drop_last: false };
         assert_eq!(plan.steps(), 3);
-        let dropping = BatchPlan {
-            drop_last: true,
-            ..plan.clone()
-        };
+        let dropping = BatchPlan { drop_last: true, ..plan.clone() };
         assert_eq!(dropping.steps(), 2);
         let (first, second) = (plan.order(0), plan.order(1));
         assert_ne!(first, second);
         assert_eq!(plan.order(1), second);
-        let other = BatchPlan {
-            shuffle: Some(4),
-            ..plan.clone()
-        };
+        let other = BatchPlan { shuffle: Some(4), ..plan.clone() };
         assert_ne!(other.order(0), first);
         for mut order in [first, second] {
             order.sort_unstable();
             assert!(order.iter().copied().eq(0..10));
         }
-        let versions = BatchPlan {
-            versions: 3,
-            ..plan
-        };
+        let versions = BatchPlan { versions: 3, ..plan };
         let mut met = [false; 30];
         for epoch in 0..30 {
             let mut order = versions.order(epoch);
@@ -216,9 +196,7 @@ mod tests {
                 drop_last: false,
             }
         };
-        let sizes: Vec<usize> = (0..40)
-            .map(|index| 500 + 37 * (index * index % 23))
-            .collect();
+        let sizes: Vec<usize> = (0..40).map(|index| 500 + 37 * (index * index % 23)).collect();
         let plan = packed(&sizes, 3, 5000);
         for epoch in 0..20 {
             let divided = plan.divided(epoch);

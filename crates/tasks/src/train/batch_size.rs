@@ -67,9 +67,7 @@ impl<'de> Deserialize<'de> for BatchSize {
         match Given::deserialize(deserializer) {
             Ok(Given::Count(count)) => Ok(Self::Meshes(count)),
             Ok(Given::Text(text)) => text.parse().map_err(D::Error::custom),
-            Err(_) => Err(D::Error::custom(
-                "must be a number of meshes, or text such as \"60000 vertices\"",
-            )),
+            Err(_) => Err(D::Error::custom("must be a number of meshes, or text such as \"60000 vertices\"")),
         }
     }
 }

@@ -3,9 +3,7 @@
 use super::batch_plan::BatchPlan;
 use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::GaugeGraph;
-use gemcnn_nn::{
-    Device, FeatureType, HierarchyBatch, IGNORE, Objective, SpectraBatch, Target, TrainingBatch,
-};
+use gemcnn_nn::{Device, FeatureType, HierarchyBatch, IGNORE, Objective, SpectraBatch, Target, TrainingBatch};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,10 +61,8 @@ impl GraphCache {
 
     /// The joined graphs of samples, from those of each.
     fn join(&self, samples: &[Sample]) -> Result<HierarchyBatch<f32>, TaskError> {
-        let mut singles: Vec<HierarchyBatch<f32>> = samples
-            .iter()
-            .map(|sample| self.of(sample))
-            .collect::<Result<_, _>>()?;
+        let mut singles: Vec<HierarchyBatch<f32>> =
+            samples.iter().map(|sample| self.of(sample)).collect::<Result<_, _>>()?;
         if singles.len() == 1 {
             return Ok(singles.remove(0));
         }
@@ -82,12 +78,10 @@ impl GraphCache {
         };
         // Eigenvectors that only this sample holds are not needed again. Others stay on the GPU if there is room.
         let has_place = |spectra| Arc::strong_count(spectra) == 1 || self.keep(spectra);
-        Ok(
-            match spectra.origins().all(has_place) && has_place(spectra) {
-                true => graphs.with_spectra(Arc::clone(spectra))?,
-                false => graphs.with_spectra(spectra.detached())?,
-            },
-        )
+        Ok(match spectra.origins().all(has_place) && has_place(spectra) {
+            true => graphs.with_spectra(Arc::clone(spectra))?,
+            false => graphs.with_spectra(spectra.detached())?,
+        })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -128,17 +122,8 @@ impl GraphCache {
 
 impl PreparedBatch {
     /// Loads samples, joins them and starts their copy to a GPU. A `visit` may change them at random.
-    pub fn load(
-        source: BatchSource<'_>,
-        samples: &[usize],
-        visit: Option<Visit>,
-    ) -> Result<Self, TaskError> {
-        let BatchSource {
-            samples: source,
-            objective,
-            cache,
-            device,
-        } = source;
+    pub fn load(source: BatchSource<'_>, samples: &[usize], visit: Option<Visit>) -> Result<Self, TaskError> {
+        let BatchSource { samples: source, objective, cache, device } = source;
         let mut loaded = Vec::with_capacity(samples.len());
         for &index in samples {
             let sample = match visit {
@@ -148,9 +133,7 @@ impl PreparedBatch {
             check(&sample, objective)?;
             loaded.push(sample);
         }
-        let kind = loaded
-            .first()
-            .map_or(FeatureType::default(), |s| s.kind.clone());
+        let kind = loaded.first().map_or(FeatureType::default(), |s| s.kind.clone());
         let graphs = match source.shared_graphs(samples.len()) {
             Some(graphs) => graphs,
             None => Arc::new(cache.join(&loaded)?),
@@ -159,10 +142,7 @@ impl PreparedBatch {
         let mut target = Target::Unknown;
         for sample in loaded {
             if sample.kind != kind {
-                let problem = format!(
-                    "its features have type {}, but those of other samples {kind}",
-                    sample.kind
-                );
+                let problem = format!("its features have type {}, but those of other samples {kind}", sample.kind);
                 return Err(TaskError::setting(&sample.name, problem));
             }
             match features.is_empty() {
@@ -177,10 +157,7 @@ impl PreparedBatch {
         }
         let batch = TrainingBatch::new(graphs, kind, features, Arc::clone(objective), target)?;
         batch.send_ahead(device)?;
-        Ok(Self {
-            samples: samples.to_vec(),
-            batch,
-        })
+        Ok(Self { samples: samples.to_vec(), batch })
     }
 }
 
@@ -202,20 +179,14 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
             let outside = |&label: &u32| label != IGNORE && label as usize >= *count;
             match labels.iter().position(outside) {
                 None => Ok(()),
-                Some(row) => refuse(format!(
-                    "label {} of row {row} is not one of the {count} classes",
-                    labels[row]
-                )),
+                Some(row) => refuse(format!("label {} of row {row} is not one of the {count} classes", labels[row])),
             }
         }
         (Target::Values(values), Objective::Values { kind, .. }) => {
             let width = kind.dimension();
             match values.len() == rows * width || values.len() == width {
                 true => Ok(()),
-                false => refuse(format!(
-                    "{} target values for {rows} rows of type {kind}",
-                    values.len()
-                )),
+                false => refuse(format!("{} target values for {rows} rows of type {kind}", values.len())),
             }
         }
         (Target::Unknown, _) => refuse("it has no target".into()),
@@ -288,10 +259,7 @@ impl Prefetch {
             });
             receiver
         };
-        Self {
-            threads: (0..threads).map(prepare).collect(),
-            next: 0,
-        }
+        Self { threads: (0..threads).map(prepare).collect(), next: 0 }
     }
 }
 
@@ -308,9 +276,7 @@ impl Iterator for Prefetch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{
-        Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Part, Preparation, Rotations,
-    };
+    use crate::data::{Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Part, Preparation, Rotations};
     use crate::train::BatchSize;
     use crate::train::batch_plan::Division;
     use gemcnn_mesh::{GeometryOptions, shapes};
@@ -353,30 +319,17 @@ mod tests {
     fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch, TaskError> {
         let objective = Arc::new(Objective::classes(2));
         let cache = GraphCache::new(&Device::Cpu);
-        let source = BatchSource {
-            samples: &Spheres(samples),
-            objective: &objective,
-            cache: &cache,
-            device: &Device::Cpu,
-        };
+        let source =
+            BatchSource { samples: &Spheres(samples), objective: &objective, cache: &cache, device: &Device::Cpu };
         PreparedBatch::load(source, which, None)
     }
 
     #[test]
     fn augmented_batches_do_not_depend_on_the_number_of_threads() {
-        let bodies = BodiesConfig {
-            count: 5,
-            vertices: 500,
-            seed: 1,
-        };
+        let bodies = BodiesConfig { count: 5, vertices: 500, seed: 1 };
         let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
-        let augmentation = Augmentation {
-            every_epoch: true,
-            remesh: false,
-            rotate: Rotations::All,
-            bend: 0.05,
-            ..Default::default()
-        };
+        let augmentation =
+            Augmentation { every_epoch: true, remesh: false, rotate: Rotations::All, bend: 0.05, ..Default::default() };
         let samples = dataset.part(Part::Train, &Preparation::default(), &Cache::none());
         let samples = samples.unwrap().augmented(&augmentation).unwrap();
         let plan = BatchPlan {
@@ -389,12 +342,7 @@ mod tests {
         let objective = Arc::new(Objective::classes(500));
         let batches = |threads: usize| -> Vec<String> {
             let cache = GraphCache::off();
-            let source = BatchSource {
-                samples: &samples,
-                objective: &objective,
-                cache: &cache,
-                device: &Device::Cpu,
-            };
+            let source = BatchSource { samples: &samples, objective: &objective, cache: &cache, device: &Device::Cpu };
             std::thread::scope(|scope| {
                 let range = (0, 3 * plan.steps());
                 Prefetch::with_threads(scope, source, plan.clone(), range, threads)
@@ -452,10 +400,7 @@ mod tests {
         assert!(std::ptr::eq(first.levels(), again.levels()));
         assert_eq!(address(&first), Arc::as_ptr(&lasting));
         let bytes = cache.kept().bytes;
-        assert_eq!(
-            bytes,
-            lasting.size_in_bytes() + cache.graphs_of(&met).unwrap().size_in_bytes()
-        );
+        assert_eq!(bytes, lasting.size_in_bytes() + cache.graphs_of(&met).unwrap().size_in_bytes());
         // Eigenvectors of one visit count for nothing, and go with it.
         met.spectra = Some(Arc::new(spectra(5)));
         let visit = cache.of(&met).unwrap();

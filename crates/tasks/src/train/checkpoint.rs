@@ -89,31 +89,17 @@ impl Checkpoint {
         let read = || -> Result<Self, NnError> {
             let archive = read_sealed(path)?;
             let (identity, progress) = (archive.json(IDENTITY)?, archive.json(PROGRESS)?);
-            Ok(Self {
-                archive,
-                identity,
-                progress,
-            })
+            Ok(Self { archive, identity, progress })
         };
-        read().map(Some).map_err(|source| TaskError::Checkpoint {
-            path: path.into(),
-            source: Box::new(source),
-        })
+        read().map(Some).map_err(|source| TaskError::Checkpoint { path: path.into(), source: Box::new(source) })
     }
 
     /// Loads weights and optimiser.
-    pub fn load(
-        &self,
-        path: &Path,
-        parameters: &mut Parameters<f32>,
-    ) -> Result<Optimiser<f32>, TaskError> {
+    pub fn load(&self, path: &Path, parameters: &mut Parameters<f32>) -> Result<Optimiser<f32>, TaskError> {
         parameters
             .load(&self.archive, WEIGHTS)
             .and_then(|()| Optimiser::load(&self.archive, OPTIMISER, parameters))
-            .map_err(|source| TaskError::Checkpoint {
-                path: path.into(),
-                source: Box::new(source),
-            })
+            .map_err(|source| TaskError::Checkpoint { path: path.into(), source: Box::new(source) })
     }
 }
 
@@ -133,13 +119,9 @@ pub(super) enum Written {
 /// Settings that differ, or a damaged checkpoint.
 pub(crate) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u64), TaskError> {
     let (path, stored, done) = match Checkpoint::read(&run.checkpoint())? {
-        Some(Checkpoint {
-            identity, progress, ..
-        }) => (
-            run.checkpoint(),
-            identity.settings,
-            (progress.epoch, progress.step),
-        ),
+        Some(Checkpoint { identity, progress, .. }) => {
+            (run.checkpoint(), identity.settings, (progress.epoch, progress.step))
+        }
         None if run.config().exists() => {
             let config = RunConfig::read(&run.config())?.anchored()?;
             (run.config(), config.to_json()?, (0, 0))

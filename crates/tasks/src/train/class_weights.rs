@@ -28,9 +28,7 @@ impl ClassWeights {
         match (self, objective) {
             (Self::None, _) => Ok(()),
             (_, Objective::Values { .. }) => refuse("regression has no classes".into()),
-            (Self::Given { weights }, Objective::Classes { count, .. })
-                if weights.len() != *count =>
-            {
+            (Self::Given { weights }, Objective::Classes { count, .. }) if weights.len() != *count => {
                 refuse(format!("{} weights for {count} classes", weights.len()))
             }
             _ => Ok(()),

@@ -16,14 +16,7 @@ pub(super) struct Clock {
 impl Clock {
     pub fn new() -> Self {
         let now = Instant::now();
-        Self {
-            started: now,
-            steps: 0,
-            meshes: 0,
-            checkpoint: now,
-            steps_since_checkpoint: 0,
-            lap: now,
-        }
+        Self { started: now, steps: 0, meshes: 0, checkpoint: now, steps_since_checkpoint: 0, lap: now }
     }
 
     /// Seconds since the last call.

@@ -61,10 +61,7 @@ struct Given {
 }
 
 /// The defaults of a table, with the given settings in their place.
-fn over<S: Serialize + DeserializeOwned>(
-    defaults: S,
-    given: Option<&toml::Value>,
-) -> Result<S, TaskError> {
+fn over<S: Serialize + DeserializeOwned>(defaults: S, given: Option<&toml::Value>) -> Result<S, TaskError> {
     let Some(toml::Value::Table(given)) = given else {
         return Ok(defaults);
     };
@@ -86,7 +83,8 @@ impl RunConfig {
         config.training.epochs = preset.scaled(config.training.epochs);
         let versions = config.augmentation.versions as u64;
         config.augmentation.versions = preset.scaled(versions) as usize;
-        // Now and then the gradient of a single mesh is so large that a wide network on surfaces hardly recovers from it.
+        // Now and then the gradient of a single mesh is so large that a wide network on surfaces hardly recovers from
+        // it.
         if preset == Preset::Large && task != Task::Correspondence {
             config.training.clip = 1.0;
         }
@@ -120,9 +118,7 @@ impl RunConfig {
     pub fn read(path: &Path) -> Result<Self, TaskError> {
         let text = gemcnn_mesh::read_text(path).map_err(TaskError::file(path))?;
         let mut config = Self::parse(&text).map_err(|error| match error {
-            TaskError::Setting { problem, .. } => {
-                TaskError::setting(path.display().to_string(), problem)
-            }
+            TaskError::Setting { problem, .. } => TaskError::setting(path.display().to_string(), problem),
             other => other,
         })?;
         if let Some(folder) = config.folder_mut() {
@@ -136,8 +132,7 @@ impl RunConfig {
     /// # Errors
     /// An unknown key or an invalid value, with its line.
     pub fn parse(text: &str) -> Result<Self, TaskError> {
-        let refuse =
-            |error: toml::de::Error| TaskError::setting("configuration", error.to_string());
+        let refuse = |error: toml::de::Error| TaskError::setting("configuration", error.to_string());
         let given: Given = toml::from_str(text).map_err(refuse)?;
         let tables: toml::Table = toml::from_str(text).map_err(refuse)?;
         let defaults = match (given.model, given.preset) {
@@ -163,8 +158,7 @@ impl RunConfig {
     /// # Errors
     /// Settings that cannot be written as TOML.
     pub fn to_toml(&self) -> Result<String, TaskError> {
-        toml::to_string(self)
-            .map_err(|error| TaskError::setting("configuration", error.to_string()))
+        toml::to_string(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
     /// The configuration as a JSON object, with all defaults filled in.
@@ -172,8 +166,7 @@ impl RunConfig {
     /// # Errors
     /// Settings that cannot be written as JSON.
     pub fn to_json(&self) -> Result<Value, TaskError> {
-        serde_json::to_value(self)
-            .map_err(|error| TaskError::setting("configuration", error.to_string()))
+        serde_json::to_value(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
     /// Checks all settings.
@@ -260,8 +253,7 @@ mod tests {
             (counts, model["channels"].clone(), training.clip)
         };
         for task in ["segmentation", "correspondence"] {
-            let [small, default, large] =
-                ["small", "default", "large"].map(|preset| numbers(task, preset));
+            let [small, default, large] = ["small", "default", "large"].map(|preset| numbers(task, preset));
             let of = |text: &str| RunConfig::parse(text).unwrap();
             let plain = of(&format!("task = '{task}'"));
             assert_eq!(default.0[0], plain.training.epochs);

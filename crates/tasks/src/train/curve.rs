@@ -15,9 +15,7 @@ pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathB
     let panel = |name: &str, axis: &str, value: fn(Scores) -> Option<f64>| {
         let series = |name: &str, scores: fn(&Record) -> Option<Scores>| {
             let point = |record: &Record| {
-                let value = scores(record)
-                    .and_then(value)
-                    .filter(|&value| value > 0.0)?;
+                let value = scores(record).and_then(value).filter(|&value| value > 0.0)?;
                 Some((record.epoch as f64, value))
             };
             Series::new(name, records.iter().filter_map(point))
@@ -30,9 +28,9 @@ pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathB
     let chart = Chart::new(title).panel(panel("Loss", "loss", |scores| Some(scores.loss)));
     let classifies = (records.iter()).any(|r| r.training.is_some_and(|s| s.accuracy.is_some()));
     let chart = match classifies {
-        true => chart.panel(panel("Error rate", "fraction wrong", |scores| {
-            scores.accuracy.map(|accuracy| 1.0 - accuracy)
-        })),
+        true => {
+            chart.panel(panel("Error rate", "fraction wrong", |scores| scores.accuracy.map(|accuracy| 1.0 - accuracy)))
+        }
         false => chart.panel(panel("Error", "root mean square", |scores| scores.error)),
     };
     Ok(chart.write(stem)?)

@@ -32,12 +32,7 @@ pub(super) fn evaluate(
     let device = workspace.device().clone();
     std::thread::scope(|scope| {
         let all = (0, plan.steps());
-        let batches = BatchSource {
-            samples: source,
-            objective,
-            cache,
-            device: &device,
-        };
+        let batches = BatchSource { samples: source, objective, cache, device: &device };
         let mut losses = Vec::new();
         let mut tally = Tally::default();
         for prepared in Prefetch::start(scope, batches, plan, all) {

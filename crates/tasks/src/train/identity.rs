@@ -46,16 +46,8 @@ impl Identity {
     pub fn differences(&self, stored: &Self) -> Vec<String> {
         let mut differences = setting_differences(&self.settings, &stored.settings);
         for (what, here, there) in [
-            (
-                "training part: meshes or targets have changed",
-                &self.training,
-                &stored.training,
-            ),
-            (
-                "held-out part: meshes or targets have changed",
-                &self.held_out,
-                &stored.held_out,
-            ),
+            ("training part: meshes or targets have changed", &self.training, &stored.training),
+            ("held-out part: meshes or targets have changed", &self.held_out, &stored.held_out),
             ("classes have changed", &self.classes, &stored.classes),
         ] {
             if here != there {
@@ -74,10 +66,7 @@ pub(super) fn setting_differences(here: &Value, there: &Value) -> Vec<String> {
     keys.dedup();
     let show = |value: Option<&String>| value.map_or("not set".into(), String::clone);
     let is_free = |key: &str| {
-        let within = |free: &str| {
-            key.strip_prefix(free)
-                .is_some_and(|k| k.is_empty() || k.starts_with('.'))
-        };
+        let within = |free: &str| key.strip_prefix(free).is_some_and(|k| k.is_empty() || k.starts_with('.'));
         TrainingConfig::FREE_TO_CHANGE.into_iter().any(within)
     };
     keys.into_iter()
@@ -130,8 +119,7 @@ fn checksum(source: &dyn SampleSource) -> Result<String, TaskError> {
 }
 
 fn checksum_of_classes(classes: Option<&Classes>) -> Result<String, TaskError> {
-    let text = serde_json::to_vec(&classes)
-        .map_err(|error| TaskError::setting("classes", error.to_string()))?;
+    let text = serde_json::to_vec(&classes).map_err(|error| TaskError::setting("classes", error.to_string()))?;
     Ok(blake3::hash(&text).to_hex().to_string())
 }
 

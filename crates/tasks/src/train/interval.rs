@@ -38,13 +38,7 @@ impl Interval {
     }
 
     /// True if a checkpoint is due, given the time and steps since the last one and the position in the data.
-    pub(super) fn is_due(
-        &self,
-        passed: Duration,
-        steps: u64,
-        epoch: u64,
-        ends_epoch: bool,
-    ) -> bool {
+    pub(super) fn is_due(&self, passed: Duration, steps: u64, epoch: u64, ends_epoch: bool) -> bool {
         match *self {
             Self::Minutes(minutes) => passed.as_secs_f64() >= 60.0 * minutes,
             Self::Epochs(count) => ends_epoch && epoch.is_multiple_of(count),

@@ -138,10 +138,7 @@ impl MetricsLog {
         let file = write_atomically(path, |file| file.write_all(text.as_bytes()))
             .and_then(|()| OpenOptions::new().append(true).open(path))
             .map_err(TaskError::file(path))?;
-        Ok(Self {
-            path: path.into(),
-            file,
-        })
+        Ok(Self { path: path.into(), file })
     }
 
     pub fn append(&mut self, record: &Record) -> Result<(), TaskError> {
@@ -151,8 +148,7 @@ impl MetricsLog {
 }
 
 fn line(record: &Record) -> Result<String, TaskError> {
-    let text = serde_json::to_string(record)
-        .map_err(|error| TaskError::setting("metrics", error.to_string()))?;
+    let text = serde_json::to_string(record).map_err(|error| TaskError::setting("metrics", error.to_string()))?;
     Ok(text + "\n")
 }
 
@@ -183,12 +179,7 @@ mod tests {
             epoch,
             step: 20 * epoch,
             rate: 0.1 + 0.2,
-            training: Some(Scores {
-                loss: 1.0 / 3.0,
-                accuracy: Some(2.0 / 3.0),
-                error: None,
-                counted: 12,
-            }),
+            training: Some(Scores { loss: 1.0 / 3.0, accuracy: Some(2.0 / 3.0), error: None, counted: 12 }),
             held_out: None,
             best: false,
             seconds: 0.7,
@@ -218,25 +209,11 @@ mod tests {
     #[test]
     fn evaluations_are_counted_from_the_first_of_the_best() {
         let evaluated = |accuracy: Option<f64>| Record {
-            held_out: accuracy.map(|accuracy| Scores {
-                loss: 1.0,
-                accuracy: Some(accuracy),
-                error: None,
-                counted: 8,
-            }),
+            held_out: accuracy.map(|accuracy| Scores { loss: 1.0, accuracy: Some(accuracy), error: None, counted: 8 }),
             ..record(1)
         };
         let mut records = Vec::new();
-        let accuracies = [
-            None,
-            Some(0.5),
-            None,
-            Some(0.75),
-            Some(0.75),
-            None,
-            Some(0.5),
-            Some(0.875),
-        ];
+        let accuracies = [None, Some(0.5), None, Some(0.75), Some(0.75), None, Some(0.5), Some(0.875)];
         let since = accuracies.map(|accuracy| {
             records.push(evaluated(accuracy));
             evaluations_since_best(&records)
@@ -246,13 +223,7 @@ mod tests {
 
     #[test]
     fn losses_count_by_the_weights_of_classes() {
-        let batch = |loss, weight| BatchScores {
-            loss,
-            weight,
-            mean_square: None,
-            correct: Some(50),
-            counted: 100,
-        };
+        let batch = |loss, weight| BatchScores { loss, weight, mean_square: None, correct: Some(50), counted: 100 };
         let mut tally = Tally::default();
         tally.add(batch(0.0, 0.0));
         assert_eq!(tally.scores().unwrap().loss, 0.0);

@@ -69,10 +69,7 @@ impl TrainedModel {
         model.map_err(|error| match error {
             // It is not the content that is bad.
             TaskError::Network(NnError::File { path, source }) => TaskError::File { path, source },
-            other => TaskError::Model {
-                path: file.clone(),
-                source: Box::new(other),
-            },
+            other => TaskError::Model { path: file.clone(), source: Box::new(other) },
         })
     }
 
@@ -92,12 +89,12 @@ impl TrainedModel {
         Self::without_template(&unsealed(Archive::from_bytes(bytes)?, Path::new(MODEL))?)
     }
 
-    /// Writes the model of a run directory or file to another file, with other weights by name. All else stays: settings,
-    /// classes, scaling, and the weights that are not given.
+    /// Writes the model of a run directory or file to another file, with other weights by name. All else stays:
+    /// settings, classes, scaling, and the weights that are not given.
     ///
     /// # Errors
-    /// A model that cannot be read, weights that it does not have, of another size or not finite, or a file that cannot be
-    /// written.
+    /// A model that cannot be read, weights that it does not have, of another size or not finite, or a file that cannot
+    /// be written.
     pub fn rewrite(path: &Path, file: &Path, weights: &[(&str, &[f32])]) -> Result<(), TaskError> {
         let mut archive = read_sealed(&Self::file_of(path))?;
         for &(name, values) in weights {
@@ -116,10 +113,7 @@ impl TrainedModel {
 
     /// Settings of the preparation of meshes for the model.
     pub fn preparation(&self) -> Preparation {
-        Preparation {
-            per: self.per,
-            ..self.config.preparation()
-        }
+        Preparation { per: self.per, ..self.config.preparation() }
     }
 
     /// The model of an archive. `file` is where it is stored, or would be: the template of a correspondence is beside
@@ -150,9 +144,7 @@ impl TrainedModel {
             per,
             outputs: output.parse::<FeatureType>().map_err(NnError::from)?,
         };
-        let (network, parameters) = Parameters::stored(archive, WEIGHTS, |builder| {
-            config.model.build(&spec, builder)
-        })?;
+        let (network, parameters) = Parameters::stored(archive, WEIGHTS, |builder| config.model.build(&spec, builder))?;
         let classes: Option<Classes> = archive.json(CLASSES)?;
         let outputs = network.output().dimension();
         let fits = match &classes {

@@ -10,7 +10,8 @@ pub trait Observer: Send {
     /// Called for each event.
     fn observe(&mut self, event: Event<'_>);
 
-    /// Called after each epoch: true asks for the current model, as [`Event::Model`]. By default there is no such event.
+    /// Called after each epoch: true asks for the current model, as [`Event::Model`]. By default there is no such
+    /// event.
     fn wants_model(&mut self) -> bool {
         false
     }

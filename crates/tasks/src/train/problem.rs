@@ -7,8 +7,7 @@ use gemcnn_nn::{Builder, Module, Objective};
 use serde_json::Value;
 
 /// Adds the parameters of a network to a builder and returns the network.
-pub type BuildModel<'a> =
-    dyn Fn(&mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> + 'a;
+pub type BuildModel<'a> = dyn Fn(&mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> + 'a;
 
 /// A training problem: data, model and objective.
 #[derive(Clone, Copy)]

@@ -113,11 +113,7 @@ impl RegressionSums {
     /// The scores. `names` are those of the columns, or empty.
     pub fn scores(&self, names: &[String]) -> RegressionScores {
         let mean = |sum: f64, count: u64| sum / count.max(1) as f64;
-        let of_means: f64 = self
-            .wanted
-            .iter()
-            .map(|&sum| sum * mean(sum, self.rows))
-            .sum();
+        let of_means: f64 = self.wanted.iter().map(|&sum| sum * mean(sum, self.rows)).sum();
         let variance = self.wanted_squares - of_means;
         // The variance of constants is rounding.
         let varies = variance > 1e-12 * self.wanted_squares;
@@ -137,8 +133,7 @@ impl RegressionSums {
             root_mean_square: mean(self.squares, self.rows).sqrt(),
             mean_absolute: mean(self.lengths, self.channels),
             explained: varies.then(|| 1.0 - self.squares / variance),
-            mean_angle: (self.kind.multiplicity(1) > 0)
-                .then(|| mean(self.angles, self.vectors).to_degrees()),
+            mean_angle: (self.kind.multiplicity(1) > 0).then(|| mean(self.angles, self.vectors).to_degrees()),
         }
     }
 }
@@ -159,9 +154,7 @@ mod tests {
         assert!((scores.root_mean_square - 5.5f64.sqrt()).abs() < 1e-6);
         assert!((scores.mean_absolute - (3.0 + 2f64.sqrt()) / 4.0).abs() < 1e-6);
         assert!((scores.mean_angle.unwrap() - 45.0).abs() < 1e-4);
-        let [height, flow] = &scores.columns[..] else {
-            panic!("{:?}", scores.columns)
-        };
+        let [height, flow] = &scores.columns[..] else { panic!("{:?}", scores.columns) };
         assert_eq!((&*height.name, &*flow.name), ("height", "flow"));
         assert!((height.root_mean_square - 4.5f64.sqrt()).abs() < 1e-6);
         assert!((height.mean_absolute - 1.5).abs() < 1e-6);
@@ -170,12 +163,7 @@ mod tests {
         // Scalars 4 and 5 about 4.5, vectors of lengths 1 and 2; differences of 3 and of the root of 2.
         let explained = 1.0 - (9.0 + 2.0) / (0.5 + 1.0 + 4.0);
         assert!((scores.explained.unwrap() - explained).abs() < 1e-9);
-        assert_eq!(
-            RegressionSums::new(&FeatureType::scalars(2))
-                .scores(&[])
-                .mean_angle,
-            None
-        );
+        assert_eq!(RegressionSums::new(&FeatureType::scalars(2)).scores(&[]).mean_angle, None);
         let mut constant = RegressionSums::new(&FeatureType::scalars(1));
         constant.add(&[1.0, 2.0], &[101_325.0; 2], None);
         assert_eq!(constant.scores(&[]).explained, None);

@@ -143,10 +143,7 @@ impl RunDirectory {
         for entry in fs::read_dir(&self.path).map_err(TaskError::file(&self.path))? {
             let path = entry.map_err(TaskError::file(&self.path))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if !beginnings
-                .iter()
-                .any(|beginning| name.starts_with(beginning))
-            {
+            if !beginnings.iter().any(|beginning| name.starts_with(beginning)) {
                 continue;
             }
             let removed = match path.is_dir() {

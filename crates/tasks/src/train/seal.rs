@@ -28,17 +28,12 @@ pub(super) fn read_sealed(path: &Path) -> Result<Archive, NnError> {
 /// # Errors
 /// Content that does not match its seal, or values that are not finite.
 pub(super) fn unsealed(mut archive: Archive, path: &Path) -> Result<Archive, NnError> {
-    let refuse = |problem: String| NnError::Archive {
-        path: path.into(),
-        problem,
-    };
+    let refuse = |problem: String| NnError::Archive { path: path.into(), problem };
     if archive.json::<String>(SEAL)? != checksum(&mut archive)? {
         return Err(refuse("the checksum does not match the content".into()));
     }
     match not_finite(&archive)? {
-        Some(name) => Err(refuse(format!(
-            "tensor `{name}` has values that are not finite"
-        ))),
+        Some(name) => Err(refuse(format!("tensor `{name}` has values that are not finite"))),
         None => Ok(archive),
     }
 }

@@ -3,8 +3,8 @@
 use crate::{Sample, SampleSource, TaskError};
 use serde::{Deserialize, Serialize};
 
-/// A mesh is outside of what a model has seen if it has more than this many times the vertices of the largest training mesh, or
-/// fewer than its smallest one divided by it.
+/// A mesh is outside of what a model has seen if it has more than this many times the vertices of the largest training
+/// mesh, or fewer than its smallest one divided by it.
 const DENSITY: f64 = 4.0;
 /// The same for its size, which matters unless meshes are normalised.
 const SIZE: f64 = 2.0;
@@ -28,10 +28,7 @@ impl Seen {
                 return Ok(None);
             };
             let vertices = sample.graph.vertex_count();
-            let ranges = seen.get_or_insert(Self {
-                vertices: [vertices; 2],
-                size: [size; 2],
-            });
+            let ranges = seen.get_or_insert(Self { vertices: [vertices; 2], size: [size; 2] });
             let ([fewest, most], [least, largest]) = (ranges.vertices, ranges.size);
             ranges.vertices = [fewest.min(vertices), most.max(vertices)];
             ranges.size = [least.min(size), largest.max(size)];
@@ -116,12 +113,7 @@ mod tests {
             (sphere(3, 1000.0), 1),
             (sphere(0, 0.001), 2),
         ] {
-            assert_eq!(
-                seen.notes(&sample).len(),
-                count,
-                "{:?}",
-                seen.notes(&sample)
-            );
+            assert_eq!(seen.notes(&sample).len(), count, "{:?}", seen.notes(&sample));
         }
         let mut bare = sphere(2, 1.0);
         bare.areas.clear();

@@ -101,8 +101,8 @@ impl Default for TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Settings that may change when a run is resumed: they do not affect the weights, or they set the number of epochs. The
-    /// data may have moved; their content is compared.
+    /// Settings that may change when a run is resumed: they do not affect the weights, or they set the number of
+    /// epochs. The data may have moved; their content is compared.
     pub(super) const FREE_TO_CHANGE: [&str; 7] = [
         "training.strict",
         "training.up",
@@ -118,9 +118,7 @@ impl TrainingConfig {
     /// # Errors
     /// The first invalid setting, with what is allowed.
     pub fn check(&self) -> Result<(), TaskError> {
-        let refuse = |what: &str, problem: String| {
-            Err(TaskError::setting(format!("training.{what}"), problem))
-        };
+        let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("training.{what}"), problem));
         let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
         if !(1..=1_000_000_000).contains(&self.epochs) {
             return refuse("epochs", "must be from 1 to 1,000,000,000".into());
@@ -135,26 +133,17 @@ impl TrainingConfig {
             return refuse("evaluate_every", "must be at least 1".into());
         }
         if !(self.rate > 0.0 && self.rate <= 10.0) {
-            return refuse(
-                "rate",
-                format!("{} must be above 0 and at most 10", self.rate),
-            );
+            return refuse("rate", format!("{} must be above 0 and at most 10", self.rate));
         }
         if !(0.0..=10.0).contains(&self.weight_decay) {
             let problem = format!("{} must be from 0 to 10", self.weight_decay);
             return refuse("weight_decay", problem);
         }
         if !at_least_zero(self.clip) {
-            return refuse(
-                "clip",
-                format!("{} must be finite and at least 0", self.clip),
-            );
+            return refuse("clip", format!("{} must be finite and at least 0", self.clip));
         }
-        for (what, value) in [
-            ("smoothing", self.smoothing),
-            ("average", self.average),
-            ("validation", self.validation),
-        ] {
+        for (what, value) in [("smoothing", self.smoothing), ("average", self.average), ("validation", self.validation)]
+        {
             if !(0.0..1.0).contains(&value) {
                 return refuse(what, format!("{value} must be at least 0 and below 1"));
             }
@@ -177,10 +166,9 @@ impl TrainingConfig {
     pub(crate) fn check_objective(&self, objective: &Objective<f32>) -> Result<(), TaskError> {
         self.class_weights.check(objective)?;
         match objective {
-            Objective::Values { .. } if self.smoothing > 0.0 => Err(TaskError::setting(
-                "training.smoothing",
-                "regression has no classes",
-            )),
+            Objective::Values { .. } if self.smoothing > 0.0 => {
+                Err(TaskError::setting("training.smoothing", "regression has no classes"))
+            }
             _ => Ok(()),
         }
     }
@@ -189,30 +177,9 @@ impl TrainingConfig {
     pub(super) fn method(&self) -> Method {
         let weight_decay = self.weight_decay;
         match self.optimiser {
-            OptimiserConfig::Adam {
-                beta1,
-                beta2,
-                epsilon,
-            } => Method::Adam {
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            },
-            OptimiserConfig::AdamW {
-                beta1,
-                beta2,
-                epsilon,
-            } => Method::AdamW {
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            },
-            OptimiserConfig::Sgd { momentum } => Method::Sgd {
-                momentum,
-                weight_decay,
-            },
+            OptimiserConfig::Adam { beta1, beta2, epsilon } => Method::Adam { beta1, beta2, epsilon, weight_decay },
+            OptimiserConfig::AdamW { beta1, beta2, epsilon } => Method::AdamW { beta1, beta2, epsilon, weight_decay },
+            OptimiserConfig::Sgd { momentum } => Method::Sgd { momentum, weight_decay },
         }
     }
 }
@@ -271,11 +238,7 @@ fn momentum() -> f64 {
 
 impl Default for OptimiserConfig {
     fn default() -> Self {
-        Self::Adam {
-            beta1: beta1(),
-            beta2: beta2(),
-            epsilon: epsilon(),
-        }
+        Self::Adam { beta1: beta1(), beta2: beta2(), epsilon: epsilon() }
     }
 }
 
@@ -345,10 +308,7 @@ fn cycle_first() -> f64 {
 
 impl Default for ScheduleConfig {
     fn default() -> Self {
-        Self::Cosine {
-            warm_up: 0.0,
-            last: 0.0,
-        }
+        Self::Cosine { warm_up: 0.0, last: 0.0 }
     }
 }
 
@@ -360,10 +320,7 @@ impl ScheduleConfig {
             Self::Plateau { .. } | Self::Constant {} => Vec::new(),
         };
         if let Some(share) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
-            return Err(TaskError::setting(
-                "training.schedule",
-                format!("{share} must be from 0 to 1"),
-            ));
+            return Err(TaskError::setting("training.schedule", format!("{share} must be from 0 to 1")));
         }
         self.plateau().map(drop)
     }
@@ -378,12 +335,7 @@ impl ScheduleConfig {
                 Schedule::WarmUp { steps: rise, then }
             }
             Self::Plateau { .. } | Self::Constant {} => Schedule::Constant,
-            Self::OneCycle { rise, first, last } => Schedule::OneCycle {
-                steps,
-                rise,
-                first,
-                last,
-            },
+            Self::OneCycle { rise, first, last } => Schedule::OneCycle { steps, rise, first, last },
         }
     }
 
@@ -395,12 +347,7 @@ impl ScheduleConfig {
     /// Initial state of the plateau schedule; `None` for the others.
     pub(super) fn plateau(&self) -> Result<Option<Plateau>, TaskError> {
         match *self {
-            Self::Plateau {
-                factor,
-                patience,
-                threshold,
-                ..
-            } => Ok(Some(Plateau::new(factor, patience, threshold)?)),
+            Self::Plateau { factor, patience, threshold, .. } => Ok(Some(Plateau::new(factor, patience, threshold)?)),
             _ => Ok(None),
         }
     }
@@ -433,8 +380,9 @@ pub enum Precision {
     Tf32,
     /// Single precision.
     F32,
-    /// As `tf32`, and bf16 for the products of the last layer of a classifier with more than 32 classes: 7 bits of mantissa. Also on
-    /// CPUs with AVX512-BF16. On Hopper, also for the blocks of DiffusionNet with 128 channels and 128 eigenvectors.
+    /// As `tf32`, and bf16 for the products of the last layer of a classifier with more than 32 classes: 7 bits of
+    /// mantissa. Also on CPUs with AVX512-BF16. On Hopper, also for the blocks of DiffusionNet with 128 channels and
+    /// 128 eigenvectors.
     Bf16,
 }
 
@@ -511,10 +459,7 @@ mod tests {
         for (text, part) in [
             ("epoch = 3", "`epoch`"),
             ("schedule = { kind = 'cosine', steps = 3 }", "steps"),
-            (
-                "schedule = { kind = 'cosine', last = 2.0 }",
-                "training.schedule",
-            ),
+            ("schedule = { kind = 'cosine', last = 2.0 }", "training.schedule"),
             ("schedule = { kind = 'plateau', factor = 2.0 }", "plateau"),
             ("optimiser = { kind = 'adams' }", "adams"),
             ("epochs = 0", "training.epochs"),
@@ -531,17 +476,11 @@ mod tests {
             ("average = -0.1", "training.average"),
             ("validation = 1.0", "training.validation"),
             ("patience = -1", "patience"),
-            (
-                "schedule = { kind = 'cosine', warm_up = 1.5 }",
-                "training.schedule",
-            ),
+            ("schedule = { kind = 'cosine', warm_up = 1.5 }", "training.schedule"),
             ("evaluate_every = 0", "training.evaluate_every"),
             ("checkpoint = { minutes = -1.0 }", "training.checkpoint"),
             ("checkpoint = { hours = 1.0 }", "hours"),
-            (
-                "class_weights = { kind = 'given', weights = [0.0] }",
-                "training.class_weights",
-            ),
+            ("class_weights = { kind = 'given', weights = [0.0] }", "training.class_weights"),
         ] {
             let message = read(text).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");
@@ -550,10 +489,7 @@ mod tests {
 
     #[test]
     fn the_rate_warms_up_from_0_and_falls_to_the_last_one() {
-        let schedule = ScheduleConfig::Cosine {
-            warm_up: 0.2,
-            last: 0.1,
-        };
+        let schedule = ScheduleConfig::Cosine { warm_up: 0.2, last: 0.1 };
         let factors = schedule.factors(20);
         let rising: Vec<f64> = (0..4).map(|step| factors.factor(step)).collect();
         assert_eq!(rising, [0.25, 0.5, 0.75, 1.0]);
@@ -561,15 +497,9 @@ mod tests {
         assert!((factors.factor(12) - 0.55).abs() < 1e-12);
         assert!((factors.factor(20) - 0.1).abs() < 1e-12);
         let plain = ScheduleConfig::default().factors(20);
-        let cosine = Schedule::Cosine {
-            steps: 20,
-            last: 0.0,
-        };
+        let cosine = Schedule::Cosine { steps: 20, last: 0.0 };
         assert!((0..21).all(|step| plain.factor(step) == cosine.factor(step)));
-        let only_rise = ScheduleConfig::Cosine {
-            warm_up: 1.0,
-            last: 0.0,
-        };
+        let only_rise = ScheduleConfig::Cosine { warm_up: 1.0, last: 0.0 };
         assert_eq!(only_rise.factors(10).factor(9), 1.0);
     }
 }

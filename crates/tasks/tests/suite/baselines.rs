@@ -5,15 +5,11 @@ use gemcnn_nn::{Device, FeatureType, HierarchyBatch, Tape, Workspace};
 use gemcnn_tasks::data::{Augmentation, BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::models::ModelSpec;
 use gemcnn_tasks::run::train;
-use gemcnn_tasks::train::{
-    BatchSize, Event, Observer, Outcome, RunConfig, RunDirectory, Scores, StopFlag,
-};
+use gemcnn_tasks::train::{BatchSize, Event, Observer, Outcome, RunConfig, RunDirectory, Scores, StopFlag};
 use gemcnn_tasks::{Element, FeatureConfig, ModelConfig, Task};
 use std::path::Path;
 
-const KINDS: [&str; 7] = [
-    "spiral", "feast", "edge", "monet", "geodesic", "acnn", "zernike",
-];
+const KINDS: [&str; 7] = ["spiral", "feast", "edge", "monet", "geodesic", "acnn", "zernike"];
 
 fn spec(input: usize) -> ModelSpec {
     ModelSpec {
@@ -75,14 +71,9 @@ fn rotations_of_the_mesh_matter_for_positions_alone() {
             preparation.rotation = rotation;
             let prepared = preparation.prepare("sphere", &mesh).unwrap();
             let graphs = gemcnn_nn::GraphBatch::new([&*prepared.graph]).unwrap();
-            let batch = HierarchyBatch::from(graphs)
-                .with_patches(prepared.patches.unwrap())
-                .unwrap();
+            let batch = HierarchyBatch::from(graphs).with_patches(prepared.patches.unwrap()).unwrap();
             let kind = config.features.kind();
-            let spec = ModelSpec {
-                outputs: FeatureType::scalars(5),
-                ..spec(kind.dimension())
-            };
+            let spec = ModelSpec { outputs: FeatureType::scalars(5), ..spec(kind.dimension()) };
             let (network, parameters) = model.init(&spec, 1).unwrap();
             let mut workspace = Workspace::default();
             let mut tape = Tape::inference(&mut workspace, &parameters);
@@ -130,10 +121,7 @@ fn settings_out_of_range_are_errors() {
     }
     for kind in KINDS {
         let model = ModelConfig::of_kind(kind).unwrap();
-        let vectors = ModelSpec {
-            input: "1x0 + 1x1".parse().unwrap(),
-            ..spec(1)
-        };
+        let vectors = ModelSpec { input: "1x0 + 1x1".parse().unwrap(), ..spec(1) };
         assert!(model.init(&vectors, 1).is_err(), "{kind}");
         for task in [Task::Classification, Task::Regression] {
             let spec = ModelSpec { task, ..spec(3) };
@@ -167,35 +155,21 @@ impl Observer for Notes {
 }
 
 /// Trains on three small bodies, and returns the last scores on the training part and the notes.
-fn trained(
-    folder: &Path,
-    model: &str,
-    (batch, epochs): (usize, u64),
-    versions: usize,
-) -> (Scores, Notes) {
+fn trained(folder: &Path, model: &str, (batch, epochs): (usize, u64), versions: usize) -> (Scores, Notes) {
     let model: ModelConfig = toml::from_str(model).unwrap();
     let mut config = RunConfig::for_model(Task::Correspondence, model);
-    config.data = DataConfig::Bodies(BodiesConfig {
-        count: 3,
-        vertices: 500,
-        seed: 1,
-    });
+    config.data = DataConfig::Bodies(BodiesConfig { count: 3, vertices: 500, seed: 1 });
     config.training.epochs = epochs;
     config.training.batch = BatchSize::Meshes(batch);
     config.training.rate = 5e-3;
-    config.augmentation = Augmentation {
-        versions,
-        ..Default::default()
-    };
+    config.augmentation = Augmentation { versions, ..Default::default() };
     let run = RunDirectory::create(&tempfile::tempdir_in(folder).unwrap().keep().join("run"));
     let run = run.unwrap();
     let cache = Cache::new(folder.join("cache"));
     let stop = StopFlag::new();
     let mut notes = Notes::default();
     let outcome = train(&config, &run, &cache, &Device::Cpu, &mut notes, &stop).unwrap();
-    let Outcome::Finished { last, .. } = outcome else {
-        panic!("{outcome:?}")
-    };
+    let Outcome::Finished { last, .. } = outcome else { panic!("{outcome:?}") };
     (last.training.unwrap(), notes)
 }
 

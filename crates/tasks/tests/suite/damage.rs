@@ -36,12 +36,7 @@ impl Finished {
             mesh.write(data.join(format!("{index}.ply"))).unwrap();
             fs::write(data.join(format!("{index}.txt")), labels).unwrap();
         }
-        let model = GemModel {
-            channels: 2,
-            scalars: 4,
-            head: 8,
-            ..GemModel::default()
-        };
+        let model = GemModel { channels: 2, scalars: 4, head: 8, ..GemModel::default() };
         let mut config = RunConfig::for_model(Task::Segmentation, model.into());
         config.data = DataConfig::Folder(data);
         config.training.epochs = 2;
@@ -82,9 +77,7 @@ fn mutated(bytes: &[u8], random: &mut ChaCha8Rng) -> Vec<u8> {
         0 | 1 => bad[at] ^= 1 << random.random_range(0..8),
         2 => bad[at..at + many].fill(random.random()),
         3 => bad.truncate(at),
-        4 => bad
-            .splice(at..at, bytes[at..at + many].to_vec())
-            .for_each(drop),
+        4 => bad.splice(at..at, bytes[at..at + many].to_vec()).for_each(drop),
         5 => bad.drain(at..at + many).for_each(drop),
         _ => {
             let other = random.random_range(0..bytes.len());
@@ -164,19 +157,14 @@ fn mutated_cache_entries_are_computed_again() {
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "prepared"))
         .collect();
-    let [entry] = &entries[..] else {
-        panic!("{entries:?}")
-    };
+    let [entry] = &entries[..] else { panic!("{entries:?}") };
     let whole = fs::read(entry).unwrap();
     let mut random = ChaCha8Rng::seed_from_u64(3);
     for _ in 0..MUTATIONS {
         fs::write(entry, mutated(&whole, &mut random)).unwrap();
         assert!(load() == expected);
     }
-    assert!(
-        fs::read(entry).unwrap() == whole,
-        "it was not written again"
-    );
+    assert!(fs::read(entry).unwrap() == whole, "it was not written again");
 }
 
 #[test]
@@ -199,11 +187,8 @@ fn models_take_other_weights() {
         assert_eq!(new.value(), expected, "{}", new.name());
     }
     let written = fs::read(&file).unwrap();
-    for (name, values) in [
-        ("block9.conv1.weight", &new[..]),
-        (name, &new[1..]),
-        (name, &vec![f32::NAN; new.len()][..]),
-    ] {
+    for (name, values) in [("block9.conv1.weight", &new[..]), (name, &new[1..]), (name, &vec![f32::NAN; new.len()][..])]
+    {
         assert!(TrainedModel::rewrite(&finished.run(), &file, &[(name, values)]).is_err());
     }
     assert!(fs::read(&file).unwrap() == written);
@@ -228,32 +213,14 @@ fn sizes_that_do_not_fit_the_weights_are_refused_before_they_are_allocated() {
     altered(&whole, |_| ()).unwrap();
     let hks = json!({"kind": "hks", "times": usize::MAX});
     for (table, settings) in [
-        (
-            "features",
-            json!({"kind": "hks", "times": 100_000_000_000usize}),
-        ),
+        ("features", json!({"kind": "hks", "times": 100_000_000_000usize})),
         ("features", json!([hks, hks])),
-        (
-            "model",
-            json!({"kind": "gem", "channels": 65_536, "band_limit": 64}),
-        ),
-        (
-            "model",
-            json!({"kind": "gem", "blocks": 1000, "channels": 2}),
-        ),
-        (
-            "model",
-            json!({"kind": "graph", "scalars": 65_536, "head": 65_536}),
-        ),
+        ("model", json!({"kind": "gem", "channels": 65_536, "band_limit": 64})),
+        ("model", json!({"kind": "gem", "blocks": 1000, "channels": 2})),
+        ("model", json!({"kind": "graph", "scalars": 65_536, "head": 65_536})),
         ("model", json!({"kind": "angular", "channels": 65_536})),
-        (
-            "model",
-            json!({"kind": "unet", "channels": [65_536, 65_536, 65_536]}),
-        ),
-        (
-            "model",
-            json!({"kind": "surface", "channels": [65_536, 65_536, 65_536]}),
-        ),
+        ("model", json!({"kind": "unet", "channels": [65_536, 65_536, 65_536]})),
+        ("model", json!({"kind": "surface", "channels": [65_536, 65_536, 65_536]})),
     ] {
         let refused = altered(&whole, |archive| {
             let mut config: Value = archive.json("config").unwrap();
@@ -261,15 +228,10 @@ fn sizes_that_do_not_fit_the_weights_are_refused_before_they_are_allocated() {
             archive.set_json("config", &config).unwrap();
         });
         let refused = refused.map(drop).unwrap_err();
-        assert!(
-            matches!(refused, TaskError::Model { .. }),
-            "{settings}: {refused}"
-        );
+        assert!(matches!(refused, TaskError::Model { .. }), "{settings}: {refused}");
     }
     for outputs in ["1048576x0", "100000000000x0", "3x0"] {
-        let refused = altered(&whole, |archive| {
-            archive.set_json("output", &outputs).unwrap()
-        });
+        let refused = altered(&whole, |archive| archive.set_json("output", &outputs).unwrap());
         assert!(matches!(refused, Err(TaskError::Model { .. })), "{outputs}");
     }
 }
@@ -278,9 +240,7 @@ fn sizes_that_do_not_fit_the_weights_are_refused_before_they_are_allocated() {
 fn weights_and_outputs_that_are_not_finite_are_refused() {
     let finished = Finished::new();
     let whole = finished.run().join("model.safetensors");
-    let names: Vec<String> = (Archive::read(&whole).unwrap().tensor_names())
-        .map(String::from)
-        .collect();
+    let names: Vec<String> = (Archive::read(&whole).unwrap().tensor_names()).map(String::from).collect();
     let with = |name: &str, place: usize, value: f32| {
         altered(&whole, |archive| {
             let shape = archive.shape(name).unwrap().to_vec();
@@ -313,9 +273,6 @@ fn weights_and_outputs_that_are_not_finite_are_refused() {
             archive.set_tensor(last, &shape, &values).unwrap();
         });
         let found = predict(&huge.unwrap(), &mesh);
-        assert!(
-            matches!(found, Err(TaskError::Network(NnError::OutputNotFinite))),
-            "{found:?}"
-        );
+        assert!(matches!(found, Err(TaskError::Network(NnError::OutputNotFinite))), "{found:?}");
     }
 }

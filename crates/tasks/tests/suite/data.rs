@@ -1,13 +1,12 @@
 //! Data sets as a user has them: real files in real folders.
 
 use gemcnn_mesh::{
-    AttributeValues, DVec3, Faces, Mesh, PlyEncoding, VertexAttribute, WriteOptions, shapes,
-    shapes::Cells, write_mesh,
+    AttributeValues, DVec3, Faces, Mesh, PlyEncoding, VertexAttribute, WriteOptions, shapes, shapes::Cells, write_mesh,
 };
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use gemcnn_tasks::data::{
-    Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation,
-    SurfaceFile, check, npy_f32, npy_i64, vectors,
+    Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation, SurfaceFile, check,
+    npy_f32, npy_i64, vectors,
 };
 use gemcnn_tasks::{DataError, Element, FeatureConfig, Sample, SampleSource, Task, TaskError};
 use std::fs;
@@ -21,20 +20,14 @@ pub fn sphere(seed: u64) -> Mesh {
 
 fn write(path: &Path, mesh: &Mesh, attributes: &[(&str, AttributeValues)]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let attributes: Vec<VertexAttribute> = attributes
-        .iter()
-        .map(|(name, values)| VertexAttribute::new(*name, values.clone()))
-        .collect();
+    let attributes: Vec<VertexAttribute> =
+        attributes.iter().map(|(name, values)| VertexAttribute::new(*name, values.clone())).collect();
     write_mesh(path, mesh, &attributes, &WriteOptions::default()).unwrap();
 }
 
 /// Labels that are 3 above the equator, 5 below it, and unknown at vertex 7.
 fn labels(mesh: &Mesh) -> Vec<i32> {
-    let mut labels: Vec<i32> = mesh
-        .vertices()
-        .iter()
-        .map(|p| if p.z > 0.0 { 3 } else { 5 })
-        .collect();
+    let mut labels: Vec<i32> = mesh.vertices().iter().map(|p| if p.z > 0.0 { 3 } else { 5 }).collect();
     labels[7] = -1;
     labels
 }
@@ -54,11 +47,7 @@ pub fn labelled(count: u64) -> TempDir {
     for number in 0..count {
         let mesh = sphere(number);
         let label = AttributeValues::I32(labels(&mesh));
-        write(
-            &folder.path().join(format!("s{number}.ply")),
-            &mesh,
-            &[("label", label)],
-        );
+        write(&folder.path().join(format!("s{number}.ply")), &mesh, &[("label", label)]);
     }
     folder
 }
@@ -67,11 +56,7 @@ pub fn labelled(count: u64) -> TempDir {
 fn plain(count: u64) -> TempDir {
     let folder = tempdir().unwrap();
     for number in 0..count {
-        write(
-            &folder.path().join(format!("s{number}.ply")),
-            &sphere(number),
-            &[],
-        );
+        write(&folder.path().join(format!("s{number}.ply")), &sphere(number), &[]);
     }
     folder
 }
@@ -110,17 +95,12 @@ fn one_mentions(problems: &[String], parts: &[&str]) -> bool {
 }
 
 fn samples(dataset: &Dataset, part: Part) -> Vec<Sample> {
-    let part = dataset
-        .part(part, &Preparation::default(), &Cache::none())
-        .unwrap();
+    let part = dataset.part(part, &Preparation::default(), &Cache::none()).unwrap();
     (0..part.len()).map(|n| part.load(n).unwrap()).collect()
 }
 
 fn all_samples(dataset: &Dataset) -> Vec<Sample> {
-    let mut all: Vec<Sample> = Part::ALL
-        .iter()
-        .flat_map(|&part| samples(dataset, part))
-        .collect();
+    let mut all: Vec<Sample> = Part::ALL.iter().flat_map(|&part| samples(dataset, part)).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -147,17 +127,9 @@ fn a_plain_folder_with_one_integer_property_needs_no_words() {
     assert_eq!(dataset.outputs(), &FeatureType::scalars(2));
     assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (8, 2));
     let notes = dataset.notes().join("\n");
-    assert!(
-        notes.contains("`label`") && notes.contains("3, 5"),
-        "{notes}"
-    );
+    assert!(notes.contains("`label`") && notes.contains("3, 5"), "{notes}");
     let again = open(&folder).unwrap();
-    let names = |d: &Dataset| {
-        samples(d, Part::Test)
-            .into_iter()
-            .map(|s| s.name)
-            .collect::<Vec<_>>()
-    };
+    let names = |d: &Dataset| samples(d, Part::Test).into_iter().map(|s| s.name).collect::<Vec<_>>();
     assert_eq!(names(&dataset), names(&again));
     let numbers = Dataset::open_for(&config(&folder), Task::Regression).unwrap();
     assert_eq!(numbers.outputs(), &FeatureType::scalars(1));
@@ -183,9 +155,7 @@ fn where_several_things_could_be_meant_the_message_can_be_pasted() {
     let said = error.to_string();
     assert_mentions(&said, &["`label`", "`patch`", "dataset.toml"]);
     assert!(!said.contains("`red`"), "colours are no targets: {said}");
-    let TaskError::Data(DataError::Ambiguous { example, .. }) = error else {
-        panic!("{error}")
-    };
+    let TaskError::Data(DataError::Ambiguous { example, .. }) = error else { panic!("{error}") };
     assert!(said.contains(&example), "{said}");
     describe(&folder, &example);
     assert_labelled_spheres(&open(&folder).unwrap(), 4);
@@ -196,9 +166,7 @@ fn a_folder_without_targets_says_what_was_looked_for() {
     let folder = plain(2);
     for task in [Task::Segmentation, Task::Regression, Task::Classification] {
         let error = Dataset::open_for(&config(&folder), task).unwrap_err();
-        let TaskError::Data(DataError::NothingToLearn { found, example, .. }) = error else {
-            panic!("{error}")
-        };
+        let TaskError::Data(DataError::NothingToLearn { found, example, .. }) = error else { panic!("{error}") };
         let looked_for = match task {
             Task::Classification => "classes.csv",
             _ => "properties",
@@ -209,18 +177,13 @@ fn a_folder_without_targets_says_what_was_looked_for() {
     let empty = tempdir().unwrap();
     let error = open(&empty).unwrap_err();
     assert!(matches!(error, TaskError::Data(DataError::NoMeshes { .. })));
-    assert!(
-        refusal(Dataset::open(&DataConfig::Folder("/no/such/folder".into()))).contains("/no/such")
-    );
+    assert!(refusal(Dataset::open(&DataConfig::Folder("/no/such/folder".into()))).contains("/no/such"));
 }
 
 #[test]
 fn labels_in_files_of_every_kind_are_the_same() {
     let text = |mesh: &Mesh, between: &str| -> String {
-        labels(mesh)
-            .iter()
-            .map(|label| format!("{between}{label}\n"))
-            .collect()
+        labels(mesh).iter().map(|label| format!("{between}{label}\n")).collect()
     };
     type Content<'a> = &'a dyn Fn(&Mesh) -> Vec<u8>;
     let npy = |mesh: &Mesh| npy_i64(&labels(mesh).iter().map(|&l| l.into()).collect::<Vec<_>>());
@@ -273,10 +236,7 @@ fn names_of_classes_may_stand_for_labels() {
         let text: String = labels(&sphere(number)).into_iter().map(word).collect();
         fs::write(folder.path().join(format!("s{number}.txt")), text).unwrap();
     }
-    describe(
-        &folder,
-        "task = 'segmentation'\nclasses = ['north', 'south']\ntarget.files = '{name}.txt'",
-    );
+    describe(&folder, "task = 'segmentation'\nclasses = ['north', 'south']\ntarget.files = '{name}.txt'");
     let dataset = open(&folder).unwrap();
     assert_labelled_spheres(&dataset, 3);
     assert_eq!(dataset.classes().unwrap().name(1), "south");
@@ -289,24 +249,16 @@ fn as_many_faces_as_vertices_need_a_word() {
     assert_eq!(mesh.vertex_count(), mesh.face_count());
     write(&folder.path().join("a.ply"), &mesh, &[]);
     fs::write(folder.path().join("a.seg"), "1\n".repeat(48)).unwrap();
-    let toml =
-        "task = 'segmentation'\nsplit.fractions.train = 1.0\n[target]\nfiles = '{name}.seg'\n";
+    let toml = "task = 'segmentation'\nsplit.fractions.train = 1.0\n[target]\nfiles = '{name}.seg'\n";
     describe(&folder, toml);
     let said = refusal(open(&folder));
-    assert!(
-        said.contains("target.per") && said.contains("a.seg"),
-        "{said}"
-    );
+    assert!(said.contains("target.per") && said.contains("a.seg"), "{said}");
     describe(&folder, &format!("{toml}per = 'face'"));
     let all = all_samples(&open(&folder).unwrap());
     assert_eq!(all[0].target, Target::Labels(vec![0; 48]));
     // Another mesh decides.
     describe(&folder, toml);
-    write(
-        &folder.path().join("b.ply"),
-        &shapes::icosphere(0).unwrap(),
-        &[],
-    );
+    write(&folder.path().join("b.ply"), &shapes::icosphere(0).unwrap(), &[]);
     fs::write(folder.path().join("b.seg"), "1\n".repeat(20)).unwrap();
     assert_eq!(open(&folder).unwrap().per(), Element::Face);
     for other in ["b.ply", "b.seg"] {
@@ -327,19 +279,11 @@ fn every_problem_is_told_at_once_with_its_file() {
     let folder = labelled(5);
     fs::write(folder.path().join("s1.ply"), "ply\nnonsense").unwrap();
     let mesh = sphere(2);
-    write(
-        &folder.path().join("s2.ply"),
-        &mesh,
-        &[("other", AttributeValues::I32(labels(&mesh)))],
-    );
+    write(&folder.path().join("s2.ply"), &mesh, &[("other", AttributeValues::I32(labels(&mesh)))]);
     fs::copy(folder.path().join("s3.ply"), folder.path().join("s4.ply")).unwrap();
     let mut high = labels(&sphere(0));
     high[3] = 9;
-    write(
-        &folder.path().join("s0.ply"),
-        &sphere(0),
-        &[("label", AttributeValues::I32(high))],
-    );
+    write(&folder.path().join("s0.ply"), &sphere(0), &[("label", AttributeValues::I32(high))]);
     fs::write(folder.path().join("train.txt"), "s0\ns1\ns2\ns3\nmissing\n").unwrap();
     fs::write(folder.path().join("test.txt"), "s4.ply\ns3\n").unwrap();
     describe(
@@ -368,11 +312,7 @@ fn every_problem_is_told_at_once_with_its_file() {
     fs::write(folder.path().join("test.txt"), "s4.ply\n").unwrap();
     let report = check(&config(&folder), None);
     let twins = ["s4.ply in test", "s3.ply in train"];
-    assert!(
-        one_mentions(&report.problems, &twins),
-        "{:#?}",
-        report.problems
-    );
+    assert!(one_mentions(&report.problems, &twins), "{:#?}", report.problems);
 }
 
 #[test]
@@ -382,32 +322,18 @@ fn counts_of_a_sound_data_set_are_right() {
     assert_eq!(report.problems, [""; 0]);
     let vertices = sphere(0).vertex_count();
     let train = report.parts[0];
-    assert_eq!(
-        (train.meshes, train.vertices, train.known),
-        (3, 3 * vertices, 3 * vertices - 3)
-    );
-    let total: usize = report
-        .classes
-        .iter()
-        .map(|c| c.vertices.iter().sum::<usize>())
-        .sum();
+    assert_eq!((train.meshes, train.vertices, train.known), (3, 3 * vertices, 3 * vertices - 3));
+    let total: usize = report.classes.iter().map(|c| c.vertices.iter().sum::<usize>()).sum();
     assert_eq!(total, 4 * vertices - 4);
     assert_eq!(report.classes[1].meshes, [3, 0, 1]);
-    assert_eq!(
-        (report.classes[1].name.as_str(), report.classes[1].label),
-        ("5", 5)
-    );
+    assert_eq!((report.classes[1].name.as_str(), report.classes[1].label), ("5", 5));
 }
 
 #[test]
 fn meshes_without_geometry_are_named() {
     let folder = labelled(2);
     let points = Mesh::new(vec![DVec3::X, DVec3::Y], Faces::new()).unwrap();
-    write(
-        &folder.path().join("points.ply"),
-        &points,
-        &[("label", AttributeValues::I32(vec![3, 5]))],
-    );
+    write(&folder.path().join("points.ply"), &points, &[("label", AttributeValues::I32(vec![3, 5]))]);
     let report = check(&config(&folder), None);
     assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
     assert_mentions(&report.problems[0], &["points.ply: ", "faces"]);
@@ -417,9 +343,7 @@ fn with_winds(count: u64) -> TempDir {
     let folder = tempdir().unwrap();
     for number in 0..count {
         let mesh = sphere(number);
-        let axis = |place: usize| {
-            AttributeValues::F64(mesh.vertices().iter().map(|p| wind(*p)[place]).collect())
-        };
+        let axis = |place: usize| AttributeValues::F64(mesh.vertices().iter().map(|p| wind(*p)[place]).collect());
         write(
             &folder.path().join(format!("s{number}.ply")),
             &mesh,
@@ -439,14 +363,9 @@ fn vectors_are_tangent_features_that_turn_with_the_mesh() {
     let dataset = open(&folder).unwrap();
     assert_eq!(dataset.task(), Task::Regression);
     assert_eq!(dataset.outputs().to_string(), "1x1");
-    let rotated = Preparation {
-        rotation: Some(4),
-        ..Default::default()
-    };
+    let rotated = Preparation { rotation: Some(4), ..Default::default() };
     for preparation in [Preparation::default(), rotated] {
-        let part = dataset
-            .part(Part::Train, &preparation, &Cache::none())
-            .unwrap();
+        let part = dataset.part(Part::Train, &preparation, &Cache::none()).unwrap();
         let sample = part.load(0).unwrap();
         let Target::Values(values) = &sample.target else {
             panic!("{:?}", sample.target);
@@ -455,8 +374,7 @@ fn vectors_are_tangent_features_that_turn_with_the_mesh() {
         let rotation = preparation.rotation_of(&sample.name).unwrap_or_default();
         let mesh = dataset.mesh(Part::Train, 0).unwrap();
         let found = vectors::in_space(sample.graph.frames(), values);
-        for ((point, frame), found) in mesh.vertices().iter().zip(sample.graph.frames()).zip(found)
-        {
+        for ((point, frame), found) in mesh.vertices().iter().zip(sample.graph.frames()).zip(found) {
             let expected = (rotation * wind(*point)).reject_from_normalized(frame.normal);
             assert!((found - expected).length() < 1e-5);
         }
@@ -478,11 +396,7 @@ fn unknown_numbers_are_nan_for_whole_vertices_only() {
     let mut values = vec![1.0; 2 * count];
     (values[4], values[5]) = (f32::NAN, f32::NAN);
     for number in 0..2 {
-        fs::write(
-            folder.path().join(format!("s{number}.npy")),
-            npy_f32(&values, Some(2)),
-        )
-        .unwrap();
+        fs::write(folder.path().join(format!("s{number}.npy")), npy_f32(&values, Some(2))).unwrap();
     }
     let dataset = Dataset::open_for(&config(&folder), Task::Regression).unwrap();
     let Target::Values(read) = &all_samples(&dataset)[0].target else {
@@ -520,15 +434,8 @@ fn unknown_numbers_are_not_learned() {
     let folder = plain(1);
     let count = sphere(0).vertex_count();
     let file = folder.path().join("s0.csv");
-    fs::write(
-        &file,
-        "-9999,-9999\n".to_string() + &"1,-1\n".repeat(count - 1),
-    )
-    .unwrap();
-    describe(
-        &folder,
-        "task = 'regression'\nunknown = [-9999]\ntarget.files = '{name}.csv'",
-    );
+    fs::write(&file, "-9999,-9999\n".to_string() + &"1,-1\n".repeat(count - 1)).unwrap();
+    describe(&folder, "task = 'regression'\nunknown = [-9999]\ntarget.files = '{name}.csv'");
     let all = all_samples(&open(&folder).unwrap());
     let Target::Values(values) = &all[0].target else {
         panic!("no values");
@@ -536,10 +443,7 @@ fn unknown_numbers_are_not_learned() {
     assert!(values[0].is_nan() && values[1].is_nan());
     assert_eq!(values[2..4], [1.0, -1.0]);
     let report = check(&config(&folder), None);
-    assert_eq!(
-        (report.parts[0].known, report.values[0].min),
-        (count - 1, 1.0)
-    );
+    assert_eq!((report.parts[0].known, report.values[0].min), (count - 1, 1.0));
     fs::write(&file, "-9999,3\n".to_string() + &"1,-1\n".repeat(count - 1)).unwrap();
     assert_mentions(&refusal(open(&folder)), &["s0.csv: vertex 0: "]);
 }
@@ -573,52 +477,28 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
     let mut table = "mesh,kind\n".to_string();
     for (name, class) in expected {
         for number in 0..3 {
-            write(
-                &by_pattern.path().join(format!("{name}-{number}.ply")),
-                &mesh,
-                &[],
-            );
-            write(
-                &by_folder.path().join(format!("{name}/{number}.off")),
-                &mesh,
-                &[],
-            );
-            write(
-                &by_table.path().join(format!("m{class}{number}.ply")),
-                &mesh,
-                &[],
-            );
+            write(&by_pattern.path().join(format!("{name}-{number}.ply")), &mesh, &[]);
+            write(&by_folder.path().join(format!("{name}/{number}.off")), &mesh, &[]);
+            write(&by_table.path().join(format!("m{class}{number}.ply")), &mesh, &[]);
             let part = if number == 0 { "test" } else { "train" };
-            write(
-                &nested.path().join(format!("{name}/{part}/{number}.off")),
-                &mesh,
-                &[],
-            );
+            write(&nested.path().join(format!("{name}/{part}/{number}.off")), &mesh, &[]);
             table += &format!("m{class}{number}.ply,{name}\n");
         }
     }
     fs::write(by_table.path().join("classes.csv"), &table).unwrap();
-    describe(
-        &by_pattern,
-        "task = 'classification'\ntarget.pattern = '{class}-*'",
-    );
+    describe(&by_pattern, "task = 'classification'\ntarget.pattern = '{class}-*'");
     for folder in [&by_pattern, &by_folder, &by_table, &nested] {
         let dataset = open(folder).unwrap();
         assert_eq!(dataset.task(), Task::Classification);
         assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog", "eel"]);
-        let found: Vec<Target<f32>> = all_samples(&dataset)
-            .into_iter()
-            .map(|s| s.target)
-            .collect();
+        let found: Vec<Target<f32>> = all_samples(&dataset).into_iter().map(|s| s.target).collect();
         let classes = [0, 0, 0, 1, 1, 1, 2, 2, 2].map(|class| Target::Labels(vec![class]));
         assert_eq!(found, classes);
     }
     let dataset = open(&nested).unwrap();
     assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (6, 3));
     // An unknown class, a mesh that is not there, one without a row.
-    let table = table
-        .replace("m00.ply,cat", "m00.ply,-1")
-        .replace("m22", "m99");
+    let table = table.replace("m00.ply,cat", "m00.ply,-1").replace("m22", "m99");
     fs::write(by_table.path().join("classes.csv"), table).unwrap();
     let said = refusal(open(&by_table));
     assert_mentions(&said, &["classes.csv:10: ", "`m99.ply`", "`m22.ply`"]);
@@ -641,11 +521,7 @@ fn a_validation_part_has_all_classes_and_is_made_only_if_there_is_none() {
         let dataset = dataset.with_validation(0.2).unwrap();
         let name = |index| dataset.mesh_name(Part::Validation, index).to_owned();
         let names: Vec<String> = (0..dataset.len(Part::Validation)).map(name).collect();
-        (
-            names,
-            dataset.len(Part::Train),
-            dataset.notes().len() - notes,
-        )
+        (names, dataset.len(Part::Train), dataset.notes().len() - notes)
     };
     let all = "fractions = { train = 1.0 }";
     let (names, training, notes) = held_out(1, all);
@@ -665,13 +541,8 @@ fn tables_of_classes_may_have_gaps() {
     fs::write(&table, "\nmesh,kind\ns0,cat\n\ns1,NaN\ns2,dog\n,\ns3,\n,\n").unwrap();
     let dataset = open(&folder).unwrap();
     assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog"]);
-    let found: Vec<Target<f32>> = (all_samples(&dataset).into_iter())
-        .map(|sample| sample.target)
-        .collect();
-    assert_eq!(
-        found,
-        [0, IGNORE, 1, IGNORE].map(|class| Target::Labels(vec![class]))
-    );
+    let found: Vec<Target<f32>> = (all_samples(&dataset).into_iter()).map(|sample| sample.target).collect();
+    assert_eq!(found, [0, IGNORE, 1, IGNORE].map(|class| Target::Labels(vec![class])));
     fs::write(&table, "s0,nan\ns1,-1\ns2,\ns3,\n").unwrap();
     match open(&folder).unwrap_err() {
         TaskError::Setting { what, .. } => assert_eq!(what, folder.path().display().to_string()),
@@ -683,10 +554,7 @@ fn tables_of_classes_may_have_gaps() {
 fn labels_that_are_none_are_told() {
     let folder = plain(2);
     let count = sphere(0).vertex_count();
-    describe(
-        &folder,
-        "task = 'segmentation'\ntarget.files = '{name}.txt'",
-    );
+    describe(&folder, "task = 'segmentation'\ntarget.files = '{name}.txt'");
     let label = |text: &str| {
         for number in 0..2 {
             let file = folder.path().join(format!("s{number}.txt"));
@@ -711,12 +579,7 @@ fn meshes_do_not_share_a_target() {
     fs::create_dir(folder.path().join("labels")).unwrap();
     fs::write(folder.path().join("labels/001.npy"), &labels).unwrap();
     let said = refusal(open(&folder));
-    let parts = [
-        "train/001.ply: ",
-        "labels/001.npy",
-        "test/001.ply",
-        "{name}",
-    ];
+    let parts = ["train/001.ply: ", "labels/001.npy", "test/001.ply", "{name}"];
     assert_mentions(&said, &parts);
     let folder = plain(1);
     sphere(1).write(folder.path().join("s0.obj")).unwrap();
@@ -724,10 +587,7 @@ fn meshes_do_not_share_a_target() {
     assert_mentions(&refusal(open(&folder)), &["s0.ply: ", "s0.obj", "`meshes`"]);
     // What is in no part has no say.
     fs::write(folder.path().join("split.csv"), "s0.ply,train\n").unwrap();
-    describe(
-        &folder,
-        "task = 'segmentation'\ntarget.files = '{name}.npy'\nsplit.table = 'split.csv'",
-    );
+    describe(&folder, "task = 'segmentation'\ntarget.files = '{name}.npy'\nsplit.table = 'split.csv'");
     assert_eq!(open(&folder).unwrap().len(Part::Train), 1);
 }
 
@@ -740,21 +600,11 @@ fn registered_meshes_correspond_by_number() {
         assert_eq!(sample.target, Target::Labels((0..vertices).collect()));
     }
     assert_eq!(dataset.classes().unwrap().count(), vertices as usize);
-    assert_eq!(
-        dataset.template().unwrap(),
-        &dataset.mesh(Part::Train, 0).unwrap()
-    );
-    write(
-        &folder.path().join("s9.ply"),
-        &shapes::icosphere(1).unwrap(),
-        &[],
-    );
+    assert_eq!(dataset.template().unwrap(), &dataset.mesh(Part::Train, 0).unwrap());
+    write(&folder.path().join("s9.ply"), &shapes::icosphere(1).unwrap(), &[]);
     let said = refusal(Dataset::open_for(&config(&folder), Task::Correspondence));
     assert_mentions(&said, &["s9.ply", "42"]);
-    describe(
-        &folder,
-        "task = 'correspondence'\nsplit.patterns.test = 's9*'",
-    );
+    describe(&folder, "task = 'correspondence'\nsplit.patterns.test = 's9*'");
     let problems = check(&config(&folder), None).problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_mentions(&problems[0], &["s9.ply: ", "42", "162"]);
@@ -763,11 +613,7 @@ fn registered_meshes_correspond_by_number() {
 #[test]
 fn vertices_may_name_those_of_a_template() {
     let folder = plain(2);
-    write(
-        &folder.path().join("template/t.ply"),
-        &shapes::icosahedron(),
-        &[],
-    );
+    write(&folder.path().join("template/t.ply"), &shapes::icosahedron(), &[]);
     for number in 0..2 {
         let text: String = (0..162).map(|n| format!("{}\n", n % 12)).collect();
         fs::write(folder.path().join(format!("s{number}.txt")), text).unwrap();
@@ -800,10 +646,7 @@ fn the_template_is_a_sample_only_where_a_list_says_so() {
         ("split.patterns.train = '*'", [4, 0, 0]),
         ("split.patterns.test = 's1'", [3, 0, 1]),
         ("split.files.test = 'test.txt'", [2, 0, 2]),
-        (
-            "split.files = { train = 'train.txt', test = 'test.txt' }",
-            [3, 0, 2],
-        ),
+        ("split.files = { train = 'train.txt', test = 'test.txt' }", [3, 0, 2]),
         ("split.table = 'split.csv'", [1, 0, 1]),
     ] {
         describe(&folder, &format!("{base}{more}"));
@@ -820,18 +663,12 @@ fn the_template_is_a_sample_only_where_a_list_says_so() {
 #[test]
 fn one_problem_of_a_template_is_told_once() {
     let folder = plain(3);
-    describe(
-        &folder,
-        "task = 'correspondence'\ntemplate = 'tepmlate.ply'",
-    );
+    describe(&folder, "task = 'correspondence'\ntemplate = 'tepmlate.ply'");
     let problems = check(&config(&folder), None).problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].contains("tepmlate.ply"), "{problems:?}");
     fs::write(folder.path().join("split.csv"), "s0,test\n").unwrap();
-    describe(
-        &folder,
-        "task = 'correspondence'\nsplit.table = 'split.csv'",
-    );
+    describe(&folder, "task = 'correspondence'\nsplit.table = 'split.csv'");
     let said = refusal(open(&folder));
     assert_mentions(&said, &["train"]);
     assert_eq!(check(&config(&folder), None).problems, [said]);
@@ -846,13 +683,7 @@ fn a_wrong_part_in_the_first_row_is_told_and_what_is_in_no_part_is_noted() {
     assert_mentions(&said, &["split.csv:1: ", "`trian`", "train"]);
     fs::write(&table, "\nmesh,part\n,\ns1,train\ns2,test\n,\n").unwrap();
     let is_noted = |note: &&String| note.contains("2 meshes") && note.contains("no part");
-    assert!(
-        open(&folder)
-            .unwrap()
-            .notes()
-            .iter()
-            .any(|note| is_noted(&note))
-    );
+    assert!(open(&folder).unwrap().notes().iter().any(|note| is_noted(&note)));
     let notes = check(&config(&folder), None).notes;
     assert_eq!(notes.iter().filter(is_noted).count(), 1);
 }
@@ -893,10 +724,7 @@ fn folders_of_parts_are_known_by_all_their_names() {
         assert_nothing_to_learn(&bare);
     }
     let nested = tempdir().unwrap();
-    for (number, place) in ["cat/Train", "cat/Test", "dog/train", "dog/test"]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, place) in ["cat/Train", "cat/Test", "dog/train", "dog/test"].into_iter().enumerate() {
         let path = nested.path().join(format!("{place}/m.off"));
         write(&path, &sphere(number as u64), &[]);
     }
@@ -916,13 +744,9 @@ fn meshes_at_the_top_and_below_need_a_word() {
     }
     write(&folder.path().join("train/deep/m3.ply"), &sphere(3), &[]);
     let two_places = || match open(&folder).unwrap_err() {
-        TaskError::Data(DataError::TwoPlaces {
-            top,
-            below,
-            top_example,
-            below_example,
-            ..
-        }) => ((top, below), [top_example, below_example]),
+        TaskError::Data(DataError::TwoPlaces { top, below, top_example, below_example, .. }) => {
+            ((top, below), [top_example, below_example])
+        }
         other => panic!("{other}"),
     };
     assert_eq!(two_places().0, (3, 4));
@@ -941,11 +765,7 @@ fn meshes_at_the_top_and_below_need_a_word() {
 #[test]
 fn what_was_made_of_meshes_is_no_part_of_them() {
     let folder = labelled(3);
-    for (file, content) in [
-        ("runs/a-1/config.toml", ""),
-        ("runs/a-1/lock", ""),
-        ("out/.gemcnn-results", ""),
-    ] {
+    for (file, content) in [("runs/a-1/config.toml", ""), ("runs/a-1/lock", ""), ("out/.gemcnn-results", "")] {
         let path = folder.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
@@ -959,10 +779,7 @@ fn what_was_made_of_meshes_is_no_part_of_them() {
     let files = gemcnn_tasks::data::mesh_files(folder.path()).unwrap();
     assert_eq!(files.len(), 3, "{files:?}");
     for meshes in ["out", "out/*.ply", "runs/a-1/predictions"] {
-        describe(
-            &folder,
-            &format!("task = 'segmentation'\nmeshes = '{meshes}'\ntarget.property = 'label'"),
-        );
+        describe(&folder, &format!("task = 'segmentation'\nmeshes = '{meshes}'\ntarget.property = 'label'"));
         assert_eq!(open(&folder).unwrap().len(Part::Train), 1, "{meshes}");
     }
 }
@@ -977,11 +794,7 @@ fn labels_beside_all_meshes_are_those_that_are_meant() {
         fs::write(folder.path().join(format!("{name}.txt")), text).unwrap();
     }
     fs::create_dir(folder.path().join("old")).unwrap();
-    fs::copy(
-        folder.path().join("train/00.txt"),
-        folder.path().join("old/00.txt"),
-    )
-    .unwrap();
+    fs::copy(folder.path().join("train/00.txt"), folder.path().join("old/00.txt")).unwrap();
     let dataset = open(&folder).unwrap();
     assert_eq!(Part::ALL.map(|part| dataset.len(part)), [2, 0, 1]);
     let found = &samples(&dataset, Part::Test)[0].target;
@@ -1023,36 +836,16 @@ fn results_and_a_single_folder_are_nothing_to_learn() {
 fn parts_follow_lists_tables_patterns_and_fractions() {
     let folder = labelled(10);
     let base = "task = 'segmentation'\ntarget.property = 'label'\n";
-    fs::write(
-        folder.path().join("split.csv"),
-        "mesh,part\ns1,test\ns2.ply,val\ns3,train\n",
-    )
-    .unwrap();
+    fs::write(folder.path().join("split.csv"), "mesh,part\ns1,test\ns2.ply,val\ns3,train\n").unwrap();
     fs::write(folder.path().join("test.txt"), "s7\n\ns8.ply\n").unwrap();
     for (split, sizes, tested) in [
         ("split.table = 'split.csv'", [1, 1, 1], "s1.ply"),
         ("split.files.test = 'test.txt'", [8, 0, 2], "s7.ply"),
         ("split.patterns.test = 's[4-6]'", [7, 0, 3], "s4.ply"),
-        (
-            "split.patterns = { test = 's[0]', train = '*' }",
-            [0, 0, 0],
-            "",
-        ),
-        (
-            "split.patterns = { validation = 's0*', test = 's4*' }",
-            [8, 1, 1],
-            "s4.ply",
-        ),
-        (
-            "split.fractions = { train = 0.5, validation = 0.2, test = 0.3 }",
-            [5, 2, 3],
-            "",
-        ),
-        (
-            "split.fractions = { train = 0.34, test = 0.02 }",
-            [3, 0, 1],
-            "",
-        ),
+        ("split.patterns = { test = 's[0]', train = '*' }", [0, 0, 0], ""),
+        ("split.patterns = { validation = 's0*', test = 's4*' }", [8, 1, 1], "s4.ply"),
+        ("split.fractions = { train = 0.5, validation = 0.2, test = 0.3 }", [5, 2, 3], ""),
+        ("split.fractions = { train = 0.34, test = 0.02 }", [3, 0, 1], ""),
     ] {
         describe(&folder, &format!("{base}{split}"));
         let Ok(dataset) = open(&folder) else {
@@ -1065,17 +858,9 @@ fn parts_follow_lists_tables_patterns_and_fractions() {
         }
     }
     let names = |seed: u64| {
-        describe(
-            &folder,
-            &format!(
-                "{base}split = {{ seed = {seed}, fractions = {{ train = 0.5, test = 0.5 }} }}"
-            ),
-        );
+        describe(&folder, &format!("{base}split = {{ seed = {seed}, fractions = {{ train = 0.5, test = 0.5 }} }}"));
         let tested = samples(&open(&folder).unwrap(), Part::Test);
-        tested
-            .into_iter()
-            .map(|sample| sample.name)
-            .collect::<Vec<_>>()
+        tested.into_iter().map(|sample| sample.name).collect::<Vec<_>>()
     };
     assert_eq!(names(1), names(1));
     assert_ne!(names(1), names(2));
@@ -1091,10 +876,7 @@ fn part(folder: &TempDir, preparation: &Preparation, cache: &Cache) -> Vec<Sampl
 fn assert_same(a: &[Sample], b: &[Sample]) {
     assert_eq!(a.len(), b.len());
     for (a, b) in a.iter().zip(b) {
-        assert_eq!(
-            (&a.name, &a.graph, &a.hierarchy),
-            (&b.name, &b.graph, &b.hierarchy)
-        );
+        assert_eq!((&a.name, &a.graph, &a.hierarchy), (&b.name, &b.graph, &b.hierarchy));
         assert_eq!((&a.features, &a.target), (&b.features, &b.target));
     }
 }
@@ -1116,11 +898,7 @@ fn the_cache_gives_back_what_was_computed() {
     let cache = Cache::new(place.path().join("deep/er"));
     let with_levels = Preparation {
         features: FeatureConfig::of_kind("matrix").unwrap(),
-        hierarchy: Some(HierarchySettings {
-            ratios: vec![0.3, 0.5],
-            radii: vec![3.0, 5.0],
-            neighbour_limit: 30,
-        }),
+        hierarchy: Some(HierarchySettings { ratios: vec![0.3, 0.5], radii: vec![3.0, 5.0], neighbour_limit: 30 }),
         rotation: Some(1),
         ..Default::default()
     };
@@ -1134,20 +912,11 @@ fn the_cache_gives_back_what_was_computed() {
         }
     }
     // Another mesh under an old name has its own entry.
-    let name = part(&folder, &Preparation::default(), &cache)[0]
-        .name
-        .clone();
+    let name = part(&folder, &Preparation::default(), &cache)[0].name.clone();
     let other = sphere(77);
-    write(
-        &folder.path().join(name),
-        &other,
-        &[("label", AttributeValues::I32(labels(&other)))],
-    );
+    write(&folder.path().join(name), &other, &[("label", AttributeValues::I32(labels(&other)))]);
     let changed = part(&folder, &Preparation::default(), &cache);
-    assert_same(
-        &changed,
-        &part(&folder, &Preparation::default(), &Cache::none()),
-    );
+    assert_same(&changed, &part(&folder, &Preparation::default(), &Cache::none()));
     let removed = cache.clear().unwrap();
     assert_eq!(removed.entries, expected_entries + 1);
     assert_eq!(cache.usage().unwrap().bytes, 0);
@@ -1168,13 +937,7 @@ fn damaged_entries_are_made_again() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 4;
     let other = fs::read(&files[1]).unwrap();
-    for damaged in [
-        &whole[..0],
-        &whole[..20],
-        &whole[..whole.len() - 1],
-        &flipped,
-        &other,
-    ] {
+    for damaged in [&whole[..0], &whole[..20], &whole[..whole.len() - 1], &flipped, &other] {
         fs::write(&files[0], damaged).unwrap();
         assert_same(&computed, &part(&folder, &Preparation::default(), &cache));
         assert_eq!(fs::read(&files[0]).unwrap(), whole, "it was repaired");
@@ -1203,15 +966,8 @@ fn a_cache_that_cannot_be_written_to_does_no_harm() {
     let place = tempdir().unwrap();
     let file = place.path().join("file");
     fs::write(&file, "in the way").unwrap();
-    let broken = part(
-        &folder,
-        &Preparation::default(),
-        &Cache::new(file.join("cache")),
-    );
-    assert_same(
-        &broken,
-        &part(&folder, &Preparation::default(), &Cache::none()),
-    );
+    let broken = part(&folder, &Preparation::default(), &Cache::new(file.join("cache")));
+    assert_same(&broken, &part(&folder, &Preparation::default(), &Cache::none()));
 }
 
 #[test]
@@ -1221,9 +977,7 @@ fn samples_are_the_same_with_and_without_memory() {
     let place = tempdir().unwrap();
     let cache = Cache::new(place.path());
     let load = |memory: usize| {
-        let part = dataset
-            .part(Part::Train, &Preparation::default(), &cache)
-            .unwrap();
+        let part = dataset.part(Part::Train, &Preparation::default(), &cache).unwrap();
         let mut part = part.with_memory(memory);
         let count = std::sync::atomic::AtomicUsize::new(0);
         let unusable = part.load_usable(&|| true, &|| {
@@ -1243,11 +997,7 @@ fn samples_are_the_same_with_and_without_memory() {
 
 #[test]
 fn bodies_are_registered_and_cached_by_their_settings() {
-    let bodies = BodiesConfig {
-        count: 5,
-        vertices: 600,
-        seed: 3,
-    };
+    let bodies = BodiesConfig { count: 5, vertices: 600, seed: 3 };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies.clone())).unwrap();
     assert_eq!(Part::ALL.map(|part| dataset.len(part)), [4, 0, 1]);
     assert_eq!(dataset.template().unwrap().vertex_count(), 600);
@@ -1267,11 +1017,7 @@ fn bodies_are_registered_and_cached_by_their_settings() {
     assert_eq!(cache.usage().unwrap().entries, 3);
     for (count, vertices) in [(0, 600), (5, 3), (1_000_000, 600)] {
         let seed = 1;
-        let bad = DataConfig::Bodies(BodiesConfig {
-            count,
-            vertices,
-            seed,
-        });
+        let bad = DataConfig::Bodies(BodiesConfig { count, vertices, seed });
         assert_mentions(&refusal(Dataset::open(&bad)), &["bodies"]);
     }
 }
@@ -1281,11 +1027,9 @@ fn body_sized(seed: u64) -> Mesh {
     let (rings, segments) = (82u32, 84u32);
     let mut vertices = vec![DVec3::Z, DVec3::NEG_Z];
     for ring in 0..rings {
-        let (sine, cosine) =
-            (std::f64::consts::PI * f64::from(ring + 1) / f64::from(rings + 1)).sin_cos();
+        let (sine, cosine) = (std::f64::consts::PI * f64::from(ring + 1) / f64::from(rings + 1)).sin_cos();
         for segment in 0..segments {
-            let (y, x) =
-                (std::f64::consts::TAU * f64::from(segment) / f64::from(segments)).sin_cos();
+            let (y, x) = (std::f64::consts::TAU * f64::from(segment) / f64::from(segments)).sin_cos();
             vertices.push(DVec3::new(sine * x, sine * y, cosine * (1.0 + seed as f64)));
         }
     }
@@ -1314,9 +1058,7 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
     let place = folder.path().join("MPI-FAUST/training/registrations");
     fs::create_dir_all(&place).unwrap();
     let first = place.join("tr_reg_000.ply");
-    let options = WriteOptions {
-        ply: PlyEncoding::LittleEndian,
-    };
+    let options = WriteOptions { ply: PlyEncoding::LittleEndian };
     write_mesh(&first, &body_sized(0), &[], &options).unwrap();
     for number in (1..100).filter(|number| ![3, 41, 42, 43].contains(number)) {
         fs::copy(&first, place.join(format!("tr_reg_{number:03}.ply"))).unwrap();
@@ -1331,14 +1073,9 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
         let dataset = Dataset::open_for(&config, Task::Correspondence).unwrap();
         assert_eq!(Part::ALL.map(|part| dataset.len(part)), [80, 0, 20]);
         assert_eq!(dataset.classes().unwrap().count(), 6890);
-        let test = dataset
-            .part(Part::Test, &Preparation::default(), &Cache::none())
-            .unwrap();
+        let test = dataset.part(Part::Test, &Preparation::default(), &Cache::none()).unwrap();
         assert_eq!(test.name(0), "tr_reg_080.ply");
-        assert_eq!(
-            test.load(19).unwrap().target,
-            Target::Labels((0..6890).collect())
-        );
+        assert_eq!(test.load(19).unwrap().target, Target::Labels((0..6890).collect()));
         assert_eq!(dataset.template().unwrap().face_count(), 13776);
     }
     match Dataset::open_for(&faust, Task::Segmentation).unwrap_err() {
@@ -1371,19 +1108,13 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
 #[test]
 fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     let folder = tempdir().unwrap();
-    let bodies = BodiesConfig {
-        count: 5,
-        vertices: 500,
-        seed: 1,
-    };
+    let bodies = BodiesConfig { count: 5, vertices: 500, seed: 1 };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
     let body = dataset.mesh(Part::Test, 0).unwrap();
     // The layout of the public benchmark: the nearest template vertex of each vertex, one a line.
     let coarse = gemcnn_mesh::remesh::remesh(
         &body,
-        &gemcnn_mesh::remesh::RemeshKind::Simplify {
-            size: gemcnn_mesh::remesh::MeshSize::Ratio(0.5),
-        },
+        &gemcnn_mesh::remesh::RemeshKind::Simplify { size: gemcnn_mesh::remesh::MeshSize::Ratio(0.5) },
         1,
     )
     .unwrap();
@@ -1415,17 +1146,10 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
 
 #[test]
 fn a_remeshed_version_is_the_same_from_the_cache() {
-    let bodies = BodiesConfig {
-        count: 2,
-        vertices: 500,
-        seed: 1,
-    };
+    let bodies = BodiesConfig { count: 2, vertices: 500, seed: 1 };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
     let folder = tempdir().unwrap();
-    let augmentation = Augmentation {
-        versions: 2,
-        ..Default::default()
-    };
+    let augmentation = Augmentation { versions: 2, ..Default::default() };
     let load = |cache: &Cache, version: usize| {
         let part = dataset.part(Part::Train, &Preparation::default(), cache);
         let part = part.unwrap().augmented(&augmentation).unwrap();
@@ -1438,9 +1162,7 @@ fn a_remeshed_version_is_the_same_from_the_cache() {
         assert_eq!(stored.graph, made.graph);
         assert_eq!(stored.target, made.target);
         assert_eq!(stored.target, load(&Cache::none(), version).target);
-        let Target::Labels(labels) = &stored.target else {
-            panic!("no labels")
-        };
+        let Target::Labels(labels) = &stored.target else { panic!("no labels") };
         assert_eq!(labels.len(), stored.graph.vertex_count());
         let own: Vec<u32> = (0..500).collect();
         assert_eq!(*labels == own, version == 0);
@@ -1455,40 +1177,20 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     for name in ["a", "b", "c"] {
         let mesh = sphere(name.as_bytes()[0].into());
         let heights = mesh.vertices().iter().map(|p| p.z).collect();
-        let parts = mesh
-            .vertices()
-            .iter()
-            .map(|p| u8::from(p.y > 0.0))
-            .collect();
-        let attributes = [
-            ("height", AttributeValues::F64(heights)),
-            ("label", AttributeValues::U8(parts)),
-        ];
+        let parts = mesh.vertices().iter().map(|p| u8::from(p.y > 0.0)).collect();
+        let attributes = [("height", AttributeValues::F64(heights)), ("label", AttributeValues::U8(parts))];
         write(&root.join(format!("{name}.ply")), &mesh, &attributes);
         let vectors = mesh.vertices().iter().flat_map(|p| wind(p).to_array());
         let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
-        fs::write(
-            root.join(format!("{name}.wind.npy")),
-            npy_f32(&vectors, Some(3)),
-        )
-        .unwrap();
+        fs::write(root.join(format!("{name}.wind.npy")), npy_f32(&vectors, Some(3))).unwrap();
     }
-    fs::write(
-        root.join("dataset.toml"),
-        "task = 'segmentation'\n[target]\nproperty = 'label'\n",
-    )
-    .unwrap();
+    fs::write(root.join("dataset.toml"), "task = 'segmentation'\n[target]\nproperty = 'label'\n").unwrap();
     let dataset = Dataset::open(&DataConfig::Folder(root.into())).unwrap();
-    let preparation = Preparation {
-        features: FeatureConfig::of_kinds("field:height,vector:wind").unwrap(),
-        ..Default::default()
-    };
+    let preparation =
+        Preparation { features: FeatureConfig::of_kinds("field:height,vector:wind").unwrap(), ..Default::default() };
     assert_eq!(preparation.features.kind().to_string(), "2x0 + 1x1");
-    let augmentation = Augmentation {
-        versions: 2,
-        rotate: serde_json::from_str("\"all\"").unwrap(),
-        ..Default::default()
-    };
+    let augmentation =
+        Augmentation { versions: 2, rotate: serde_json::from_str("\"all\"").unwrap(), ..Default::default() };
     let part = dataset.part(Part::Train, &preparation, &Cache::none());
     let part = part.unwrap().augmented(&augmentation).unwrap();
     for version in 0..3 {
@@ -1499,10 +1201,7 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
         for row in rows {
             // The height is z, and the wind has the length of (x, 1, z), wherever the mesh is turned to.
             let squared: f32 = row[1..].iter().map(|part| part * part).sum();
-            assert!(
-                row[0].abs() < 1.2 && (0.9..2.5).contains(&squared),
-                "{row:?}"
-            );
+            assert!(row[0].abs() < 1.2 && (0.9..2.5).contains(&squared), "{row:?}");
             assert!(squared > row[0] * row[0] + 0.9, "{row:?}");
             largest = largest.max(row[0]);
         }
@@ -1517,30 +1216,19 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     let before = load();
     for name in ["a", "b", "c"] {
         let zeros = vec![0.0; 3 * sphere(1).vertex_count()];
-        fs::write(
-            root.join(format!("{name}.wind.npy")),
-            npy_f32(&zeros, Some(3)),
-        )
-        .unwrap();
+        fs::write(root.join(format!("{name}.wind.npy")), npy_f32(&zeros, Some(3))).unwrap();
     }
     let after = load();
     assert!(before.iter().zip(&after).any(|(a, b)| a != b));
     assert!(after.chunks_exact(4).all(|row| row[1..] == [0.0; 3]));
     // What is not there, has no name, or has the wrong size is an error that names it.
     for features in ["field:pressure", "vector:height", "field", "vector:../a"] {
-        let preparation = Preparation {
-            features: FeatureConfig::of_kinds(features).unwrap(),
-            ..Default::default()
-        };
+        let preparation = Preparation { features: FeatureConfig::of_kinds(features).unwrap(), ..Default::default() };
         let part = dataset.part(Part::Train, &preparation, &Cache::none());
         assert!(part.unwrap().load(0).is_err(), "{features}");
     }
     for name in ["a", "b", "c"] {
-        fs::write(
-            root.join(format!("{name}.wind.npy")),
-            npy_f32(&[1.0; 9], Some(3)),
-        )
-        .unwrap();
+        fs::write(root.join(format!("{name}.wind.npy")), npy_f32(&[1.0; 9], Some(3))).unwrap();
     }
     let part = dataset.part(Part::Train, &preparation, &Cache::none());
     assert!(part.unwrap().load(0).is_err());
@@ -1549,27 +1237,18 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
 #[test]
 fn clouds_of_points_are_surfaces_too() {
     let folder = tempdir().unwrap();
-    let mesh = shapes::icosphere(4)
-        .unwrap()
-        .map_vertices(|p| DVec3::new(p.x, 0.7 * p.y, 0.5 * p.z))
-        .unwrap();
+    let mesh = shapes::icosphere(4).unwrap().map_vertices(|p| DVec3::new(p.x, 0.7 * p.y, 0.5 * p.z)).unwrap();
     let cloud = |name: &str| {
         let seed = name.as_bytes()[0].into();
         gemcnn_mesh::remesh::sample(&mesh, 2500, seed).unwrap()
     };
     for name in ["a", "b", "c"] {
         let cloud = cloud(name);
-        let parts: Vec<u8> = (cloud.mesh.vertices().iter())
-            .map(|p| u8::from(p.x > 0.0))
-            .collect();
+        let parts: Vec<u8> = (cloud.mesh.vertices().iter()).map(|p| u8::from(p.x > 0.0)).collect();
         let path = folder.path().join(format!("{name}.ply"));
         write(&path, &cloud.mesh, &[("label", AttributeValues::U8(parts))]);
     }
-    fs::write(
-        folder.path().join("dataset.toml"),
-        "task = 'segmentation'\n[target]\nproperty = 'label'\n",
-    )
-    .unwrap();
+    fs::write(folder.path().join("dataset.toml"), "task = 'segmentation'\n[target]\nproperty = 'label'\n").unwrap();
     let config = DataConfig::Folder(folder.path().into());
     let checked = check(&config, None);
     assert_eq!(checked.problems, Vec::<String>::new());
@@ -1609,11 +1288,7 @@ fn mirrored_versions_exchange_left_and_right() {
             _ => 0,
         };
         let parts = mesh.vertices().iter().map(part).collect();
-        write(
-            &root.join(format!("{name}.ply")),
-            &mesh,
-            &[("label", AttributeValues::U8(parts))],
-        );
+        write(&root.join(format!("{name}.ply")), &mesh, &[("label", AttributeValues::U8(parts))]);
         let vectors = mesh.vertices().iter().flat_map(wind);
         let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
         let path = root.join(format!("{name}.wind.npy"));
@@ -1622,10 +1297,8 @@ fn mirrored_versions_exchange_left_and_right() {
     let text = "task = 'segmentation'\n[target]\nproperty = 'label'\n";
     fs::write(root.join("dataset.toml"), text).unwrap();
     let dataset = Dataset::open(&DataConfig::Folder(root.into())).unwrap();
-    let preparation = Preparation {
-        features: FeatureConfig::of_kinds("xyz,vector:wind").unwrap(),
-        ..Default::default()
-    };
+    let preparation =
+        Preparation { features: FeatureConfig::of_kinds("xyz,vector:wind").unwrap(), ..Default::default() };
     let augmentation = |pairs: &str| Augmentation {
         versions: 8,
         remesh: false,
@@ -1633,17 +1306,11 @@ fn mirrored_versions_exchange_left_and_right() {
         mirrored_classes: serde_json::from_str(pairs).unwrap(),
         ..Default::default()
     };
-    let part = || {
-        dataset
-            .part(Part::Train, &preparation, &Cache::none())
-            .unwrap()
-    };
+    let part = || dataset.part(Part::Train, &preparation, &Cache::none()).unwrap();
     let pairs = r#"[["1", "2"]]"#;
     let samples = part().augmented(&augmentation(pairs)).unwrap();
     let plain = samples.load(0).unwrap();
-    let x = |sample: &gemcnn_tasks::Sample| -> Vec<f32> {
-        sample.features.chunks_exact(6).map(|row| row[0]).collect()
-    };
+    let x = |sample: &gemcnn_tasks::Sample| -> Vec<f32> { sample.features.chunks_exact(6).map(|row| row[0]).collect() };
     let mut mirrored = 0;
     for version in 1..9 {
         let sample = samples.load(version).unwrap();
@@ -1652,21 +1319,12 @@ fn mirrored_versions_exchange_left_and_right() {
             continue;
         }
         mirrored += 1;
-        let Target::Labels(labels) = &sample.target else {
-            panic!("no labels")
-        };
+        let Target::Labels(labels) = &sample.target else { panic!("no labels") };
         let rows = sample.features.chunks_exact(6);
         for ((row, label), original) in rows.zip(labels).zip(plain.features.chunks_exact(6)) {
             // Left stays left, the normal part of a vector stays, and so does its length.
             assert_eq!(row[0], -original[0]);
-            assert_eq!(
-                *label,
-                if row[0] < -0.3 {
-                    1
-                } else {
-                    2 * u32::from(row[0] > 0.3)
-                }
-            );
+            assert_eq!(*label, if row[0] < -0.3 { 1 } else { 2 * u32::from(row[0] > 0.3) });
             assert!((row[3] - original[3]).abs() < 1e-5);
             let tangent = |row: &[f32]| row[4] * row[4] + row[5] * row[5];
             assert!((tangent(row) - tangent(original)).abs() < 1e-4);

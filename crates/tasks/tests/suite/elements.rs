@@ -48,23 +48,12 @@ fn trained(folder: &Path, task: Task) -> (TrainedModel, [Evaluation; 2]) {
     let config = RunConfig::parse(&text).unwrap();
     let run = RunDirectory::create(&folder.join("run")).unwrap();
     let (cache, device) = (Cache::none(), Device::Cpu);
-    train(
-        &config,
-        &run,
-        &cache,
-        &device,
-        &mut Silent,
-        &StopFlag::new(),
-    )
-    .unwrap();
+    train(&config, &run, &cache, &device, &mut Silent, &StopFlag::new()).unwrap();
     let model = TrainedModel::read(run.path()).unwrap();
     let dataset = Dataset::open_for(&config.data, task).unwrap();
     let scores = [
         EvaluationOptions::default(),
-        EvaluationOptions {
-            meshing: Some((RemeshKind::Jitter { amount: 0.5 }, 1)),
-            ..Default::default()
-        },
+        EvaluationOptions { meshing: Some((RemeshKind::Jitter { amount: 0.5 }, 1)), ..Default::default() },
     ]
     .map(|options| evaluate(&model, &dataset, options, &cache, &device).unwrap());
     (model, scores)
@@ -75,12 +64,7 @@ fn labels_of_faces_are_learned_at_faces() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..5 {
         let mesh = sphere(number);
-        let labels = AttributeValues::U8(
-            labels(&mesh, Element::Face)
-                .iter()
-                .map(|&l| l as u8)
-                .collect(),
-        );
+        let labels = AttributeValues::U8(labels(&mesh, Element::Face).iter().map(|&l| l as u8).collect());
         let labels = [VertexAttribute::new("part", labels)];
         let path = folder.path().join(format!("s{number}.ply"));
         write_mesh_with_faces(&path, &mesh, &[], &labels, &WriteOptions::default()).unwrap();
@@ -98,25 +82,15 @@ fn labels_of_faces_are_learned_at_faces() {
     let mesh = sphere(7);
     let sample = model.sample("new", &mesh).unwrap();
     let mut workspace = Workspace::new(Device::Cpu);
-    let (classes, probabilities) = model
-        .predict_probabilities(&mut workspace, &sample)
-        .unwrap();
+    let (classes, probabilities) = model.predict_probabilities(&mut workspace, &sample).unwrap();
     let prediction = model.predict(&mut workspace, &sample).unwrap();
     let per = Element::Face;
-    assert_eq!(
-        prediction,
-        Prediction::Classes {
-            per,
-            classes: classes.clone()
-        }
-    );
+    assert_eq!(prediction, Prediction::Classes { per, classes: classes.clone() });
     assert_eq!(probabilities.len(), 2 * 320);
     let out = folder.path().join("out");
     let files = PredictionFiles::new(&out, &model, Some(Default::default())).unwrap();
     let frames = sample.graph.frames();
-    let paths = files
-        .write("new", &mesh, frames, &prediction, Some(&probabilities))
-        .unwrap();
+    let paths = files.write("new", &mesh, frames, &prediction, Some(&probabilities)).unwrap();
     assert_eq!(paths.len(), 4);
     let written = read_mesh(out.join("new.ply")).unwrap();
     assert!(written.attributes.is_empty());
@@ -126,23 +100,10 @@ fn labels_of_faces_are_learned_at_faces() {
         column.values.iter_f64().collect::<Vec<f64>>()
     };
     let found: Vec<u32> = column("label").iter().map(|&label| label as u32).collect();
-    assert!(
-        found
-            .iter()
-            .zip(&classes)
-            .all(|(label, class)| *label == class + 1)
-    );
-    let right = found
-        .iter()
-        .zip(labels(&mesh, per))
-        .filter(|(a, b)| *a == b)
-        .count();
+    assert!(found.iter().zip(&classes).all(|(label, class)| *label == class + 1));
+    let right = found.iter().zip(labels(&mesh, per)).filter(|(a, b)| *a == b).count();
     assert!(right > 280, "{right}");
-    assert!(
-        column("confidence")
-            .iter()
-            .all(|&share| (0.5..=1.0).contains(&share))
-    );
+    assert!(column("confidence").iter().all(|&share| (0.5..=1.0).contains(&share)));
     assert_eq!(column("probability_2").len(), 320);
 }
 
@@ -154,19 +115,14 @@ fn labels_of_edges_are_learned_at_edges() {
     }
     for number in 0..5 {
         let mesh = sphere(number);
-        mesh.write(folder.path().join(format!("s{number}.obj")))
-            .unwrap();
+        mesh.write(folder.path().join(format!("s{number}.obj"))).unwrap();
         let path = folder.path().join(format!("seg/s{number}.eseg"));
         let hard = labels(&mesh, Element::Edge);
         fs::write(path, lines(&hard)).unwrap();
         // Every fourth edge may have no class.
         let soft = hard.iter().enumerate().map(|(edge, &label)| {
             let weight = |class| {
-                if class == label && edge % 4 > 0 {
-                    "0.5"
-                } else {
-                    "0"
-                }
+                if class == label && edge % 4 > 0 { "0.5" } else { "0" }
             };
             [1, 2].map(weight).join(" ") + "\n"
         });
@@ -184,22 +140,14 @@ fn labels_of_edges_are_learned_at_edges() {
     }
     let mesh = sphere(7);
     let sample = model.sample("new", &mesh).unwrap();
-    let prediction = model
-        .predict(&mut Workspace::new(Device::Cpu), &sample)
-        .unwrap();
+    let prediction = model.predict(&mut Workspace::new(Device::Cpu), &sample).unwrap();
     let out = folder.path().join("out");
     let files = PredictionFiles::new(&out, &model, Some(Default::default())).unwrap();
     let frames = sample.graph.frames();
-    files
-        .write("new", &mesh, frames, &prediction, None)
-        .unwrap();
+    files.write("new", &mesh, frames, &prediction, None).unwrap();
     let text = fs::read_to_string(out.join("new.eseg")).unwrap();
     let found: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
-    let right = found
-        .iter()
-        .zip(labels(&mesh, Element::Edge))
-        .filter(|(a, b)| *a == b)
-        .count();
+    let right = found.iter().zip(labels(&mesh, Element::Edge)).filter(|(a, b)| *a == b).count();
     assert!(right > 400, "{right}");
 }
 
@@ -208,18 +156,14 @@ fn values_of_whole_meshes_have_errors_by_column() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = String::from("mesh,size,negative\n");
     for number in 0..8 {
-        sphere(number)
-            .write(folder.path().join(format!("s{number}.ply")))
-            .unwrap();
+        sphere(number).write(folder.path().join(format!("s{number}.ply"))).unwrap();
         table += &format!("s{number},{number},{}\n", -2.0 * number as f64);
     }
     fs::write(folder.path().join("values.csv"), &table).unwrap();
     let (model, [scores, _]) = trained(folder.path(), Task::Regression);
     assert_eq!((model.per, scores.scores.counted), (Element::Mesh, 2));
     let regression = scores.regression.as_ref().unwrap();
-    let [size, negative] = &regression.columns[..] else {
-        panic!("{regression:?}")
-    };
+    let [size, negative] = &regression.columns[..] else { panic!("{regression:?}") };
     assert_eq!((&*size.name, &*negative.name), ("size", "negative"));
     let data = DataConfig::Folder(folder.path().into());
     let dataset = Dataset::open_for(&data, Task::Regression).unwrap();
@@ -236,12 +180,8 @@ fn values_of_whole_meshes_have_errors_by_column() {
     assert!((total.sqrt() - regression.root_mean_square).abs() < 1e-9);
     assert_eq!(scores.to_csv().unwrap().lines().count(), 3);
     let sample = model.sample("new", &sphere(3)).unwrap();
-    let prediction = model
-        .predict(&mut Workspace::new(Device::Cpu), &sample)
-        .unwrap();
-    let Prediction::Values { per, values, .. } = prediction else {
-        panic!("{prediction:?}")
-    };
+    let prediction = model.predict(&mut Workspace::new(Device::Cpu), &sample).unwrap();
+    let Prediction::Values { per, values, .. } = prediction else { panic!("{prediction:?}") };
     assert_eq!((per, values.len()), (Element::Mesh, 2));
     a_mesh_beyond_the_memory_is_refused_with_its_size(&model);
     // A row without a mesh, and a mesh without numbers.
@@ -262,10 +202,7 @@ fn labels_of_faces_follow_a_remeshing_to_the_nearest_faces() {
     fs::write(folder.path().join("a.seg"), lines(&numbers)).unwrap();
     let dataset = Dataset::open(&DataConfig::Folder(folder.path().into())).unwrap();
     assert_eq!(dataset.per(), Element::Face);
-    let kind = RemeshKind::Subdivide {
-        rounds: 1,
-        rule: Default::default(),
-    };
+    let kind = RemeshKind::Subdivide { rounds: 1, rule: Default::default() };
     let cache = Cache::new(folder.path().join("cache"));
     let part = || {
         let preparation = Preparation::default();
@@ -275,33 +212,21 @@ fn labels_of_faces_follow_a_remeshing_to_the_nearest_faces() {
     let (made, again) = (part(), part());
     assert_eq!(made.target, again.target);
     assert_eq!(made.elements, again.elements);
-    let Target::Labels(labels) = made.target else {
-        panic!()
-    };
+    let Target::Labels(labels) = made.target else { panic!() };
     assert_eq!(labels.len(), 4 * 320);
     let mut counts = [0; 7];
     labels.iter().for_each(|&label| counts[label as usize] += 1);
-    let expected: Vec<usize> = (0..7)
-        .map(|n| 4 * numbers.iter().filter(|&&m| m == n).count())
-        .collect();
+    let expected: Vec<usize> = (0..7).map(|n| 4 * numbers.iter().filter(|&&m| m == n).count()).collect();
     assert_eq!(counts.to_vec(), expected);
 }
 
 /// A model of any kind knows before it starts that such a mesh does not fit.
 fn a_mesh_beyond_the_memory_is_refused_with_its_size(model: &TrainedModel) {
     let few = model.memory_for(1000);
-    assert!(
-        few > 500_000 && model.memory_for(2000) > few + few / 2,
-        "{few}"
-    );
+    assert!(few > 500_000 && model.memory_for(2000) > few + few / 2, "{few}");
     model.check_memory("small", 1000).unwrap();
     match model.check_memory("huge", 1 << 45).unwrap_err() {
-        TaskError::TooLarge {
-            name,
-            vertices,
-            needed,
-            free,
-        } => {
+        TaskError::TooLarge { name, vertices, needed, free } => {
             assert_eq!((name.as_str(), vertices), ("huge", 1 << 45));
             assert!(needed > free && free > 0);
         }

@@ -11,9 +11,7 @@ use tempfile::TempDir;
 /// A sphere whose labels tell its number, and these labels.
 fn sphere(number: usize) -> (Mesh, Vec<u32>) {
     let mesh = shapes::icosphere(1).unwrap();
-    let mesh = mesh
-        .map_vertices(|p| p * (1.0 + 0.1 * number as f64))
-        .unwrap();
+    let mesh = mesh.map_vertices(|p| p * (1.0 + 0.1 * number as f64)).unwrap();
     let labels = (0..42).map(|vertex| u32::from(vertex <= number)).collect();
     (mesh, labels)
 }
@@ -42,9 +40,7 @@ fn open(folder: &TempDir, task: Task) -> Result<Dataset, TaskError> {
 fn targets(dataset: &Dataset, part: Part) -> Vec<(String, Target<f32>)> {
     let samples = dataset.part(part, &Preparation::default(), &Cache::none());
     let samples = samples.unwrap();
-    (0..samples.len())
-        .map(|index| (samples.name(index), samples.load(index).unwrap().target))
-        .collect()
+    (0..samples.len()).map(|index| (samples.name(index), samples.load(index).unwrap().target)).collect()
 }
 
 #[test]
@@ -52,10 +48,7 @@ fn labels_may_be_in_folders_like_those_of_the_meshes() {
     for (meshes, labels) in [("meshes/", "labels/"), ("", "labels/")] {
         let folder = TempDir::new().unwrap();
         // The same names in both parts, so that the folder decides.
-        for (number, part) in ["train", "train", "train", "test", "test"]
-            .iter()
-            .enumerate()
-        {
+        for (number, part) in ["train", "train", "train", "test", "test"].iter().enumerate() {
             let name = format!("{part}/scan{}", number % 3);
             write_mesh(&folder.path().join(format!("{meshes}{name}.ply")), number);
             write_labels(&folder.path().join(format!("{labels}{name}.txt")), number);
@@ -68,10 +61,7 @@ fn labels_may_be_in_folders_like_those_of_the_meshes() {
             };
             numbers.iter().map(one).collect()
         };
-        assert_eq!(
-            targets(&dataset, Part::Train),
-            expected(&[0, 1, 2], "train")
-        );
+        assert_eq!(targets(&dataset, Part::Train), expected(&[0, 1, 2], "train"));
         assert_eq!(targets(&dataset, Part::Test), expected(&[3, 4], "test"));
     }
 }
@@ -82,10 +72,7 @@ fn label_files_may_be_of_several_kinds() {
     for number in 0..6 {
         let ending = ["txt", "csv", "seg"][number % 3];
         write_mesh(&folder.path().join(format!("scan{number}.ply")), number);
-        write_labels(
-            &folder.path().join(format!("scan{number}.{ending}")),
-            number,
-        );
+        write_labels(&folder.path().join(format!("scan{number}.{ending}")), number);
     }
     let dataset = open(&folder, Task::Segmentation).unwrap().all_for_testing();
     let found = targets(&dataset, Part::Test);
@@ -146,10 +133,7 @@ fn one_bad_vertex_does_not_stop_a_data_set() {
     bad.write(folder.path().join("scan1.ply")).unwrap();
     let labels: String = labels.iter().map(|label| format!("{label}\n")).collect();
     fs::write(folder.path().join("scan1.txt"), labels + "0\n1\n").unwrap();
-    let report = check(
-        &DataConfig::Folder(folder.path().into()),
-        Some(Task::Segmentation),
-    );
+    let report = check(&DataConfig::Folder(folder.path().into()), Some(Task::Segmentation));
     assert_eq!(report.problems, Vec::<String>::new());
     let counted = |note: &String| note.contains(": 2 on 1 of");
     assert!(report.notes.iter().any(counted), "{:?}", report.notes);

@@ -22,22 +22,10 @@ fn models_run_on_what_they_ask_for() {
         ("kind = 'hermes'\nblocks = 1\nchannels = 4", false),
         ("kind = 'gem'\nblocks = 1\nweights = 'area'", false),
         ("kind = 'gem'\nblocks = 1\nweights = 'jets'", false),
-        (
-            "kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'area'",
-            false,
-        ),
-        (
-            "kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'jets'",
-            false,
-        ),
-        (
-            "kind = 'surface'\nblocks = 1\nchannels = [8, 4, 2]\ndiffusion = 'implicit'",
-            true,
-        ),
-        (
-            "kind = 'diffusion'\nblocks = 1\nchannels = 8\ndiffusion = 'implicit'\nimplicit_times = [0.01]",
-            true,
-        ),
+        ("kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'area'", false),
+        ("kind = 'unet'\nchannels = [4, 4, 4]\nweights = 'jets'", false),
+        ("kind = 'surface'\nblocks = 1\nchannels = [8, 4, 2]\ndiffusion = 'implicit'", true),
+        ("kind = 'diffusion'\nblocks = 1\nchannels = 8\ndiffusion = 'implicit'\nimplicit_times = [0.01]", true),
     ] {
         let model: ModelConfig = toml::from_str(text).unwrap();
         assert_eq!((model.implicit(), model.eigenvectors()), (implicit, [0; 3]));
@@ -80,16 +68,10 @@ fn models_run_on_what_they_ask_for() {
         let largest = first.iter().fold(0.0f32, |most, v| most.max(v.abs()));
         assert!(largest > 1e-3 && largest.is_finite(), "{text}: {largest}");
         let pairs = first.iter().zip(second);
-        assert!(
-            pairs.clone().all(|(a, b)| (a - b).abs() < 1e-4 * largest),
-            "{text}"
-        );
+        assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-4 * largest), "{text}");
         // Without the operators there is an error, not a wrong result.
         if implicit {
-            let bare = Sample {
-                heat: None,
-                ..sample
-            };
+            let bare = Sample { heat: None, ..sample };
             let batch = twice(&bare);
             let mut workspace = Workspace::default();
             let mut tape = Tape::inference(&mut workspace, &parameters);
@@ -99,8 +81,8 @@ fn models_run_on_what_they_ask_for() {
     }
 }
 
-/// The counts that docs/models.md lists. Attention is as the paper's network, with queries, keys and values in the place of each
-/// convolution.
+/// The counts that docs/models.md lists. Attention is as the paper's network, with queries, keys and values in the
+/// place of each convolution.
 #[test]
 fn parameters_of_attention_and_of_messages() {
     let count = |kind: &str| {

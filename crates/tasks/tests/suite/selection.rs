@@ -6,8 +6,7 @@ use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
-    Event, Interval, Observer, Outcome, RunConfig, RunDirectory, ScheduleConfig, Scores, Silent,
-    StopFlag, read_metrics,
+    Event, Interval, Observer, Outcome, RunConfig, RunDirectory, ScheduleConfig, Scores, Silent, StopFlag, read_metrics,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -42,12 +41,8 @@ fn models_have_averaged_weights_and_the_statistics_of_training() {
     run.config.keep_best = true;
     let averaged = run.whole(&path);
     let checkpoint = Archive::read(path.join("checkpoint.safetensors")).unwrap();
-    let averages: HashMap<_, _> = tensors(&checkpoint, "optimiser/average/")
-        .into_iter()
-        .collect();
-    let model: HashMap<_, _> = tensors(&run.final_model(&path), "weights/")
-        .into_iter()
-        .collect();
+    let averages: HashMap<_, _> = tensors(&checkpoint, "optimiser/average/").into_iter().collect();
+    let model: HashMap<_, _> = tensors(&run.final_model(&path), "weights/").into_iter().collect();
     let mut statistics = 0;
     for (name, weights) in tensors(&checkpoint, "weights/") {
         match averages.get(&name) {
@@ -89,13 +84,9 @@ fn training_ends_early_with_the_model_of_the_best_epoch() {
     let path = folder.path().join("run");
     let mut run = early();
     let outcome = run.train(&path, &mut Silent, &StopFlag::new()).unwrap();
-    let Outcome::Finished { last, model } = outcome else {
-        panic!("{outcome:?}")
-    };
+    let Outcome::Finished { last, model } = outcome else { panic!("{outcome:?}") };
     let records = read_metrics(&path.join("metrics.jsonl")).unwrap();
-    let accuracies = records
-        .iter()
-        .filter_map(|r| Some((r.epoch, r.held_out?.accuracy?)));
+    let accuracies = records.iter().filter_map(|r| Some((r.epoch, r.held_out?.accuracy?)));
     let mut best = (0, 0.0);
     let mut kept = Vec::new();
     for (epoch, accuracy) in accuracies {
@@ -113,10 +104,7 @@ fn training_ends_early_with_the_model_of_the_best_epoch() {
     let found = tensors(&run.final_model(&path), "weights/");
     let stopped = folder.path().join("stopped");
     let stop = StopFlag::new();
-    let mut observer = StopAfter {
-        steps: 2 * model,
-        stop: stop.clone(),
-    };
+    let mut observer = StopAfter { steps: 2 * model, stop: stop.clone() };
     run.train(&stopped, &mut observer, &stop).unwrap();
     let stopped = Archive::read(stopped.join("checkpoint.safetensors")).unwrap();
     assert_eq!(found, tensors(&stopped, "optimiser/average/"));
@@ -140,10 +128,7 @@ fn a_run_that_ends_early_has_the_same_bits_however_often_it_stops() {
     let mut stops = 0;
     let outcome = loop {
         let stop = StopFlag::new();
-        let mut observer = StopAfter {
-            steps: 1 + stops % 4,
-            stop: stop.clone(),
-        };
+        let mut observer = StopAfter { steps: 1 + stops % 4, stop: stop.clone() };
         match run.train(&parts, &mut observer, &stop).unwrap() {
             Outcome::Stopped { .. } => stops += 1,
             finished => break finished,
@@ -159,9 +144,7 @@ fn a_run_that_ends_early_has_the_same_bits_however_often_it_stops() {
     stop.request();
     assert_eq!(run.train(&parts, &mut Silent, &stop).unwrap(), outcome);
     assert!(before == std::fs::read(parts.join("checkpoint.safetensors")).unwrap());
-    let Outcome::Finished { last: again, .. } = outcome else {
-        panic!("{outcome:?}")
-    };
+    let Outcome::Finished { last: again, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!((again.epoch, again.held_out), (last.epoch, last.held_out));
 }
 
@@ -181,11 +164,7 @@ impl Observer for Notes {
 fn a_share_of_the_training_part_selects_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = RunConfig::new(Task::Correspondence);
-    config.data = DataConfig::Bodies(BodiesConfig {
-        count: 10,
-        vertices: 500,
-        seed: 1,
-    });
+    config.data = DataConfig::Bodies(BodiesConfig { count: 10, vertices: 500, seed: 1 });
     config.training.epochs = 3;
     config.training.keep_best = true;
     config.training.validation = 0.25;
@@ -194,15 +173,9 @@ fn a_share_of_the_training_part_selects_the_model() {
     let cache = Cache::none();
     let stop = StopFlag::new();
     let outcome = train(&config, &run, &cache, &Device::Cpu, &mut notes, &stop).unwrap();
-    let Outcome::Finished { last, model } = outcome else {
-        panic!("{outcome:?}")
-    };
+    let Outcome::Finished { last, model } = outcome else { panic!("{outcome:?}") };
     assert_eq!(last.held_out.unwrap().counted, 2 * 500);
-    assert!(
-        notes.0.iter().any(|note| note.starts_with("2 of 8 ")),
-        "{notes:?}",
-        notes = notes.0
-    );
+    assert!(notes.0.iter().any(|note| note.starts_with("2 of 8 ")), "{notes:?}", notes = notes.0);
     let best = read_metrics(&run.metrics()).unwrap();
     assert_eq!(best.iter().rfind(|r| r.best).unwrap().epoch, model);
     let bytes = |path| std::fs::read(path).unwrap();

@@ -2,12 +2,9 @@
 
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 use gemcnn_nn::layers::Regular;
-use gemcnn_nn::{
-    Aggregation, Archive, Device, FeatureType, IGNORE, Network, NetworkConfig, Objective, Target,
-};
+use gemcnn_nn::{Aggregation, Archive, Device, FeatureType, IGNORE, Network, NetworkConfig, Objective, Target};
 use gemcnn_tasks::train::{
-    Event, Observer, Outcome, Problem, Record, RunDirectory, Silent, StopFlag, Trainer,
-    TrainingConfig,
+    Event, Observer, Outcome, Problem, Record, RunDirectory, Silent, StopFlag, Trainer, TrainingConfig,
 };
 use gemcnn_tasks::{Element, Sample, SampleSource, TaskError};
 use serde_json::{Value, json};
@@ -25,9 +22,8 @@ impl Spheres {
             let mesh = shapes::icosphere(1 + index as u32 % 2).unwrap();
             let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
             let shift = 0.02 * index as f64;
-            let features: Vec<f32> = (mesh.vertices().iter())
-                .flat_map(|p| [p.x + shift, p.y, p.z - shift].map(|v| v as f32))
-                .collect();
+            let features: Vec<f32> =
+                (mesh.vertices().iter()).flat_map(|p| [p.x + shift, p.y, p.z - shift].map(|v| v as f32)).collect();
             Sample {
                 name: format!("sphere {index}"),
                 graph: Arc::new(graph),
@@ -42,9 +38,7 @@ impl Spheres {
                 features,
             }
         };
-        Self {
-            samples: (0..count).map(sample).collect(),
-        }
+        Self { samples: (0..count).map(sample).collect() }
     }
 
     /// Upper and lower half; the first vertex is not known.
@@ -100,28 +94,18 @@ impl Run {
             validates: false,
             network: hidden_layers().head(8, 2),
             objective: Objective::classes(2),
-            config: TrainingConfig {
-                epochs: 5,
-                ..TrainingConfig::default()
-            },
+            config: TrainingConfig { epochs: 5, ..TrainingConfig::default() },
             settings: json!({"what": "halves"}),
         }
     }
 
-    pub fn train(
-        &self,
-        path: &Path,
-        observer: &mut dyn Observer,
-        stop: &StopFlag,
-    ) -> Result<Outcome, TaskError> {
+    pub fn train(&self, path: &Path, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, TaskError> {
         let directory = match path.exists() {
             true => RunDirectory::open(path)?,
             false => RunDirectory::create(path)?,
         };
         std::fs::write(directory.config(), "").unwrap();
-        self.with_trainer(&directory, observer, |trainer, observer| {
-            trainer.run(observer, stop)
-        })
+        self.with_trainer(&directory, observer, |trainer, observer| trainer.run(observer, stop))
     }
 
     /// The final model of a finished run.

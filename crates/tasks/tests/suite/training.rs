@@ -7,8 +7,8 @@ use gemcnn_nn::{Device, FeatureType, Network, Objective, Penalty, Target};
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
-    BatchSize, ClassWeights, Interval, OptimiserConfig, Outcome, RunConfig, RunDirectory,
-    ScheduleConfig, Silent, StopFlag, read_metrics,
+    BatchSize, ClassWeights, Interval, OptimiserConfig, Outcome, RunConfig, RunDirectory, ScheduleConfig, Silent,
+    StopFlag, read_metrics,
 };
 use gemcnn_tasks::{Task, TaskError};
 use serde_json::json;
@@ -60,10 +60,7 @@ fn values_are_regressed_where_they_are_known() {
     run.network = hidden_layers().head(8, 1);
     run.config.epochs = 40;
     for penalty in [Penalty::MeanSquare, Penalty::L1] {
-        run.objective = Objective::Values {
-            kind: kind.clone(),
-            penalty,
-        };
+        run.objective = Objective::Values { kind: kind.clone(), penalty };
         let path = folder.path().join(format!("{penalty:?}"));
         let scores = run.whole(&path).held_out.unwrap();
         assert_eq!(scores.counted, 42 + 162 - 2);
@@ -85,10 +82,7 @@ fn values_are_learned_in_any_units() {
     run.held_out = Spheres::new(2, pressure);
     run.network = hidden_layers().head(8, 1);
     run.config.epochs = 40;
-    run.objective = Objective::Values {
-        kind: FeatureType::scalars(1),
-        penalty: Penalty::MeanSquare,
-    };
+    run.objective = Objective::Values { kind: FeatureType::scalars(1), penalty: Penalty::MeanSquare };
     let scores = run.whole(&folder.path().join("scaled")).held_out.unwrap();
     // Values are spread by more than 550; the loss is in units of that.
     assert!(scores.error.unwrap() < 250.0, "{scores:?}");
@@ -109,10 +103,7 @@ fn models_are_kept_from_when_that_is_asked_for() {
     run.network = Network::builder(FeatureType::scalars(3)).linear(2);
     run.config.rate = 1e-30;
     let stop = StopFlag::new();
-    let mut observer = StopAfter {
-        steps: 5,
-        stop: stop.clone(),
-    };
+    let mut observer = StopAfter { steps: 5, stop: stop.clone() };
     run.train(&path, &mut observer, &stop).unwrap();
     assert!(!path.join("best.safetensors").exists());
     run.config.keep_best = true;
@@ -123,11 +114,7 @@ fn models_are_kept_from_when_that_is_asked_for() {
 #[test]
 fn a_request_to_stop_is_heard_while_meshes_are_prepared() {
     let folder = tempfile::tempdir().unwrap();
-    let bodies = BodiesConfig {
-        count: 5,
-        vertices: 500,
-        seed: 1,
-    };
+    let bodies = BodiesConfig { count: 5, vertices: 500, seed: 1 };
     let mut config = RunConfig::new(Task::Correspondence);
     config.data = DataConfig::Bodies(bodies);
     config.training.epochs = 1;
@@ -148,12 +135,7 @@ fn a_run_stopped_anywhere_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
     let mut run = Run::new();
-    run.config.schedule = ScheduleConfig::Plateau {
-        factor: 0.5,
-        patience: 0,
-        threshold: 0.2,
-        held_out: false,
-    };
+    run.config.schedule = ScheduleConfig::Plateau { factor: 0.5, patience: 0, threshold: 0.2, held_out: false };
     run.config.class_weights = ClassWeights::Balanced;
     run.config.calibrate = true;
     run.config.smoothing = 0.1;
@@ -164,10 +146,7 @@ fn a_run_stopped_anywhere_ends_with_the_same_bits() {
     let mut stops = 0;
     loop {
         let stop = StopFlag::new();
-        let mut observer = StopAfter {
-            steps: 1 + stops % 2,
-            stop: stop.clone(),
-        };
+        let mut observer = StopAfter { steps: 1 + stops % 2, stop: stop.clone() };
         match run.train(&parts, &mut observer, &stop).unwrap() {
             Outcome::Finished { .. } => break,
             Outcome::Stopped { .. } => stops += 1,
@@ -212,16 +191,9 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
         rotate = 'all'
         bend = 0.05";
     let batches = [BatchSize::Meshes(1), BatchSize::Vertices(1000)];
-    for ((name, text), batch) in [("surface", surface), ("gem", gem)]
-        .into_iter()
-        .zip(batches)
-    {
+    for ((name, text), batch) in [("surface", surface), ("gem", gem)].into_iter().zip(batches) {
         let mut config = RunConfig::parse(text).unwrap();
-        config.data = DataConfig::Bodies(BodiesConfig {
-            count: 5,
-            vertices: 500,
-            seed: 1,
-        });
+        config.data = DataConfig::Bodies(BodiesConfig { count: 5, vertices: 500, seed: 1 });
         config.training.epochs = 3;
         config.training.batch = batch;
         let go = |config: &RunConfig, path: &Path, steps: Option<u64>| {
@@ -230,10 +202,7 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
                 false => RunDirectory::create(path).unwrap(),
             };
             let stop = StopFlag::new();
-            let mut observer = StopAfter {
-                steps: steps.unwrap_or(u64::MAX),
-                stop: stop.clone(),
-            };
+            let mut observer = StopAfter { steps: steps.unwrap_or(u64::MAX), stop: stop.clone() };
             train(config, &run, &cache, &Device::Cpu, &mut observer, &stop).unwrap()
         };
         let path = |kind: &str| folder.path().join(format!("{name}-{kind}"));
@@ -261,9 +230,7 @@ fn a_run_that_diverges_names_the_batch_and_leaves_the_checkpoint() {
     run.config.checkpoint = Interval::Steps(1);
     let diverge = || {
         let error = run.train(&path, &mut Silent, &StopFlag::new()).unwrap_err();
-        let TaskError::Diverged { samples, .. } = &error else {
-            panic!("{error}")
-        };
+        let TaskError::Diverged { samples, .. } = &error else { panic!("{error}") };
         assert!(samples.contains("sphere "), "{samples}");
         timeless(&path).0
     };
@@ -284,9 +251,7 @@ fn a_changed_run_is_not_resumed() {
     match run.refused(&path) {
         TaskError::OtherRun { path, differences } => {
             assert!(path.ends_with("checkpoint.safetensors"));
-            let [settings, training] = &differences[..] else {
-                panic!("{differences:?}")
-            };
+            let [settings, training] = &differences[..] else { panic!("{differences:?}") };
             for part in ["what", "\"halves\"", "\"thirds\""] {
                 assert!(settings.contains(part), "{settings}");
             }
@@ -330,10 +295,7 @@ fn what_does_not_fit_is_said_before_training() {
     };
     let (what, problem) = attempt("outputs", &|run| run.network = hidden_layers().head(8, 3));
     assert_eq!(what, "network");
-    assert!(
-        problem.contains("3x0") && problem.contains("2x0"),
-        "{problem}"
-    );
+    assert!(problem.contains("3x0") && problem.contains("2x0"), "{problem}");
     let (what, problem) = attempt("weights", &|run| {
         let weights = vec![1.0; 3];
         run.config.class_weights = ClassWeights::Given { weights };
@@ -342,9 +304,7 @@ fn what_does_not_fit_is_said_before_training() {
     assert!(problem.contains('3') && problem.contains('2'), "{problem}");
     let (what, _) = attempt("empty", &|run| run.training = Spheres::halves(0));
     assert_eq!(what, "data");
-    let (what, _) = attempt("unknown", &|run| {
-        run.training.samples[1].target = Target::Unknown
-    });
+    let (what, _) = attempt("unknown", &|run| run.training.samples[1].target = Target::Unknown);
     assert_eq!(what, "sphere 1");
     let (what, problem) = attempt("label", &|run| {
         run.training.samples[2].target = Target::Labels(vec![7; 42]);

@@ -53,10 +53,7 @@ impl Block {
 /// Bytes as base64 of a raw deflate stream.
 pub(super) fn packed(bytes: &[u8]) -> String {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-    let compressed = encoder
-        .write_all(bytes)
-        .and_then(|()| encoder.finish())
-        .expect("writing to memory cannot fail");
+    let compressed = encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("writing to memory cannot fail");
     BASE64_STANDARD.encode(compressed)
 }
 
@@ -80,12 +77,7 @@ mod tests {
 
     #[test]
     fn columns_come_back_from_the_block() {
-        let columns: [&[i32]; 4] = [
-            &[0, 1, -1, 127, -128],
-            &[i32::MAX, i32::MIN, -1, 0, 65_535],
-            &[],
-            &[7; 300],
-        ];
+        let columns: [&[i32]; 4] = [&[0, 1, -1, 127, -128], &[i32::MAX, i32::MIN, -1, 0, 65_535], &[], &[7; 300]];
         let mut block = Block::default();
         let places = columns.map(|column| block.push(column.iter().copied()));
         assert_eq!(places.map(|Column(_, _, planes)| planes), [2, 4, 1, 1]);

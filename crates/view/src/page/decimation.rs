@@ -13,24 +13,14 @@ pub(super) fn decimated(mesh: &PageMesh, most: usize) -> Result<Option<PageMesh>
     if mesh.mesh.vertex_count() <= most {
         return Ok(None);
     }
-    let small = simplify(&mesh.mesh, most).map_err(|source| PageError::Simplification {
-        mesh: mesh.name.clone(),
-        source,
-    })?;
+    let small =
+        simplify(&mesh.mesh, most).map_err(|source| PageError::Simplification { mesh: mesh.name.clone(), source })?;
     let nearest: Vec<u32> = small.sources.iter().map(|s| s.nearest_corner()).collect();
     let on_vertices = mesh.fields.iter().filter(|f| f.on == Element::Vertex);
-    let mut fields: Vec<Field> = on_vertices
-        .map(|field| Field {
-            values: carried(&field.values, &small, &nearest),
-            ..field.clone()
-        })
-        .collect();
+    let mut fields: Vec<Field> =
+        on_vertices.map(|field| Field { values: carried(&field.values, &small, &nearest), ..field.clone() }).collect();
     let original = nearest.iter().map(|&vertex| vertex as f32).collect();
-    fields.push(Field::new(
-        ORIGINAL,
-        Element::Vertex,
-        Values::Numbers(original),
-    ));
+    fields.push(Field::new(ORIGINAL, Element::Vertex, Values::Numbers(original)));
     let frames = mesh.frames.as_ref().map(|frames| {
         let frame = |&vertex: &u32| frames[vertex as usize];
         nearest.iter().map(frame).collect::<Vec<Frame>>()
@@ -38,19 +28,9 @@ pub(super) fn decimated(mesh: &PageMesh, most: usize) -> Result<Option<PageMesh>
     let mut facts = mesh.facts.clone();
     facts.push((
         "Simplified".into(),
-        format!(
-            "from {} to {} vertices for this page",
-            mesh.mesh.vertex_count(),
-            small.mesh.vertex_count()
-        ),
+        format!("from {} to {} vertices for this page", mesh.mesh.vertex_count(), small.mesh.vertex_count()),
     ));
-    Ok(Some(PageMesh {
-        name: mesh.name.clone(),
-        mesh: small.mesh,
-        frames,
-        fields,
-        facts,
-    }))
+    Ok(Some(PageMesh { name: mesh.name.clone(), mesh: small.mesh, frames, fields, facts }))
 }
 
 fn carried(values: &Values, small: &Remeshed, nearest: &[u32]) -> Values {
@@ -60,13 +40,10 @@ fn carried(values: &Values, small: &Remeshed, nearest: &[u32]) -> Values {
             let carried = carry_values(&small.sources, 1, &numbers);
             Values::Numbers(carried.into_iter().map(|value| value as f32).collect())
         }
-        Values::Labels { table, classes } => Values::Labels {
-            table: *table,
-            classes: carry_labels(&small.sources, classes),
-        },
-        Values::Colours(colours) => {
-            Values::Colours(nearest.iter().map(|&v| colours[v as usize]).collect())
+        Values::Labels { table, classes } => {
+            Values::Labels { table: *table, classes: carry_labels(&small.sources, classes) }
         }
+        Values::Colours(colours) => Values::Colours(nearest.iter().map(|&v| colours[v as usize]).collect()),
         Values::Vectors(vectors) => {
             let flat: Vec<f64> = vectors.iter().flat_map(DVec3::to_array).collect();
             let carried = carry_values(&small.sources, 3, &flat);

@@ -103,8 +103,7 @@ impl Page {
         for mesh in &self.meshes {
             self.check(mesh)?;
             let registration = match kinds.iter().position(|other| {
-                other.vertex_count() == mesh.mesh.vertex_count()
-                    && other.faces() == mesh.mesh.faces()
+                other.vertex_count() == mesh.mesh.vertex_count() && other.faces() == mesh.mesh.faces()
             }) {
                 Some(kind) => kind,
                 None => {
@@ -119,11 +118,7 @@ impl Page {
                 None => registration,
             };
             let mut block = Block::default();
-            meshes.push(entry(
-                small.as_ref().unwrap_or(mesh),
-                registration,
-                &mut block,
-            ));
+            meshes.push(entry(small.as_ref().unwrap_or(mesh), registration, &mut block));
             blocks.push(block.finish());
         }
         let table = |map: fn(f64) -> [u8; 3]| {
@@ -142,17 +137,10 @@ impl Page {
             notes: &self.notes,
             classes: &self.classes,
             report: &self.report,
-            maps: Maps {
-                sequential: table(colour_map),
-                diverging: table(diverging_map),
-            },
+            maps: Maps { sequential: table(colour_map), diverging: table(diverging_map) },
             meshes,
         };
-        Ok(Encoded {
-            title: self.title.clone(),
-            description: script_json(&description),
-            blocks,
-        })
+        Ok(Encoded { title: self.title.clone(), description: script_json(&description), blocks })
     }
 
     fn check(&self, mesh: &PageMesh) -> Result<(), PageError> {
@@ -167,13 +155,7 @@ impl Page {
         let frames = mesh.frames.as_ref().map(Vec::len);
         let frames = frames.map(|count| ("frames", count, vertices, "vertices"));
         if let Some((what, found, wanted, on)) = fields.chain(frames).find(|f| f.1 != f.2) {
-            return Err(PageError::Length {
-                mesh: mesh.name.clone(),
-                what: what.into(),
-                found,
-                wanted,
-                on,
-            });
+            return Err(PageError::Length { mesh: mesh.name.clone(), what: what.into(), found, wanted, on });
         }
         for field in &mesh.fields {
             let Values::Labels { table, classes } = &field.values else {
@@ -181,10 +163,7 @@ impl Page {
             };
             let count = self.classes.get(*table).map_or(0, |t| t.names.len());
             if (classes.iter()).any(|&class| class != UNKNOWN && class as usize >= count) {
-                return Err(PageError::UnknownClass {
-                    mesh: mesh.name.clone(),
-                    field: field.name.clone(),
-                });
+                return Err(PageError::UnknownClass { mesh: mesh.name.clone(), field: field.name.clone() });
             }
         }
         Ok(())
@@ -303,10 +282,7 @@ impl Triangles {
 }
 
 fn frame_columns(frames: &[Frame], block: &mut Block) -> [Column; 4] {
-    let flat: Vec<[DVec2; 2]> = frames
-        .iter()
-        .map(|frame| [octahedral(frame.normal), octahedral(frame.e1)])
-        .collect();
+    let flat: Vec<[DVec2; 2]> = frames.iter().map(|frame| [octahedral(frame.normal), octahedral(frame.e1)]).collect();
     std::array::from_fn(|column| {
         let number = |pair: &[DVec2; 2]| (32_767.0 * pair[column / 2][column % 2]).round() as i32;
         block.push(flat.iter().map(number))
@@ -360,16 +336,7 @@ fn field_entry(field: &super::Field, block: &mut Block) -> FieldEntry {
             ("vectors", columns.into())
         }
     };
-    FieldEntry {
-        name: field.name.clone(),
-        on: field.on,
-        role: field.role,
-        kind,
-        table,
-        low,
-        step,
-        columns,
-    }
+    FieldEntry { name: field.name.clone(), on: field.on, role: field.role, kind, table, low, step, columns }
 }
 
 /// Lowest number and step. Integers are exact; other numbers have 65,535 levels between the lowest and the highest.
@@ -395,12 +362,7 @@ mod tests {
 
     #[test]
     fn octahedral_coordinates_are_those_of_the_vector() {
-        for vector in [
-            DVec3::X,
-            DVec3::NEG_Z,
-            DVec3::new(-0.48, 0.6, -0.64),
-            DVec3::new(0.6, -0.64, 0.48),
-        ] {
+        for vector in [DVec3::X, DVec3::NEG_Z, DVec3::new(-0.48, 0.6, -0.64), DVec3::new(0.6, -0.64, 0.48)] {
             let flat = octahedral(vector);
             let z = 1.0 - flat.x.abs() - flat.y.abs();
             let fold = DVec2::splat((-z).max(0.0));

@@ -18,8 +18,7 @@ const PROGRAM_POLICY: &str = " 'wasm-unsafe-eval'; worker-src blob:";
 pub(super) fn write(page: &Encoded, model: Option<&PageModel>) -> String {
     let program_policy = model.map_or("", |_| PROGRAM_POLICY);
     let data: usize = page.blocks.iter().map(String::len).sum();
-    let mut html =
-        String::with_capacity(SCRIPT.len() + STYLE.len() + page.description.len() + data + 4096);
+    let mut html = String::with_capacity(SCRIPT.len() + STYLE.len() + page.description.len() + data + 4096);
     let title = escaped(&page.title);
     // Writing to a string does not fail.
     let _ = write!(
@@ -33,10 +32,7 @@ pub(super) fn write(page: &Encoded, model: Option<&PageModel>) -> String {
         page.description
     );
     for (index, block) in page.blocks.iter().enumerate() {
-        let _ = writeln!(
-            html,
-            "<script id=\"block-{index}\" type=\"text/plain\">{block}</script>"
-        );
+        let _ = writeln!(html, "<script id=\"block-{index}\" type=\"text/plain\">{block}</script>");
     }
     if let Some(model) = model {
         let template = model.template.as_deref().unwrap_or_default();
@@ -45,10 +41,7 @@ pub(super) fn write(page: &Encoded, model: Option<&PageModel>) -> String {
             ("model", packed(&model.file)),
             ("template", packed(template)),
         ] {
-            let _ = writeln!(
-                html,
-                "<script id=\"{id}\" type=\"text/plain\">{text}</script>"
-            );
+            let _ = writeln!(html, "<script id=\"{id}\" type=\"text/plain\">{text}</script>");
         }
     }
     let _ = writeln!(html, "<script>{SCRIPT}</script>\n</body>\n</html>");

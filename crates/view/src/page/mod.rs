@@ -114,13 +114,7 @@ pub struct PageMesh {
 impl PageMesh {
     /// A mesh without fields.
     pub fn new(name: impl Into<String>, mesh: Mesh) -> Self {
-        Self {
-            name: name.into(),
-            mesh,
-            frames: None,
-            fields: Vec::new(),
-            facts: Vec::new(),
-        }
+        Self { name: name.into(), mesh, frames: None, fields: Vec::new(), facts: Vec::new() }
     }
 }
 
@@ -168,12 +162,7 @@ pub struct Field {
 impl Field {
     /// A field without a role.
     pub fn new(name: impl Into<String>, on: Element, values: Values) -> Self {
-        Self {
-            name: name.into(),
-            on,
-            role: None,
-            values,
-        }
+        Self { name: name.into(), on, role: None, values }
     }
 
     /// The same field with a role.
@@ -239,9 +228,7 @@ impl ClassTable {
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// A field has another number of values than the mesh has vertices or faces.
-    #[error(
-        "{mesh}: `{what}` has {found} values, but the mesh has {wanted} {on}; give one for each"
-    )]
+    #[error("{mesh}: `{what}` has {found} values, but the mesh has {wanted} {on}; give one for each")]
     Length {
         /// Name of the mesh.
         mesh: String,

@@ -13,33 +13,18 @@ pub struct Axis {
 impl Axis {
     /// A linear axis that shows all data.
     pub fn linear(label: impl Into<String>) -> Self {
-        Self {
-            label: label.into(),
-            log: false,
-            limits: None,
-            names: Vec::new(),
-        }
+        Self { label: label.into(), log: false, limits: None, names: Vec::new() }
     }
 
     /// A logarithmic axis that shows all positive data.
     pub fn log(label: impl Into<String>) -> Self {
-        Self {
-            log: true,
-            ..Self::linear(label)
-        }
+        Self { log: true, ..Self::linear(label) }
     }
 
     /// An axis with names at 0, 1, 2 and so on.
-    pub fn named<N: Into<String>>(
-        label: impl Into<String>,
-        names: impl IntoIterator<Item = N>,
-    ) -> Self {
+    pub fn named<N: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = N>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        Self {
-            limits: Some((-0.4, names.len() as f64 - 0.6)),
-            names,
-            ..Self::linear(label)
-        }
+        Self { limits: Some((-0.4, names.len() as f64 - 0.6)), names, ..Self::linear(label) }
     }
 
     /// Shows the numbers from `low` to `high` instead of all data. Invalid limits (not finite, in the wrong
@@ -77,15 +62,11 @@ impl Range {
     /// The range that an axis shows of its data.
     pub fn new(axis: &Axis, data: impl IntoIterator<Item = f64>) -> Self {
         let scaled = |value: f64| scaled(axis.log, value);
-        let limits = axis
-            .limits
-            .and_then(|(low, high)| Some((scaled(low)?, scaled(high)?)));
+        let limits = axis.limits.and_then(|(low, high)| Some((scaled(low)?, scaled(high)?)));
         let (low, high) = limits.filter(|(low, high)| low < high).unwrap_or_else(|| {
             let start = (f64::INFINITY, f64::NEG_INFINITY);
             let (low, high) = (data.into_iter().filter_map(scaled))
-                .fold(start, |(low, high), value| {
-                    (low.min(value), high.max(value))
-                });
+                .fold(start, |(low, high), value| (low.min(value), high.max(value)));
             let margin = if low > high {
                 return (0.0, 1.0);
             } else if high - low > 1e-12 * high.abs().max(low.abs()) {
@@ -99,12 +80,7 @@ impl Range {
             };
             (low - margin, high + margin)
         });
-        Self {
-            log: axis.log,
-            low,
-            high,
-            names: axis.names.clone(),
-        }
+        Self { log: axis.log, low, high, names: axis.names.clone() }
     }
 
     /// Position of a number as a fraction of the axis. It is outside of 0 to 1 if the number is not visible,
@@ -118,9 +94,7 @@ impl Range {
         let wanted = wanted.max(2);
         let values = if !self.names.is_empty() {
             let names = self.names.iter().enumerate();
-            names
-                .map(|(index, name)| (index as f64, Some(name.clone())))
-                .collect()
+            names.map(|(index, name)| (index as f64, Some(name.clone()))).collect()
         } else if !self.log {
             round_numbers(self.low, self.high, wanted)
         } else if self.high - self.low < 0.5 {
@@ -135,10 +109,7 @@ impl Range {
             const SLACK: f64 = 1e-9;
             let place = self.place(value)?;
             let visible = (-SLACK..=1.0 + SLACK).contains(&place);
-            visible.then_some(Tick {
-                place: place.clamp(0.0, 1.0),
-                label,
-            })
+            visible.then_some(Tick { place: place.clamp(0.0, 1.0), label })
         };
         values.into_iter().filter_map(tick).collect()
     }
@@ -146,8 +117,7 @@ impl Range {
     /// 1, 2 and 5 times powers of ten.
     fn one_two_five(&self) -> Vec<(f64, Option<String>)> {
         let exponents = self.low.floor() as i32..=self.high.ceil() as i32;
-        let factors =
-            exponents.flat_map(|exponent| [1.0, 2.0, 5.0].map(|factor| (factor, exponent)));
+        let factors = exponents.flat_map(|exponent| [1.0, 2.0, 5.0].map(|factor| (factor, exponent)));
         let tick = |(factor, exponent): (f64, i32)| {
             let value = factor * 10f64.powi(exponent);
             let label = match exponent {
@@ -173,10 +143,7 @@ impl Range {
         let mut ticks = Vec::new();
         for exponent in first - 1..=last + 1 {
             let power = 10f64.powi(exponent);
-            ticks.push((
-                power,
-                (exponent.rem_euclid(step) == 0).then(|| label(exponent)),
-            ));
+            ticks.push((power, (exponent.rem_euclid(step) == 0).then(|| label(exponent))));
             if decades <= 6 {
                 ticks.extend((2..10).map(|digit| (f64::from(digit) * power, None)));
             }
@@ -211,10 +178,7 @@ fn round_numbers(low: f64, high: f64, wanted: usize) -> Vec<(f64, Option<String>
     let rough = (high - low) / wanted as f64;
     let unit = 10f64.powf(rough.log10().floor());
     let factors = [1.0, 2.0, 5.0].into_iter();
-    let step = factors
-        .map(|f| f * unit)
-        .find(|step| *step >= 0.7 * rough)
-        .unwrap_or(10.0 * unit);
+    let step = factors.map(|f| f * unit).find(|step| *step >= 0.7 * rough).unwrap_or(10.0 * unit);
     // Rounding must not lose ticks at the ends.
     let first = (low / step - 1e-9).ceil();
     // Far from zero, rounding can make the step vanish: the number of ticks is bounded.
@@ -255,32 +219,17 @@ mod tests {
     #[test]
     fn linear_ticks_are_round_numbers() {
         let linear = || Axis::linear("");
-        assert_eq!(
-            labels(linear(), &[1.0, 10.0], 5),
-            ["2", "4", "6", "8", "10"]
-        );
-        assert_eq!(
-            labels(linear().limits(0.0, 1.0), &[], 5),
-            ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
-        );
-        assert_eq!(
-            labels(linear().limits(-1e-7, 1e-7), &[], 2),
-            ["-1e-7", "0", "1e-7"]
-        );
+        assert_eq!(labels(linear(), &[1.0, 10.0], 5), ["2", "4", "6", "8", "10"]);
+        assert_eq!(labels(linear().limits(0.0, 1.0), &[], 5), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(labels(linear().limits(-1e-7, 1e-7), &[], 2), ["-1e-7", "0", "1e-7"]);
     }
 
     #[test]
     fn log_ticks_are_decades_and_plain_numbers_where_those_are_short() {
         let log = || Axis::log("");
         assert_eq!(labels(log(), &[1.0, 101.0], 5), ["1", "10", "100"]);
-        assert_eq!(
-            labels(log(), &[1e-8, 1.0], 4),
-            ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"]
-        );
-        assert_eq!(
-            labels(log().limits(2.0, 5.0), &[], 5),
-            ["2.0", "2.5", "3.0", "3.5", "4.0", "4.5", "5.0"]
-        );
+        assert_eq!(labels(log(), &[1e-8, 1.0], 4), ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"]);
+        assert_eq!(labels(log().limits(2.0, 5.0), &[], 5), ["2.0", "2.5", "3.0", "3.5", "4.0", "4.5", "5.0"]);
     }
 
     #[test]
@@ -306,22 +255,13 @@ mod tests {
         let range = Range::new(&Axis::log(""), odd);
         assert!(range.ticks(5).len() > 1);
         assert!(odd.iter().all(|&value| range.place(value).is_none()));
-        for data in [
-            &[3.0][..],
-            &[0.0],
-            &[1e16, 1e16 + 2.0],
-            &[-1e300, 1e300],
-            &[f64::MAX, f64::MIN],
-        ] {
+        for data in [&[3.0][..], &[0.0], &[1e16, 1e16 + 2.0], &[-1e300, 1e300], &[f64::MAX, f64::MIN]] {
             let range = Range::new(&Axis::linear(""), data.iter().copied());
             for tick in range.ticks(5) {
                 assert!((0.0..=1.0).contains(&tick.place), "{data:?}: {tick:?}");
             }
         }
         let bad_limits = Axis::linear("").limits(1.0, f64::NAN);
-        assert_eq!(
-            Range::new(&bad_limits, [0.0, 1.0]),
-            Range::new(&Axis::linear(""), [0.0, 1.0])
-        );
+        assert_eq!(Range::new(&bad_limits, [0.0, 1.0]), Range::new(&Axis::linear(""), [0.0, 1.0]));
     }
 }

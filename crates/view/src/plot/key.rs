@@ -9,10 +9,7 @@ use crate::render::{Picture, colour_map};
 const ROW: f64 = 16.0;
 const MARGIN: f64 = 12.0;
 const SWATCH: f64 = 10.0;
-const FONT: Font = Font {
-    size: 10.0,
-    bold: false,
-};
+const FONT: Font = Font { size: 10.0, bold: false };
 /// Largest width of a column of names; longer ones are cut off.
 const WIDEST: f64 = 160.0;
 /// Slices of a colour bar.
@@ -57,29 +54,15 @@ impl Key {
 }
 
 fn text(text: impl Into<String>, at: Point) -> Item {
-    Item::Text(Text {
-        text: text.into(),
-        font: FONT,
-        at,
-        anchor: Anchor::Start,
-    })
+    Item::Text(Text { text: text.into(), font: FONT, at, anchor: Anchor::Start })
 }
 
 fn rectangle([left, top]: [f64; 2], [width, height]: [f64; 2], fill: Option<[u8; 3]>) -> Item {
     let (right, bottom) = (left + width, top + height);
     Item::Shape(Shape {
-        outline: Outline::Polygon(vec![
-            (left, top),
-            (right, top),
-            (right, bottom),
-            (left, bottom),
-        ]),
+        outline: Outline::Polygon(vec![(left, top), (right, top), (right, bottom), (left, bottom)]),
         fill: fill.map(|colour| (colour, 1.0)),
-        stroke: fill.is_none().then_some(Stroke {
-            colour: BLACK,
-            width: 0.5,
-            dash: None,
-        }),
+        stroke: fill.is_none().then_some(Stroke { colour: BLACK, width: 0.5, dash: None }),
         clip: None,
     })
 }
@@ -107,11 +90,7 @@ fn of_classes(classes: &[(String, [u8; 3])], height: f64) -> Scene {
         }
         left += 1.6 * SWATCH + widest + MARGIN;
     }
-    Scene {
-        width: left,
-        height,
-        items,
-    }
+    Scene { width: left, height, items }
 }
 
 /// A vertical bar with the largest number at the top.
@@ -135,11 +114,7 @@ fn of_range([low, high]: [f64; 2], height: f64) -> Scene {
         let at = top + (1.0 - share) * length + 0.35 * FONT.size;
         items.push(text(word, (2.0 * SWATCH, at)));
     }
-    Scene {
-        width: 2.0 * SWATCH + widest + MARGIN,
-        height,
-        items,
-    }
+    Scene { width: 2.0 * SWATCH + widest + MARGIN, height, items }
 }
 
 /// A number with four digits.
@@ -180,19 +155,12 @@ mod tests {
         for n in 0..3 {
             assert!(colours(&few).contains(&[10 * n, 200, 7, 255]));
         }
-        assert!(
-            few.pixels()[..40]
-                .iter()
-                .all(|&pixel| pixel == [1, 2, 3, 4])
-        );
+        assert!(few.pixels()[..40].iter().all(|&pixel| pixel == [1, 2, 3, 4]));
         let many = names(12).beside(&picture);
         assert!(many.width() > few.width() + 40, "a second column");
         assert!(colours(&many).contains(&[110, 200, 7, 255]));
         assert_eq!(names(0).beside(&picture), picture);
-        let range = Key::Range {
-            low: -1.0,
-            high: 2.5,
-        };
+        let range = Key::Range { low: -1.0, high: 2.5 };
         let range = range.beside(&picture);
         let [red, green, blue] = colour_map(0.505);
         assert!(colours(&range).contains(&[red, green, blue, 255]));

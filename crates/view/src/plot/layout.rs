@@ -35,11 +35,7 @@ fn text_width(text: &str, font: Font) -> f64 {
 
 pub(super) fn lay_out(chart: &Chart) -> Scene {
     let styles = styles(chart);
-    let mut scene = Scene {
-        width: chart.width.into(),
-        height: MARGIN,
-        items: Vec::new(),
-    };
+    let mut scene = Scene { width: chart.width.into(), height: MARGIN, items: Vec::new() };
     if !chart.title.is_empty() {
         scene.height += TITLE.size;
         let at = (0.5 * scene.width, scene.height);
@@ -137,30 +133,16 @@ impl Plot {
 impl Scene {
     fn text(&mut self, text: &str, font: Font, at: Point, anchor: Anchor) {
         if !text.is_empty() {
-            self.items.push(Item::Text(Text {
-                text: text.into(),
-                font,
-                at,
-                anchor,
-            }));
+            self.items.push(Item::Text(Text { text: text.into(), font, at, anchor }));
         }
     }
 
     fn line(&mut self, points: Vec<Point>, stroke: Stroke, clip: Option<Area>) {
-        self.items.push(Item::Shape(Shape {
-            outline: Outline::Line(points),
-            fill: None,
-            stroke: Some(stroke),
-            clip,
-        }));
+        self.items.push(Item::Shape(Shape { outline: Outline::Line(points), fill: None, stroke: Some(stroke), clip }));
     }
 
     fn marker(&mut self, marker: Marker, centre: Point, colour: [u8; 3]) {
-        let rim = Stroke {
-            colour: WHITE,
-            width: 0.8,
-            dash: None,
-        };
+        let rim = Stroke { colour: WHITE, width: 0.8, dash: None };
         self.items.push(Item::Shape(Shape {
             outline: marker.outline(centre),
             fill: Some((colour, 1.0)),
@@ -172,9 +154,7 @@ impl Scene {
     /// Adds the legend below the present scene, in as many rows as it needs.
     fn legend(&mut self, styles: &[Style]) {
         let named: Vec<&Style> = styles.iter().filter(|s| !s.name.is_empty()).collect();
-        let entry = |style: &Style| {
-            SAMPLE + LEGEND_GAPS[0] + text_width(style.name, LEGEND) + LEGEND_GAPS[1]
-        };
+        let entry = |style: &Style| SAMPLE + LEGEND_GAPS[0] + text_width(style.name, LEGEND) + LEGEND_GAPS[1];
         let row_width = |row: &[&Style]| row.iter().map(|s| entry(s)).sum::<f64>();
         let room = self.width - 2.0 * MARGIN + LEGEND_GAPS[1];
         // The fewest rows of equally many entries.
@@ -250,11 +230,7 @@ impl Scene {
 
     /// Adds grid lines at the ticks, and a frame.
     fn grid(&mut self, x_ticks: &[Tick], y_ticks: &[Tick], area: Area) {
-        let stroke = |colour| Stroke {
-            colour,
-            width: 0.8,
-            dash: None,
-        };
+        let stroke = |colour| Stroke { colour, width: 0.8, dash: None };
         for (major, colour) in [(false, MINOR_GRID), (true, GRID)] {
             let of_kind = |tick: &&Tick| tick.label.is_some() == major;
             for tick in x_ticks.iter().filter(of_kind) {
@@ -292,16 +268,8 @@ impl Scene {
     }
 
     fn series(&mut self, series: &Series, style: &Style, plot: &Plot) {
-        let places: Vec<_> = series
-            .points
-            .iter()
-            .map(|&point| plot.place(point))
-            .collect();
-        let pieces = || {
-            places
-                .split(Option::is_none)
-                .map(|piece| piece.iter().flatten().copied())
-        };
+        let places: Vec<_> = series.points.iter().map(|&point| plot.place(point)).collect();
+        let pieces = || places.split(Option::is_none).map(|piece| piece.iter().flatten().copied());
         for piece in pieces() {
             if piece.clone().count() > 1 {
                 self.line(piece.collect(), style.stroke, Some(plot.area));
@@ -330,7 +298,5 @@ fn heights(series: &Series) -> impl Iterator<Item = f64> + '_ {
 }
 
 fn labelled(ticks: &[Tick]) -> impl Iterator<Item = (f64, &str)> {
-    ticks
-        .iter()
-        .filter_map(|tick| Some((tick.place, tick.label.as_deref()?)))
+    ticks.iter().filter_map(|tick| Some((tick.place, tick.label.as_deref()?)))
 }

@@ -54,13 +54,7 @@ pub struct Chart {
 impl Chart {
     /// A chart without panels, 800 units wide. An empty title takes no space.
     pub fn new(title: impl Into<String>) -> Self {
-        Self {
-            title: title.into(),
-            columns: 2,
-            width: 800,
-            panel_height: 270,
-            panels: Vec::new(),
-        }
+        Self { title: title.into(), columns: 2, width: 800, panel_height: 270, panels: Vec::new() }
     }
 
     /// Adds a panel. Panels are placed row by row, from left to right.
@@ -105,12 +99,8 @@ impl Chart {
         let paths = ["png", "svg"].map(|extension| stem.with_added_extension(extension));
         let files = [self.to_png(), self.to_svg().into_bytes()];
         for (path, bytes) in paths.iter().zip(files) {
-            gemcnn_mesh::write_atomically(path, |file| file.write_all(&bytes)).map_err(
-                |source| WriteError {
-                    path: path.clone(),
-                    source,
-                },
-            )?;
+            gemcnn_mesh::write_atomically(path, |file| file.write_all(&bytes))
+                .map_err(|source| WriteError { path: path.clone(), source })?;
         }
         Ok(paths)
     }
@@ -138,12 +128,7 @@ pub struct Panel {
 impl Panel {
     /// A panel without series. An empty title takes no space.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        Self {
-            title: title.into(),
-            x,
-            y,
-            series: Vec::new(),
-        }
+        Self { title: title.into(), x, y, series: Vec::new() }
     }
 
     /// Adds a series on top of the previous ones.

@@ -2,10 +2,7 @@
 
 use super::font;
 use super::scene::{Anchor, Area, BLACK, Item, Outline, Scene, Shape, Text};
-use tiny_skia::{
-    Color, FillRule, LineJoin, Mask, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash,
-    Transform,
-};
+use tiny_skia::{Color, FillRule, LineJoin, Mask, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
 /// Pixels per unit.
 pub(super) const SCALE: f64 = 2.0;
@@ -16,24 +13,17 @@ const MAX_SIDE: f32 = 20_000.0;
 pub(super) fn draw(scene: &Scene) -> Vec<u8> {
     let (width, pixels) = pixels(scene);
     let height = (pixels.len() / width as usize) as u32;
-    crate::encode_png(
-        width,
-        height,
-        png::ColorType::Rgb,
-        pixels.as_flattened(),
-        |encoder| {
-            encoder.set_compression(png::Compression::High);
-            // Even areas and thin lines compress better without filters.
-            encoder.set_filter(png::Filter::NoFilter);
-        },
-    )
+    crate::encode_png(width, height, png::ColorType::Rgb, pixels.as_flattened(), |encoder| {
+        encoder.set_compression(png::Compression::High);
+        // Even areas and thin lines compress better without filters.
+        encoder.set_filter(png::Filter::NoFilter);
+    })
 }
 
 /// Width in pixels, and the pixels, row by row from the top left.
 pub(super) fn pixels(scene: &Scene) -> (u32, Vec<[u8; 3]>) {
     let side = |units: f64| (units as f32 * FACTOR).round().clamp(1.0, MAX_SIDE) as u32;
-    let mut picture = Pixmap::new(side(scene.width), side(scene.height))
-        .expect("sides are from 1 to 20,000 pixels");
+    let mut picture = Pixmap::new(side(scene.width), side(scene.height)).expect("sides are from 1 to 20,000 pixels");
     picture.fill(Color::WHITE);
     let mut clip = None;
     for item in &scene.items {
@@ -72,19 +62,10 @@ fn draw_shape(shape: &Shape, picture: &mut Pixmap, clip: &mut Option<(Area, Mask
     {
         *clip = mask(area, picture).map(|mask| (area, mask));
     }
-    let mask = clip
-        .as_ref()
-        .filter(|(area, _)| shape.clip == Some(*area))
-        .map(|(_, mask)| mask);
+    let mask = clip.as_ref().filter(|(area, _)| shape.clip == Some(*area)).map(|(_, mask)| mask);
     let transform = Transform::from_scale(FACTOR, FACTOR);
     if let Some((colour, opacity)) = shape.fill {
-        picture.fill_path(
-            &path,
-            &paint(colour, opacity),
-            FillRule::Winding,
-            transform,
-            mask,
-        );
+        picture.fill_path(&path, &paint(colour, opacity), FillRule::Winding, transform, mask);
     }
     if let Some(stroke) = shape.stroke {
         let dash = |lengths: [f64; 2]| StrokeDash::new(lengths.map(|l| l as f32).to_vec(), 0.0);
@@ -99,8 +80,7 @@ fn draw_shape(shape: &Shape, picture: &mut Pixmap, clip: &mut Option<(Area, Mask
 }
 
 fn mask(area: Area, picture: &Pixmap) -> Option<Mask> {
-    let [left, top, width, height] =
-        [area.left, area.top, area.width, area.height].map(|v| v as f32);
+    let [left, top, width, height] = [area.left, area.top, area.width, area.height].map(|v| v as f32);
     let rectangle = PathBuilder::from_rect(Rect::from_xywh(left, top, width, height)?);
     let mut mask = Mask::new(picture.width(), picture.height())?;
     let transform = Transform::from_scale(FACTOR, FACTOR);

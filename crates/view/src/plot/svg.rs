@@ -13,11 +13,7 @@ pub(super) fn write(scene: &Scene) -> String {
         };
         body.push('\n');
     }
-    let size = format!(
-        "width=\"{}\" height=\"{}\"",
-        number(scene.width),
-        number(scene.height)
-    );
+    let size = format!("width=\"{}\" height=\"{}\"", number(scene.width), number(scene.height));
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" {size} viewBox=\"0 0 {} {}\" \
          font-family=\"DejaVu Sans, Verdana, Helvetica, Arial, sans-serif\" fill=\"{}\">\n\
@@ -50,17 +46,12 @@ fn shape_element(shape: &Shape, clips: &mut Vec<Area>) -> String {
         None => " fill=\"none\"".into(),
         Some((colour, 1.0)) => format!(" fill=\"{}\"", hex(colour)),
         Some((colour, opacity)) => {
-            format!(
-                " fill=\"{}\" fill-opacity=\"{}\"",
-                hex(colour),
-                number(opacity)
-            )
+            format!(" fill=\"{}\" fill-opacity=\"{}\"", hex(colour), number(opacity))
         }
     };
     if let Some(stroke) = shape.stroke {
         let (colour, width) = (hex(stroke.colour), number(stroke.width));
-        element +=
-            &format!(" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"");
+        element += &format!(" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"");
         if let Some([dash, gap]) = stroke.dash.map(|lengths| lengths.map(number)) {
             element += &format!(" stroke-dasharray=\"{dash} {gap}\"");
         }
@@ -83,11 +74,7 @@ fn text_element(text: &Text) -> String {
         Anchor::Middle | Anchor::MiddleUpward => "middle",
         Anchor::End => "end",
     };
-    let weight = if text.font.bold {
-        " font-weight=\"bold\""
-    } else {
-        ""
-    };
+    let weight = if text.font.bold { " font-weight=\"bold\"" } else { "" };
     let rotation = match text.anchor {
         Anchor::MiddleUpward => format!(" transform=\"rotate(-90 {x} {y})\""),
         _ => String::new(),
@@ -100,17 +87,12 @@ fn text_element(text: &Text) -> String {
 
 /// Text for XML: special characters are escaped, control characters become spaces.
 fn escaped(text: &str) -> String {
-    let text = text
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace(char::is_control, " ")
 }
 
 fn list(points: &[Point]) -> String {
-    let pairs = points
-        .iter()
-        .map(|(x, y)| format!("{},{}", number(*x), number(*y)));
+    let pairs = points.iter().map(|(x, y)| format!("{},{}", number(*x), number(*y)));
     pairs.collect::<Vec<_>>().join(" ")
 }
 

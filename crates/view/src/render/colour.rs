@@ -11,22 +11,14 @@ use glam::Vec3;
 pub(super) fn linear_table() -> [f32; 256] {
     std::array::from_fn(|byte| {
         let value = byte as f32 / 255.0;
-        if value <= 0.04045 {
-            value / 12.92
-        } else {
-            ((value + 0.055) / 1.055).powf(2.4)
-        }
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
     })
 }
 
 /// sRGB byte of a linear intensity, which is clamped to 0 to 1.
 pub(super) fn srgb_byte(linear: f32) -> u8 {
     let linear = linear.clamp(0.0, 1.0);
-    let value = if linear <= 0.003_130_8 {
-        12.92 * linear
-    } else {
-        1.055 * linear.powf(1.0 / 2.4) - 0.055
-    };
+    let value = if linear <= 0.003_130_8 { 12.92 * linear } else { 1.055 * linear.powf(1.0 / 2.4) - 0.055 };
     (255.0 * value).round() as u8
 }
 
@@ -146,9 +138,7 @@ mod tests {
 
     #[test]
     fn the_map_grows_lighter_all_the_way_in_small_steps() {
-        let colours: Vec<[u8; 3]> = (0..=100)
-            .map(|i| colour_map(f64::from(i) / 100.0))
-            .collect();
+        let colours: Vec<[u8; 3]> = (0..=100).map(|i| colour_map(f64::from(i) / 100.0)).collect();
         for pair in colours.windows(2) {
             assert!(luminance(pair[0]) < luminance(pair[1]), "{pair:?}");
             let step = (0..3).map(|i| pair[0][i].abs_diff(pair[1][i])).max();
@@ -174,8 +164,7 @@ mod tests {
 
     #[test]
     fn labels_look_different() {
-        let distance =
-            |a: [u8; 3], b: [u8; 3]| (0..3).map(|i| u32::from(a[i].abs_diff(b[i]))).sum::<u32>();
+        let distance = |a: [u8; 3], b: [u8; 3]| (0..3).map(|i| u32::from(a[i].abs_diff(b[i]))).sum::<u32>();
         for a in 0..40 {
             for b in 0..a {
                 let apart = distance(label_colour(a), label_colour(b));

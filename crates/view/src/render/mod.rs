@@ -62,8 +62,8 @@ pub enum Paint<'a> {
     Surface,
     /// One colour per vertex, interpolated over the faces.
     Smooth(&'a [[u8; 3]]),
-    /// A class and a colour per vertex. Borders between classes are crisp: they cross edges in the middle, and colours are
-    /// interpolated on each side of them.
+    /// A class and a colour per vertex. Borders between classes are crisp: they cross edges in the middle, and colours
+    /// are interpolated on each side of them.
     Classes {
         /// Class of each vertex.
         classes: &'a [u32],
@@ -140,9 +140,7 @@ pub enum RenderError {
         allowed: &'static str,
     },
     /// The number of colours differs from the number of vertices, faces or corners that they are for.
-    #[error(
-        "{colours} colours or classes for {elements} vertices, faces or corners: give one for each"
-    )]
+    #[error("{colours} colours or classes for {elements} vertices, faces or corners: give one for each")]
     Colours {
         /// Number of colours.
         colours: usize,
@@ -171,61 +169,22 @@ impl RenderOptions {
         let is_width = |value: f64| value.is_finite() && value >= 0.0;
         let direction = |v: DVec3| v.is_finite() && v != DVec3::ZERO;
         for (valid, option, value, allowed) in [
-            (
-                sides.contains(&self.width),
-                "width",
-                self.width.to_string(),
-                side,
-            ),
-            (
-                sides.contains(&self.height),
-                "height",
-                self.height.to_string(),
-                side,
-            ),
-            (
-                (1..=4).contains(&self.supersampling),
-                "supersampling",
-                self.supersampling.to_string(),
-                "from 1 to 4",
-            ),
-            (
-                (0.0..0.5).contains(&self.margin),
-                "margin",
-                self.margin.to_string(),
-                "at least 0 and less than 0.5",
-            ),
-            (
-                is_width(self.wire_width),
-                "wire_width",
-                self.wire_width.to_string(),
-                width,
-            ),
-            (
-                is_width(self.arrow_width),
-                "arrow_width",
-                self.arrow_width.to_string(),
-                width,
-            ),
+            (sides.contains(&self.width), "width", self.width.to_string(), side),
+            (sides.contains(&self.height), "height", self.height.to_string(), side),
+            ((1..=4).contains(&self.supersampling), "supersampling", self.supersampling.to_string(), "from 1 to 4"),
+            ((0.0..0.5).contains(&self.margin), "margin", self.margin.to_string(), "at least 0 and less than 0.5"),
+            (is_width(self.wire_width), "wire_width", self.wire_width.to_string(), width),
+            (is_width(self.arrow_width), "arrow_width", self.arrow_width.to_string(), width),
             (
                 direction(self.view.towards_eye),
                 "view.towards_eye",
                 self.view.towards_eye.to_string(),
                 "finite and not zero",
             ),
-            (
-                direction(self.view.up),
-                "view.up",
-                self.view.up.to_string(),
-                "finite and not zero",
-            ),
+            (direction(self.view.up), "view.up", self.view.up.to_string(), "finite and not zero"),
         ] {
             if !valid {
-                return Err(RenderError::Option {
-                    option,
-                    value,
-                    allowed,
-                });
+                return Err(RenderError::Option { option, value, allowed });
             }
         }
         Ok(())
@@ -271,10 +230,7 @@ pub fn render_painted(
     if let Some(&colours) = given.iter().find(|&&given| given != elements) {
         return Err(RenderError::Colours { colours, elements });
     }
-    if let Some(arrow) = arrows
-        .iter()
-        .position(|arrow| !arrow.from.is_finite() || !arrow.to.is_finite())
-    {
+    if let Some(arrow) = arrows.iter().position(|arrow| !arrow.from.is_finite() || !arrow.to.is_finite()) {
         return Err(RenderError::Arrow { arrow });
     }
     let soup = Soup::new(mesh, paint, arrows, options)?;

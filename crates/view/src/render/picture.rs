@@ -12,11 +12,7 @@ impl Picture {
     /// An image of `width * height` pixels. Neither side is zero.
     pub(crate) fn new(width: u32, height: u32, pixels: Vec<[u8; 4]>) -> Self {
         debug_assert_eq!(pixels.len(), width as usize * height as usize);
-        Self {
-            width,
-            height,
-            pixels,
-        }
+        Self { width, height, pixels }
     }
 
     /// Width in pixels.
@@ -41,8 +37,8 @@ impl Picture {
     }
 }
 
-/// The content of an animated PNG file, which starts again after the last picture. Opacity is left out. `None` if there are no
-/// pictures, or if they differ in size.
+/// The content of an animated PNG file, which starts again after the last picture. Opacity is left out. `None` if there
+/// are no pictures, or if they differ in size.
 ///
 /// ```
 /// use gemcnn_mesh::shapes;
@@ -68,9 +64,7 @@ pub fn encode_animation(pictures: &[Picture], per_second: u16) -> Option<Vec<u8>
         let colours = picture.pixels.iter().flat_map(|&[r, g, b, _]| [r, g, b]);
         let is_like_first = (picture.width, picture.height) == (first.width, first.height);
         is_like_first.then_some(())?;
-        writer
-            .write_image_data(&colours.collect::<Vec<u8>>())
-            .ok()?;
+        writer.write_image_data(&colours.collect::<Vec<u8>>()).ok()?;
     }
     writer.finish().ok()?;
     Some(file)

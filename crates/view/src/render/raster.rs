@@ -26,17 +26,14 @@ pub(super) fn draw(soup: &Soup, options: &RenderOptions) -> Picture {
     let painter = Painter::new(options);
     let (width, height) = (options.width, options.height);
     let mut pixels = vec![[0; 4]; width as usize * height as usize];
-    pixels
-        .par_chunks_mut((BAND * width) as usize)
-        .enumerate()
-        .for_each(|(band, pixels)| {
-            let mut samples = Samples::new(band as u32, options);
-            for &triangle in bands.triangles(band) {
-                let triangle = &soup.triangles[triangle as usize];
-                samples.draw(soup, triangle, &painter);
-            }
-            samples.average(pixels, options);
-        });
+    pixels.par_chunks_mut((BAND * width) as usize).enumerate().for_each(|(band, pixels)| {
+        let mut samples = Samples::new(band as u32, options);
+        for &triangle in bands.triangles(band) {
+            let triangle = &soup.triangles[triangle as usize];
+            samples.draw(soup, triangle, &painter);
+        }
+        samples.average(pixels, options);
+    });
     Picture::new(width, height, pixels)
 }
 
@@ -176,9 +173,7 @@ impl Samples {
                     continue;
                 }
                 let mean = |values: [f32; 3]| {
-                    weights[0] as f32 * values[0]
-                        + weights[1] as f32 * values[1]
-                        + weights[2] as f32 * values[2]
+                    weights[0] as f32 * values[0] + weights[1] as f32 * values[1] + weights[2] as f32 * values[2]
                 };
                 let depth = mean(depths);
                 let index = row * self.columns + column;
@@ -187,20 +182,13 @@ impl Samples {
                 }
                 self.depths[index] = depth;
                 let mean = |values: [Vec3; 3]| {
-                    weights[0] as f32 * values[0]
-                        + weights[1] as f32 * values[1]
-                        + weights[2] as f32 * values[2]
+                    weights[0] as f32 * values[0] + weights[1] as f32 * values[1] + weights[2] as f32 * values[2]
                 };
-                let on_wire = (0..3)
-                    .any(|i| triangle.edges[i] && weights[i] * heights[i] <= painter.wire_reach);
+                let on_wire = (0..3).any(|i| triangle.edges[i] && weights[i] * heights[i] <= painter.wire_reach);
                 let distances = std::array::from_fn(|i| (weights[i] * heights[i]) as f32);
                 let colour = paint.at(weights.map(|weight| weight as f32), distances);
                 let surface = painter.light(mean(normals), colour);
-                self.colours[index] = if on_wire {
-                    surface.lerp(painter.wire_colour, WIRE_OPACITY)
-                } else {
-                    surface
-                };
+                self.colours[index] = if on_wire { surface.lerp(painter.wire_colour, WIRE_OPACITY) } else { surface };
             }
         }
     }

@@ -65,13 +65,8 @@ impl TrianglePaint {
                     std::array::from_fn::<f32, 3, _>(own)
                 };
                 let share = |class: u32| of(class).iter().sum::<f32>();
-                let best = classes.iter().copied().reduce(|best, class| {
-                    if share(class) > share(best) {
-                        class
-                    } else {
-                        best
-                    }
-                });
+                let best =
+                    classes.iter().copied().reduce(|best, class| if share(class) > share(best) { class } else { best });
                 let best = best.unwrap_or(classes[0]);
                 mean(colours, of(best)) / share(best).max(f32::MIN_POSITIVE)
             }
@@ -111,11 +106,7 @@ impl Soup {
         let linear = linear_table();
         let to_linear = |colour: [u8; 3]| Vec3::from(colour.map(|byte| linear[byte as usize]));
 
-        let places: Vec<DVec3> = mesh
-            .vertices()
-            .par_iter()
-            .map(|&vertex| camera.place(vertex))
-            .collect();
+        let places: Vec<DVec3> = mesh.vertices().par_iter().map(|&vertex| camera.place(vertex)).collect();
         let mut soup = Self {
             positions: Vec::new(),
             colours: match paint {
@@ -124,9 +115,8 @@ impl Soup {
                     colours.iter().map(|&colour| to_linear(colour)).collect()
                 }
                 Paint::Faces(colours) => {
-                    let of_face = |(face, &colour): (&[u32], &[u8; 3])| {
-                        std::iter::repeat_n(to_linear(colour), face.len())
-                    };
+                    let of_face =
+                        |(face, &colour): (&[u32], &[u8; 3])| std::iter::repeat_n(to_linear(colour), face.len());
                     mesh.faces().iter().zip(colours).flat_map(of_face).collect()
                 }
             },
@@ -145,9 +135,7 @@ impl Soup {
 
         let corners = arrows.len().saturating_mul(Arrow3d::CORNERS);
         if soup.corner_vertex.len().saturating_add(corners) >= u32::MAX as usize {
-            return Err(RenderError::TooManyArrows {
-                arrows: arrows.len(),
-            });
+            return Err(RenderError::TooManyArrows { arrows: arrows.len() });
         }
         let radius = 0.5 * options.arrow_width * f64::from(options.supersampling);
         for arrow in arrows {
@@ -168,16 +156,12 @@ impl Soup {
 
     /// Positions of the corners of a triangle.
     pub(super) fn positions_of(&self, triangle: &Triangle) -> [Vec3; 3] {
-        triangle
-            .corners
-            .map(|corner| self.positions[self.corner_vertex[corner as usize] as usize])
+        triangle.corners.map(|corner| self.positions[self.corner_vertex[corner as usize] as usize])
     }
 
     /// Normals at the corners of a triangle.
     pub(super) fn normals_of(&self, triangle: &Triangle) -> [Vec3; 3] {
-        triangle
-            .corners
-            .map(|corner| self.corner_normal[corner as usize])
+        triangle.corners.map(|corner| self.corner_normal[corner as usize])
     }
 
     /// Colours of a triangle.
@@ -191,10 +175,7 @@ impl Soup {
             Blend::Vertices => TrianglePaint::Mean(vertices().map(|v| self.colours[v])),
             Blend::Classes(classes) => {
                 let vertices = vertices();
-                TrianglePaint::Classes(
-                    vertices.map(|v| self.colours[v]),
-                    vertices.map(|v| classes[v]),
-                )
+                TrianglePaint::Classes(vertices.map(|v| self.colours[v]), vertices.map(|v| classes[v]))
             }
             Blend::Corners => TrianglePaint::Mean(of_corners()),
             // Arrows have no edges.
@@ -211,8 +192,7 @@ impl Soup {
     /// Triangulates every face.
     fn triangulate_faces(&mut self, mesh: &Mesh, places: &[DVec3]) {
         let faces = mesh.faces();
-        self.triangles
-            .reserve(faces.corners().len().saturating_sub(2 * faces.len()));
+        self.triangles.reserve(faces.corners().len().saturating_sub(2 * faces.len()));
         let mut corners = Vec::new();
         let mut cuts = Vec::new();
         for (face, &start) in faces.iter().zip(faces.offsets()) {
@@ -220,11 +200,10 @@ impl Soup {
             corners.extend(face.iter().map(|&vertex| places[vertex as usize]));
             triangulate(&corners, vector_area(corners.iter().copied()), &mut cuts);
             let neighbours = |a: usize, b: usize| [1, face.len() - 1].contains(&a.abs_diff(b));
-            self.triangles
-                .extend(cuts.iter().map(|&[a, b, c]| Triangle {
-                    corners: [a, b, c].map(|corner| start + corner as u32),
-                    edges: [neighbours(b, c), neighbours(c, a), neighbours(a, b)],
-                }));
+            self.triangles.extend(cuts.iter().map(|&[a, b, c]| Triangle {
+                corners: [a, b, c].map(|corner| start + corner as u32),
+                edges: [neighbours(b, c), neighbours(c, a), neighbours(a, b)],
+            }));
         }
     }
 
@@ -240,10 +219,7 @@ impl Soup {
                 self.colours.push(colour);
                 self.corner_normal.push(normal.as_vec3());
             }
-            self.triangles.push(Triangle {
-                corners: [first, first + 1, first + 2],
-                edges: [false; 3],
-            });
+            self.triangles.push(Triangle { corners: [first, first + 1, first + 2], edges: [false; 3] });
         });
     }
 }
@@ -263,11 +239,7 @@ fn corner_normals(mesh: &Mesh, places: &[DVec3], shading: Shading) -> Vec<Vec3> 
         })
         .unzip();
     if shading == Shading::Flat {
-        return faces
-            .iter()
-            .zip(units)
-            .flat_map(|(face, unit)| std::iter::repeat_n(unit, face.len()))
-            .collect();
+        return faces.iter().zip(units).flat_map(|(face, unit)| std::iter::repeat_n(unit, face.len())).collect();
     }
     let (starts, around) = faces_around_vertices(mesh);
     (0..faces.len())
@@ -362,27 +334,12 @@ impl Arrow3d {
             let tube = |start: DVec3, across: DVec3| start + self.radius * across;
             let cone = |across: DVec3| self.neck + head * across;
             let lean = |across: DVec3| (across + slope * along).normalize();
-            push(
-                [self.from, tube(self.from, b), tube(self.from, a)],
-                [-along; 3],
-            );
-            push(
-                [tube(self.from, a), tube(self.from, b), tube(self.neck, b)],
-                [a, b, b],
-            );
-            push(
-                [tube(self.from, a), tube(self.neck, b), tube(self.neck, a)],
-                [a, b, a],
-            );
-            push(
-                [tube(self.neck, a), tube(self.neck, b), cone(b)],
-                [-along; 3],
-            );
+            push([self.from, tube(self.from, b), tube(self.from, a)], [-along; 3]);
+            push([tube(self.from, a), tube(self.from, b), tube(self.neck, b)], [a, b, b]);
+            push([tube(self.from, a), tube(self.neck, b), tube(self.neck, a)], [a, b, a]);
+            push([tube(self.neck, a), tube(self.neck, b), cone(b)], [-along; 3]);
             push([tube(self.neck, a), cone(b), cone(a)], [-along; 3]);
-            push(
-                [cone(a), cone(b), self.tip],
-                [lean(a), lean(b), lean(a + b)],
-            );
+            push([cone(a), cone(b), self.tip], [lean(a), lean(b), lean(a + b)]);
         }
     }
 }

@@ -21,8 +21,8 @@ const FACING: f64 = 0.25;
 const TALLER: f64 = 1.1;
 
 impl Up {
-    /// The axis that probably points up. An open surface such as a terrain or a scan of teeth faces up on average. Other
-    /// meshes stand along the longer one of y and z. It is y where neither tells.
+    /// The axis that probably points up. An open surface such as a terrain or a scan of teeth faces up on average.
+    /// Other meshes stand along the longer one of y and z. It is y where neither tells.
     pub fn of(mesh: &Mesh) -> Self {
         let [low, high] = mesh.bounds().unwrap_or_default();
         let size = high - low;
@@ -31,9 +31,7 @@ impl Up {
             let corners = mesh.face_positions(face);
             vector_area(corners.map(|corner| (corner - low) / scale))
         });
-        let (sum, total) = areas.fold((DVec3::ZERO, 0.0), |(sum, total), area| {
-            (sum + area, total + area.length())
-        });
+        let (sum, total) = areas.fold((DVec3::ZERO, 0.0), |(sum, total), area| (sum + area, total + area.length()));
         let faces_one_way = sum.length() > FACING * total;
         let is_z = match faces_one_way {
             true => sum.z.abs() > sum.y.abs(),
@@ -77,19 +75,13 @@ impl View {
             Up::Z => (DVec3::NEG_Y, DVec3::Z),
         };
         let level = cos_azimuth * front + sin_azimuth * DVec3::X;
-        Self {
-            towards_eye: cos_elevation * level + sin_elevation * up,
-            up,
-        }
+        Self { towards_eye: cos_elevation * level + sin_elevation * up, up }
     }
 
     /// Orthonormal directions: right, up and towards the eye.
     fn axes(&self) -> [DVec3; 3] {
         let eye = unit(self.towards_eye);
-        let right = unit(self.up)
-            .cross(eye)
-            .try_normalize()
-            .unwrap_or_else(|| eye.any_orthonormal_vector());
+        let right = unit(self.up).cross(eye).try_normalize().unwrap_or_else(|| eye.any_orthonormal_vector());
         [right, eye.cross(right), eye]
     }
 }
@@ -111,14 +103,8 @@ pub(super) struct Camera {
 
 impl Camera {
     /// The camera that fits all points into the picture.
-    pub(super) fn fit(
-        points: impl Iterator<Item = DVec3> + Clone,
-        options: &RenderOptions,
-    ) -> Self {
-        let magnitude = points
-            .clone()
-            .map(|point| point.abs().max_element())
-            .fold(0.0, f64::max);
+    pub(super) fn fit(points: impl Iterator<Item = DVec3> + Clone, options: &RenderOptions) -> Self {
+        let magnitude = points.clone().map(|point| point.abs().max_element()).fold(0.0, f64::max);
         let mut camera = Self {
             axes: options.view.axes(),
             magnitude: if magnitude > 0.0 { magnitude } else { 1.0 },
@@ -134,8 +120,7 @@ impl Camera {
         }
         if low.x <= high.x {
             let size = DVec2::new(options.width.into(), options.height.into());
-            let room = (size - 2.0 * options.margin * size.min_element())
-                * f64::from(options.supersampling);
+            let room = (size - 2.0 * options.margin * size.min_element()) * f64::from(options.supersampling);
             let scale = (room / (high - low).truncate()).min_element();
             camera.centre = 0.5 * (low + high);
             if scale.is_finite() {

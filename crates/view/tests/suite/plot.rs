@@ -9,13 +9,9 @@ fn decay(rate: f64) -> impl Iterator<Item = (f64, f64)> {
 fn chart() -> Chart {
     Chart::new("Errors & <bounds>")
         .panel(
-            Panel::new(
-                "Over depth",
-                Axis::linear("depth"),
-                Axis::log("error, 10⁻³"),
-            )
-            .series(Series::new("first", decay(1.0)).band([0.001; 10]))
-            .series(Series::new("second", decay(0.5)).line(Line::Dashed)),
+            Panel::new("Over depth", Axis::linear("depth"), Axis::log("error, 10⁻³"))
+                .series(Series::new("first", decay(1.0)).band([0.001; 10]))
+                .series(Series::new("second", decay(0.5)).line(Line::Dashed)),
         )
         .panel(
             Panel::new("Over samples", Axis::log("samples"), Axis::log("error"))
@@ -25,9 +21,7 @@ fn chart() -> Chart {
 
 /// Size of a picture and its pixels, three bytes each.
 fn pixels(png: &[u8]) -> (u32, u32, Vec<u8>) {
-    let mut reader = png::Decoder::new(std::io::Cursor::new(png))
-        .read_info()
-        .unwrap();
+    let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
     assert_eq!(info.color_type, png::ColorType::Rgb);
@@ -58,18 +52,7 @@ fn both_outputs_show_the_chart_and_repeat_bit_by_bit() {
 
 #[test]
 fn odd_data_leaves_gaps_and_no_panic() {
-    let odd = [
-        f64::NAN,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        0.0,
-        -0.0,
-        -1.0,
-        f64::MAX,
-        f64::MIN_POSITIVE,
-        5e-324,
-        1.0,
-    ];
+    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, -1.0, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1.0];
     for axis in [Axis::linear, Axis::log] {
         for limits in [None, Some((0.5, 1.5)), Some((1.0, f64::NAN))] {
             let axis = || match limits {
@@ -102,8 +85,7 @@ fn odd_data_leaves_gaps_and_no_panic() {
 fn a_gap_cuts_the_line_and_a_lone_point_has_a_marker() {
     let mut points: Vec<(f64, f64)> = (0..60).map(|x| (f64::from(x), 1.0)).collect();
     let lines = |points: &[(f64, f64)]| {
-        let panel = Panel::new("", Axis::linear(""), Axis::linear(""))
-            .series(Series::new("", points.iter().copied()));
+        let panel = Panel::new("", Axis::linear(""), Axis::linear("")).series(Series::new("", points.iter().copied()));
         let svg = Chart::new("").panel(panel).to_svg();
         let clipped = svg.lines().filter(|line| line.contains("clip-path=\"url"));
         (clipped.count(), svg.matches("<circle").count())
@@ -122,10 +104,7 @@ fn files_have_both_endings() {
     let paths = chart().write(&directory.path().join("figure.1")).unwrap();
     assert_eq!(paths[0], directory.path().join("figure.1.png"));
     assert_eq!(std::fs::read(&paths[0]).unwrap(), chart().to_png());
-    assert_eq!(
-        std::fs::read_to_string(&paths[1]).unwrap(),
-        chart().to_svg()
-    );
+    assert_eq!(std::fs::read_to_string(&paths[1]).unwrap(), chart().to_svg());
     let nowhere = directory.path().join("missing/figure");
     let error = chart().write(&nowhere).unwrap_err();
     assert_eq!(error.path, directory.path().join("missing/figure.png"));

@@ -3,8 +3,7 @@
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, Faces, Mesh};
 use gemcnn_view::render::{
-    Arrow, MAX_SIDE, Paint, Picture, RenderError, RenderOptions, Shading, Up, View, render,
-    render_painted,
+    Arrow, MAX_SIDE, Paint, Picture, RenderError, RenderOptions, Shading, Up, View, render, render_painted,
 };
 
 const WHITE: [u8; 4] = [255; 4];
@@ -30,23 +29,14 @@ fn strongest(pixel: [u8; 4]) -> usize {
 }
 
 fn mesh(vertices: &[[f64; 3]], faces: &[&[u32]]) -> Mesh {
-    Mesh::new(
-        vertices.iter().copied().map(DVec3::from).collect(),
-        faces.iter().collect(),
-    )
-    .unwrap()
+    Mesh::new(vertices.iter().copied().map(DVec3::from).collect(), faces.iter().collect()).unwrap()
 }
 
 #[test]
 fn a_sphere_is_a_disc_in_its_square() {
-    for view in [
-        View::orbit(0.0, 0.0, Up::Y),
-        View::orbit(200.0, -65.0, Up::Z),
-        View {
-            towards_eye: DVec3::Y,
-            up: DVec3::Y,
-        },
-    ] {
+    for view in
+        [View::orbit(0.0, 0.0, Up::Y), View::orbit(200.0, -65.0, Up::Z), View { towards_eye: DVec3::Y, up: DVec3::Y }]
+    {
         let options = RenderOptions { view, ..front(200) };
         let picture = render(&shapes::icosphere(5).unwrap(), None, &[], &options).unwrap();
         let covered = picture.pixels().iter().filter(|&&p| p != WHITE).count();
@@ -61,50 +51,21 @@ fn a_sphere_is_a_disc_in_its_square() {
 
 #[test]
 fn the_margin_is_kept_and_the_picture_is_filled() {
-    let options = RenderOptions {
-        width: 200,
-        height: 100,
-        margin: 0.1,
-        ..front(1)
-    };
-    let picture = render(
-        &shapes::grid(3, 3, Cells::Quads).unwrap(),
-        None,
-        &[],
-        &options,
-    )
-    .unwrap();
+    let options = RenderOptions { width: 200, height: 100, margin: 0.1, ..front(1) };
+    let picture = render(&shapes::grid(3, 3, Cells::Quads).unwrap(), None, &[], &options).unwrap();
     // A square of 80 pixels in the middle of 200 x 100.
-    for (x, y, inside) in [
-        (61, 11, true),
-        (138, 88, true),
-        (58, 50, false),
-        (141, 50, false),
-        (100, 8, false),
-        (100, 91, false),
-    ] {
+    for (x, y, inside) in
+        [(61, 11, true), (138, 88, true), (58, 50, false), (141, 50, false), (100, 8, false), (100, 91, false)]
+    {
         assert_eq!(at(&picture, x, y) != WHITE, inside, "at {x}, {y}");
     }
 }
 
 #[test]
 fn the_nearer_triangle_hides_the_farther_in_either_order() {
-    let vertices = [
-        [0.0, 0.0, 0.0],
-        [4.0, 0.0, 0.0],
-        [0.0, 4.0, 0.0],
-        [0.0, 0.0, 1.0],
-        [2.0, 0.0, 1.0],
-        [0.0, 2.0, 1.0],
-    ];
-    let colours = [
-        [200, 0, 0],
-        [200, 0, 0],
-        [200, 0, 0],
-        [0, 0, 200],
-        [0, 0, 200],
-        [0, 0, 200],
-    ];
+    let vertices =
+        [[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 1.0], [2.0, 0.0, 1.0], [0.0, 2.0, 1.0]];
+    let colours = [[200, 0, 0], [200, 0, 0], [200, 0, 0], [0, 0, 200], [0, 0, 200], [0, 0, 200]];
     let (far, near): (&[u32], &[u32]) = (&[0, 1, 2], &[3, 4, 5]);
     // Either order, and with the nearer one seen from behind.
     for faces in [[far, near], [near, far], [far, &[5, 4, 3]]] {
@@ -113,10 +74,7 @@ fn the_nearer_triangle_hides_the_farther_in_either_order() {
         assert_eq!(strongest(at(&picture, 10, 70)), 2);
         assert_eq!(strongest(at(&picture, 55, 75)), 0);
         assert_eq!(at(&picture, 70, 10), WHITE);
-        let behind = RenderOptions {
-            view: View::orbit(180.0, 0.0, Up::Y),
-            ..front(80)
-        };
+        let behind = RenderOptions { view: View::orbit(180.0, 0.0, Up::Y), ..front(80) };
         let picture = render(&mesh, Some(&colours), &[], &behind).unwrap();
         assert_eq!(strongest(at(&picture, 70, 70)), 0);
     }
@@ -132,10 +90,7 @@ fn vertex_colours_land_at_their_vertices_and_mix_between() {
     assert_eq!(strongest(at(&picture, 62, 1)), 1);
     assert_eq!(strongest(at(&picture, 1, 62)), 2);
     let [r, g, b, _] = at(&picture, 62, 62);
-    assert!(
-        r.max(g).max(b) < 70,
-        "black with a little gloss: {r} {g} {b}"
-    );
+    assert!(r.max(g).max(b) < 70, "black with a little gloss: {r} {g} {b}");
     let [r, g, ..] = at(&picture, 32, 0);
     assert!(r.abs_diff(g) < 12, "half way from red to green: {r} {g}");
 }
@@ -143,10 +98,7 @@ fn vertex_colours_land_at_their_vertices_and_mix_between() {
 #[test]
 fn classes_faces_and_sides_have_crisp_colours() {
     let (red, green, blue) = ([220, 0, 0], [0, 220, 0], [0, 0, 220]);
-    let triangle = mesh(
-        &[[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]],
-        &[&[0, 1, 2]],
-    );
+    let triangle = mesh(&[[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]], &[&[0, 1, 2]]);
     let (one, three, colours) = ([green], [red, green, blue], [red, blue, blue]);
     let draw = |paint| render_painted(&triangle, paint, &[], &front(80)).unwrap();
     let is_pure = |pixel: [u8; 4], channel: usize| {
@@ -154,10 +106,7 @@ fn classes_faces_and_sides_have_crisp_colours() {
         strongest(pixel) == channel && others.map(|other| pixel[other]).all(|v| v < 60)
     };
     // The border of the class of the first vertex is the line through the middles of two edges.
-    let classes = Paint::Classes {
-        classes: &[7, 3, 3],
-        colours: &colours,
-    };
+    let classes = Paint::Classes { classes: &[7, 3, 3], colours: &colours };
     let picture = draw(classes);
     for (x, y, channel) in [(2, 77, 0), (36, 77, 0), (44, 77, 2), (2, 44, 0), (2, 36, 2)] {
         assert!(is_pure(at(&picture, x, y), channel), "{x} {y}");
@@ -172,10 +121,7 @@ fn classes_faces_and_sides_have_crisp_colours() {
     }
     assert_eq!(
         render_painted(&triangle, Paint::Faces(&colours), &[], &front(80)),
-        Err(RenderError::Colours {
-            colours: 3,
-            elements: 1
-        })
+        Err(RenderError::Colours { colours: 3, elements: 1 })
     );
 }
 
@@ -212,10 +158,7 @@ fn inconsistent_orientation_does_not_show() {
         .collect();
     let flipped = Mesh::new(sphere.vertices().to_vec(), flipped).unwrap();
     for shading in [Shading::Flat, Shading::Smooth] {
-        let options = RenderOptions {
-            shading,
-            ..front(120)
-        };
+        let options = RenderOptions { shading, ..front(120) };
         let a = render(&sphere, None, &[], &options).unwrap();
         let b = render(&flipped, None, &[], &options).unwrap();
         for (a, b) in a.pixels().iter().zip(b.pixels()) {
@@ -227,11 +170,7 @@ fn inconsistent_orientation_does_not_show() {
 #[test]
 fn smooth_shading_rounds_gentle_edges_and_keeps_sharp_ones() {
     let neighbours_differ = |mesh: &Mesh, shading| {
-        let options = RenderOptions {
-            shading,
-            view: View::orbit(30.0, 30.0, Up::Y),
-            ..front(200)
-        };
+        let options = RenderOptions { shading, view: View::orbit(30.0, 30.0, Up::Y), ..front(200) };
         let picture = render(mesh, None, &[], &options).unwrap();
         // The largest step between neighbours well inside the outline.
         (60..140)
@@ -254,26 +193,14 @@ fn smooth_shading_rounds_gentle_edges_and_keeps_sharp_ones() {
             [1.0, 1.0, 1.0],
             [0.0, 1.0, 1.0],
         ],
-        &[
-            &[0, 3, 2, 1],
-            &[4, 5, 6, 7],
-            &[0, 1, 5, 4],
-            &[2, 3, 7, 6],
-            &[1, 2, 6, 5],
-            &[0, 4, 7, 3],
-        ],
+        &[&[0, 3, 2, 1], &[4, 5, 6, 7], &[0, 1, 5, 4], &[2, 3, 7, 6], &[1, 2, 6, 5], &[0, 4, 7, 3]],
     );
     assert!(neighbours_differ(&cube, Shading::Smooth) > 20);
 }
 
 #[test]
 fn edges_are_drawn_where_they_are_and_only_the_mesh_s_own() {
-    let options = RenderOptions {
-        wireframe: true,
-        wire_colour: [255, 0, 0],
-        wire_width: 2.0,
-        ..front(90)
-    };
+    let options = RenderOptions { wireframe: true, wire_colour: [255, 0, 0], wire_width: 2.0, ..front(90) };
     let is_wire = |[r, g, ..]: [u8; 4]| r > g.saturating_add(60);
     let quads = shapes::grid(4, 4, Cells::Quads).unwrap();
     let picture = render(&quads, None, &[], &options).unwrap();
@@ -284,10 +211,7 @@ fn edges_are_drawn_where_they_are_and_only_the_mesh_s_own() {
     let picture = render(&triangles, None, &[], &options).unwrap();
     assert!(is_wire(at(&picture, 15, 15)));
     assert!(!is_wire(at(&picture, 20, 10)));
-    let plain = RenderOptions {
-        wireframe: false,
-        ..options
-    };
+    let plain = RenderOptions { wireframe: false, ..options };
     let picture = render(&triangles, None, &[], &plain).unwrap();
     assert!(!picture.pixels().iter().any(|&pixel| is_wire(pixel)));
 }
@@ -295,11 +219,7 @@ fn edges_are_drawn_where_they_are_and_only_the_mesh_s_own() {
 #[test]
 fn arrows_lie_on_the_surface_and_hide_behind_it() {
     let grid = shapes::grid(3, 3, Cells::Quads).unwrap();
-    let arrow = |z: f64| Arrow {
-        from: DVec3::new(0.2, 1.0, z),
-        to: DVec3::new(1.8, 1.0, z),
-        colour: [220, 0, 0],
-    };
+    let arrow = |z: f64| Arrow { from: DVec3::new(0.2, 1.0, z), to: DVec3::new(1.8, 1.0, z), colour: [220, 0, 0] };
     let red = |picture: &Picture| {
         let red = |p: &&[u8; 4]| p[0] > p[1].saturating_add(60);
         picture.pixels().iter().filter(red).count()
@@ -312,24 +232,14 @@ fn arrows_lie_on_the_surface_and_hide_behind_it() {
     let behind = render(&grid, None, &[arrow(-1.0)], &front(100)).unwrap();
     assert_eq!(red(&behind), 0);
     // Without length there is no arrow, and no harm.
-    let point = Arrow {
-        to: arrow(0.0).from,
-        ..arrow(0.0)
-    };
+    let point = Arrow { to: arrow(0.0).from, ..arrow(0.0) };
     assert_eq!(red(&render(&grid, None, &[point], &front(100)).unwrap()), 0);
 }
 
 #[test]
 fn a_concave_face_leaves_its_notch_open() {
     let l_shape = mesh(
-        &[
-            [0.0, 0.0, 0.0],
-            [2.0, 0.0, 0.0],
-            [2.0, 1.0, 0.0],
-            [1.0, 1.0, 0.0],
-            [1.0, 2.0, 0.0],
-            [0.0, 2.0, 0.0],
-        ],
+        &[[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 2.0, 0.0]],
         &[&[2, 3, 4, 5, 0, 1]],
     );
     let picture = render(&l_shape, None, &[], &front(40)).unwrap();
@@ -353,25 +263,16 @@ fn strange_meshes_give_pictures() {
         let grid = shapes::grid(3, 3, Cells::Quads).unwrap();
         let sized = grid.map_vertices(|p| p * size).unwrap();
         let picture = render(&sized, None, &[], &front(9)).unwrap();
-        assert!(
-            picture.pixels().iter().all(|&pixel| pixel != WHITE),
-            "{size}"
-        );
+        assert!(picture.pixels().iter().all(|&pixel| pixel != WHITE), "{size}");
     }
 }
 
 #[test]
 fn threads_do_not_change_the_picture() {
     let mesh = shapes::torus(80, 40, 2.0, 0.9, Cells::Quads).unwrap();
-    let options = RenderOptions {
-        wireframe: true,
-        ..RenderOptions::default()
-    };
+    let options = RenderOptions { wireframe: true, ..RenderOptions::default() };
     let pictures = [1, 3].map(|threads| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| render(&mesh, None, &[], &options).unwrap())
     });
     assert_eq!(pictures[0], pictures[1]);
@@ -379,17 +280,10 @@ fn threads_do_not_change_the_picture() {
 
 #[test]
 fn png_gives_back_the_pixels() {
-    let options = RenderOptions {
-        width: 61,
-        height: 47,
-        background: [10, 20, 30, 0],
-        ..RenderOptions::default()
-    };
+    let options = RenderOptions { width: 61, height: 47, background: [10, 20, 30, 0], ..RenderOptions::default() };
     let picture = render(&shapes::icosahedron(), None, &[], &options).unwrap();
     let file = picture.encode_png();
-    let mut reader = png::Decoder::new(std::io::Cursor::new(file))
-        .read_info()
-        .unwrap();
+    let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().unwrap();
     let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut bytes).unwrap();
     assert_eq!((info.width, info.height), (61, 47));
@@ -413,36 +307,17 @@ fn bad_requests_are_refused() {
     };
     let named = |option, value: &str| (option, value.to_owned());
     assert_eq!(refused(|o| o.width = 0), named("width", "0"));
-    assert_eq!(
-        refused(|o| o.height = MAX_SIDE + 1),
-        named("height", "16385")
-    );
-    assert_eq!(
-        refused(|o| o.supersampling = 5),
-        named("supersampling", "5")
-    );
+    assert_eq!(refused(|o| o.height = MAX_SIDE + 1), named("height", "16385"));
+    assert_eq!(refused(|o| o.supersampling = 5), named("supersampling", "5"));
     assert_eq!(refused(|o| o.margin = 0.5), named("margin", "0.5"));
-    assert_eq!(
-        refused(|o| o.wire_width = f64::NAN),
-        named("wire_width", "NaN")
-    );
+    assert_eq!(refused(|o| o.wire_width = f64::NAN), named("wire_width", "NaN"));
     let (option, _) = refused(|o| o.view = View::orbit(f64::NAN, 0.0, Up::Y));
     assert_eq!(option, "view.towards_eye");
     assert_eq!(refused(|o| o.view.up = DVec3::ZERO).0, "view.up");
     assert_eq!(
         render(&mesh, Some(&[[0; 3]; 3]), &[], &RenderOptions::default()),
-        Err(RenderError::Colours {
-            colours: 3,
-            elements: 12
-        })
+        Err(RenderError::Colours { colours: 3, elements: 12 })
     );
-    let lost = Arrow {
-        from: DVec3::ZERO,
-        to: DVec3::splat(f64::INFINITY),
-        colour: [0; 3],
-    };
-    assert_eq!(
-        render(&mesh, None, &[lost], &RenderOptions::default()),
-        Err(RenderError::Arrow { arrow: 0 })
-    );
+    let lost = Arrow { from: DVec3::ZERO, to: DVec3::splat(f64::INFINITY), colour: [0; 3] };
+    assert_eq!(render(&mesh, None, &[lost], &RenderOptions::default()), Err(RenderError::Arrow { arrow: 0 }));
 }

@@ -1,19 +1,13 @@
 //! The CUDA versions: same names and arguments as the CPU versions, after the device.
 
-use gemcnn_kernels::cuda::{
-    CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, check_length, to_u32,
-};
+use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, check_length, to_u32};
 use gemcnn_kernels::kernel_args;
 
 const SOURCE: KernelSource = KernelSource::new("softsign", include_str!("softsign.cu"));
 const NAME: &str = "softsign";
 
 /// `y = x / (1 + |x|)`.
-pub fn forward(
-    device: &CudaDevice,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+pub fn forward(device: &CudaDevice, x: DeviceSlice<'_, f32>, y: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
     check_length(NAME, "y", y.view(), x.len())?;
     let count = to_u32(NAME, x.len())?;
     let kernel = device.function(SOURCE, &[], "softsign_forward")?;

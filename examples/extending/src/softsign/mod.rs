@@ -38,11 +38,7 @@ mod cpu {
 impl<T: Real> Operator<T> for Softsign {
     type Saved = Var<T>;
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x]: [Var<T>; 1],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
         x.expect_scalars("input of a softsign")?;
         let mut y = context.buffer(x.values_len())?;
         dispatch!(context.executor(), cpu::forward(; x.view(), y.view_mut()));

@@ -44,29 +44,18 @@ fn body_count(text: &str) -> Result<usize, String> {
 
 impl Bodies {
     pub fn run(self) -> Result<(), Failure> {
-        let Self {
-            count: bodies,
-            vertices,
-            seed,
-            ..
-        } = self;
+        let Self { count: bodies, vertices, seed, .. } = self;
         let command = format!("--count {bodies} --vertices {vertices} --seed {seed}");
         let unfinished = Unfinished::new(&self.folder, command)?;
         let meshes = self.folder.join("meshes");
         let body = |number| meshes.join(format!("{}.ply", BodiesConfig::body_name(number)));
-        let options = BodyOptions {
-            vertices: self.vertices,
-            seed: self.seed,
-            ..Default::default()
-        };
+        let options = BodyOptions { vertices: self.vertices, seed: self.seed, ..Default::default() };
         let family = progress::during("making the template", || BodyFamily::new(&options));
         let family = family.map_err(Failure::usage)?;
         let mark = unfinished.begin()?;
         std::fs::create_dir_all(&meshes).map_err(|error| failed(&meshes, &error))?;
         // Of both folders, what killed processes left is removed.
-        let open = |folder: &Path| {
-            SharedFolder::open(folder, mark).map_err(|error| failed(folder, &error))
-        };
+        let open = |folder: &Path| SharedFolder::open(folder, mark).map_err(|error| failed(folder, &error));
         drop(open(&meshes)?);
         let held = open(&self.folder)?;
         let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
@@ -97,25 +86,16 @@ impl Bodies {
 
     /// Writes the lists of the parts and then the description, which completes the data set.
     fn describe(&self) -> Result<(), Failure> {
-        let config = BodiesConfig {
-            count: self.count,
-            ..Default::default()
-        };
+        let config = BodiesConfig { count: self.count, ..Default::default() };
         let train = config.training();
         for (file, numbers) in [(TRAIN, 0..train), (TEST, train..self.count)] {
-            let names: String = numbers
-                .map(|number| BodiesConfig::body_name(number) + "\n")
-                .collect();
+            let names: String = numbers.map(|number| BodiesConfig::body_name(number) + "\n").collect();
             write_file(&self.folder.join(file), names.as_bytes())?;
         }
         let mut description = Description::new(Task::Correspondence);
         description.meshes = "meshes".into();
         description.template = Some(TEMPLATE.into());
-        description.split.files = Some(Parts {
-            train: Some(TRAIN.into()),
-            validation: None,
-            test: Some(TEST.into()),
-        });
+        description.split.files = Some(Parts { train: Some(TRAIN.into()), validation: None, test: Some(TEST.into()) });
         let path = self.folder.join(DESCRIPTION_FILE);
         write_file(&path, description.to_toml().as_bytes())
     }

@@ -37,8 +37,8 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::input(format!("{}: {error}", path.display()))
 }
 
-/// A folder whose data set is not complete. Until it is, the options of the command that makes it stand in a file: the same command
-/// finishes what was cut off.
+/// A folder whose data set is not complete. Until it is, the options of the command that makes it stand in a file: the
+/// same command finishes what was cut off.
 struct Unfinished {
     folder: PathBuf,
     mark: PathBuf,
@@ -70,15 +70,11 @@ impl Unfinished {
         if !is_begun && names.any(|name| !is_leftover(&name.to_string_lossy())) {
             return refuse("is not empty; choose a new folder".into());
         }
-        Ok(Self {
-            folder: folder.into(),
-            mark,
-            command,
-            is_begun,
-        })
+        Ok(Self { folder: folder.into(), mark, command, is_begun })
     }
 
-    /// Makes the folder. Returns the file with the command, which processes that write at the same time share as a lock.
+    /// Makes the folder. Returns the file with the command, which processes that write at the same time share as a
+    /// lock.
     fn begin(&self) -> Result<&Path, Failure> {
         std::fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
         if !self.is_begun {

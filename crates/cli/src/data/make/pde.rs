@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 /// Solutions of time-dependent equations on closed and open surfaces, like those of `gemcnn experiment pde`.
 ///
-/// Makes one data set per equation, DIR/EQUATION, with one PLY file per trajectory. The vertex values u000, u001 and so on are
-/// its states.
+/// Makes one data set per equation, DIR/EQUATION, with one PLY file per trajectory. The vertex values u000, u001 and so
+/// on are its states.
 #[derive(Args)]
 pub struct Pde {
     /// Folder for the data sets: new, empty, or with the unfinished output of the same command.
@@ -37,7 +37,8 @@ pub struct TrajectoryArgs {
     #[arg(long, value_name = "N")]
     vertices: Option<usize>,
 
-    /// Trajectories per mesh, each from another initial state. On the training meshes, 70 % of them are for training [default: 5]
+    /// Trajectories per mesh, each from another initial state. On the training meshes, 70 % of them are for training
+    /// [default: 5]
     #[arg(long, value_name = "N")]
     trajectories: Option<usize>,
 
@@ -71,8 +72,7 @@ impl Pde {
         for &equation in &equations {
             let folder = self.folder.join(equation.word());
             let what = format!("solving the {equation} equation");
-            progress::during(&what, || make(equation, &settings, &folder, mark))
-                .map_err(Failure::input)?;
+            progress::during(&what, || make(equation, &settings, &folder, mark)).map_err(Failure::input)?;
         }
         unfinished.finish()?;
         print(&format!(

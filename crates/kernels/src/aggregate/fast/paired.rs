@@ -1,4 +1,5 @@
-//! Sums of an order whose two components are one vector together: half a vector of channels, as heads of attention have.
+//! Sums of an order whose two components are one vector together: half a vector of channels, as heads of attention
+//! have.
 
 use super::{Block, Table};
 use crate::Real;
@@ -33,16 +34,13 @@ impl<T: Real> Table<'_, T> {
         signs[..lanes / 2].fill(-T::one());
         let signs = T::load(simd, &signs[..lanes]);
         let mut sums = [T::splat(simd, T::zero()); COUNT];
-        let weights = self
-            .weights
-            .as_ptr()
-            .wrapping_add(first_row * count + start);
+        let weights = self.weights.as_ptr().wrapping_add(first_row * count + start);
         let turns = (block.order - 1) * 2 * count + start;
         let turns = self.rotations.as_ptr().wrapping_add(turns);
         for (place, &q) in self.graph.neighbours()[edges].iter().enumerate() {
             let from = q as usize * self.gather.dimension + block.start;
-            // SAFETY: graph arrays name existing vertices only, and `tabulate` checked the length of `x`; the rotations have two columns of
-            // `count` edges for each order.
+            // SAFETY: graph arrays name existing vertices only, and `tabulate` checked the length of `x`; the rotations
+            // have two columns of `count` edges for each order.
             let (both, c, s) = unsafe {
                 let at = turns.wrapping_add(place);
                 let both = T::load_from::<S>(self.x.as_ptr().wrapping_add(from));

@@ -9,8 +9,8 @@ use std::ops::Range;
 const EDGES: usize = 16;
 
 impl<T: Real> Table<'_, T> {
-    /// For each edge of vertex `p`, which must be one of the tabulated ones: the sum over all rows of weight times the product
-    /// of the rotated features with the part of `rows` where [`vertex`](Self::vertex) writes their sum.
+    /// For each edge of vertex `p`, which must be one of the tabulated ones: the sum over all rows of weight times the
+    /// product of the rotated features with the part of `rows` where [`vertex`](Self::vertex) writes their sum.
     #[inline(always)]
     pub fn products<S: Simd>(&self, simd: S, p: usize, rows: &[T], out: &mut [T]) {
         let edges = self.graph.row(p);
@@ -23,19 +23,9 @@ impl<T: Real> Table<'_, T> {
             for &block in &self.gather.blocks {
                 for first in (0..block.channels).step_by(lanes) {
                     let width = lanes.min(block.channels - first);
-                    let columns = Columns {
-                        block,
-                        first,
-                        width,
-                    };
+                    let columns = Columns { block, first, width };
                     if width == lanes {
-                        self.add_products::<S, false>(
-                            simd,
-                            edges.clone(),
-                            columns,
-                            rows,
-                            &mut sums,
-                        );
+                        self.add_products::<S, false>(simd, edges.clone(), columns, rows, &mut sums);
                     } else {
                         self.add_products::<S, true>(simd, edges.clone(), columns, rows, &mut sums);
                     }
@@ -62,7 +52,8 @@ impl<T: Real> Table<'_, T> {
         macro_rules! some_rows {
             ($($count:literal)*) => {$(
                 while count - first >= $count {
-                    // SAFETY: `products` checked that the edges are tabulated, and there are `$count` rows from `first`.
+                    // SAFETY: `products` checked that the edges are tabulated, and there are `$count` rows from
+                    // `first`.
                     unsafe {
                         let edges = edges.clone();
                         if columns.block.order == 0 {
@@ -95,21 +86,14 @@ impl<T: Real> Table<'_, T> {
         (first_row, rows): (usize, &[T]),
         sums: &mut [T::Vector<S>; EDGES],
     ) {
-        let Columns {
-            block,
-            first,
-            width,
-        } = columns;
+        let Columns { block, first, width } = columns;
         let count = self.edges.len();
         let start = edges.start - self.edges.start;
         let (cosine, sine) = (block.start + first, block.start + first + block.channels);
-        // SAFETY: `from` is one of the places below, with `width` numbers behind it; without a tail that is one full vector.
+        // SAFETY: `from` is one of the places below, with `width` numbers behind it; without a tail that is one full
+        // vector.
         let load = |from: *const T| unsafe {
-            if TAIL {
-                T::load(simd, std::slice::from_raw_parts(from, width))
-            } else {
-                T::load_from::<S>(from)
-            }
+            if TAIL { T::load(simd, std::slice::from_raw_parts(from, width)) } else { T::load_from::<S>(from) }
         };
         let zero = T::splat(simd, T::zero());
         let (mut cosines, mut sines) = ([zero; COUNT], [zero; COUNT]);
@@ -120,19 +104,13 @@ impl<T: Real> Table<'_, T> {
                 sines[k] = load(row[sine..][..width].as_ptr());
             }
         }
-        let weights = self
-            .weights
-            .as_ptr()
-            .wrapping_add(first_row * count + start);
+        let weights = self.weights.as_ptr().wrapping_add(first_row * count + start);
         let turns = block.order.saturating_sub(1) * 2 * count + start;
         let turns = self.rotations.as_ptr().wrapping_add(turns);
         let neighbours = self.graph.neighbours()[edges].iter().enumerate();
         for ((place, &q), sum) in neighbours.zip(sums) {
             // Graph arrays name existing vertices only, and `tabulate` checked the length of `x`.
-            let features = self
-                .x
-                .as_ptr()
-                .wrapping_add(q as usize * self.gather.dimension);
+            let features = self.x.as_ptr().wrapping_add(q as usize * self.gather.dimension);
             let (mut of_cosine, mut of_sine) = (zero, zero);
             for k in 0..COUNT {
                 // SAFETY: the weights have one column of `count` edges for each row.

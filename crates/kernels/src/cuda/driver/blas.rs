@@ -33,13 +33,7 @@ impl Handle {
             check("cublasCreate", sys::cublasCreate_v2(&mut handle))?;
             Self::place(handle, stream, workspace.view())?;
         }
-        Ok(Self {
-            handle: Mutex::new(Placed {
-                handle,
-                at_home: true,
-            }),
-            workspace,
-        })
+        Ok(Self { handle: Mutex::new(Placed { handle, at_home: true }), workspace })
     }
 
     /// Sets stream and workspace of the products that follow.
@@ -53,15 +47,9 @@ impl Handle {
     ) -> Result<(), CudaError> {
         // SAFETY: as above; the library is there and the context current.
         unsafe {
-            check(
-                "cublasSetStream",
-                sys::cublasSetStream_v2(handle, stream.cast()),
-            )?;
+            check("cublasSetStream", sys::cublasSetStream_v2(handle, stream.cast()))?;
             let address = workspace.address as *mut std::ffi::c_void;
-            check(
-                "cublasSetWorkspace",
-                sys::cublasSetWorkspace_v2(handle, address, workspace.len()),
-            )
+            check("cublasSetWorkspace", sys::cublasSetWorkspace_v2(handle, address, workspace.len()))
         }
     }
 
@@ -77,10 +65,7 @@ fn check(call: &'static str, status: cublasStatus_t) -> Result<(), CudaError> {
     if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
-    Err(CudaError::Call {
-        call,
-        problem: format!("{status:?}"),
-    })
+    Err(CudaError::Call { call, problem: format!("{status:?}") })
 }
 
 fn kind(numbers: &Numbers<'_>) -> sys::cudaDataType_t {
@@ -98,23 +83,15 @@ impl CudaDevice {
         c: Numbers<'_>,
         (stride, batch_stride): (usize, usize),
     ) -> Result<(), CudaError> {
-        let &Product {
-            m, n, k, batches, ..
-        } = product;
+        let &Product { m, n, k, batches, .. } = product;
         let compute = match (product.a.data, self.product_mode()) {
-            (Numbers::F32(_), ProductMode::Tf32 | ProductMode::Bf16)
-                if self.capability() >= (8, 0) =>
-            {
+            (Numbers::F32(_), ProductMode::Tf32 | ProductMode::Bf16) if self.capability() >= (8, 0) => {
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
             }
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let operation = |operand: &Operand<'_>| {
-            if operand.transposed {
-                cublasOperation_t::CUBLAS_OP_T
-            } else {
-                cublasOperation_t::CUBLAS_OP_N
-            }
+            if operand.transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
         };
         let size = |value: usize| {
             i32::try_from(value).map_err(|_| CudaError::Call {
@@ -127,8 +104,7 @@ impl CudaDevice {
         let pointer = |value: &f32| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
         self.bind()?;
         // Streams of guests run beside each other, so each of their products has a workspace of its own.
-        let workspace: DeviceBuffer<u8> =
-            self.buffer(if self.is_guest() { WORKSPACE } else { 0 })?;
+        let workspace: DeviceBuffer<u8> = self.buffer(if self.is_guest() { WORKSPACE } else { 0 })?;
         let blas = self.blas();
         let mut placed = blas.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_guest() || !placed.at_home {

@@ -40,17 +40,10 @@ impl CudaDevice {
         let mut handle = std::ptr::null_mut();
         let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
         // SAFETY: the context is current, and `handle` outlives the call.
-        driver("cuEventCreate", unsafe {
-            sys::cuEventCreate(&mut handle, flags)
-        })?;
-        let event = Event {
-            handle,
-            context: Arc::clone(&self.inner.context),
-        };
+        driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut handle, flags) })?;
+        let event = Event { handle, context: Arc::clone(&self.inner.context) };
         // SAFETY: stream and event are alive.
-        driver("cuEventRecord", unsafe {
-            sys::cuEventRecord(handle, self.stream())
-        })?;
+        driver("cuEventRecord", unsafe { sys::cuEventRecord(handle, self.stream()) })?;
         Ok(event)
     }
 
@@ -62,9 +55,7 @@ impl CudaDevice {
         self.expect_no_capture("waiting for an event")?;
         self.bind()?;
         // SAFETY: stream and event are alive.
-        driver("cuStreamWaitEvent", unsafe {
-            sys::cuStreamWaitEvent(self.stream(), event.handle, 0)
-        })
+        driver("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.stream(), event.handle, 0) })
     }
 
     /// Captures the work that `work` queues as a CUDA graph. Nothing runs until
@@ -76,10 +67,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// The error of `work`, or [`CudaError::Capture`] for work that cannot be captured.
-    pub fn capture<R, E: From<CudaError>>(
-        &self,
-        work: impl FnOnce() -> Result<R, E>,
-    ) -> Result<CudaGraph<R>, E> {
+    pub fn capture<R, E: From<CudaError>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<CudaGraph<R>, E> {
         let capture = Capture::begin(self)?;
         let output = work();
         let (graph, kept) = capture.end();
@@ -87,15 +75,8 @@ impl CudaDevice {
         let graph = graph?;
         let mut executable = std::ptr::null_mut();
         // SAFETY: the graph is alive, and `executable` outlives the call.
-        driver("cuGraphInstantiate", unsafe {
-            sys::cuGraphInstantiateWithFlags(&mut executable, graph.0, 0)
-        })?;
-        Ok(CudaGraph {
-            device: self.clone(),
-            executable,
-            output,
-            _kept: kept,
-        })
+        driver("cuGraphInstantiate", unsafe { sys::cuGraphInstantiateWithFlags(&mut executable, graph.0, 0) })?;
+        Ok(CudaGraph { device: self.clone(), executable, output, _kept: kept })
     }
 }
 
@@ -121,22 +102,16 @@ struct Capture<'a> {
 impl<'a> Capture<'a> {
     fn begin(device: &'a CudaDevice) -> Result<Self, CudaError> {
         if !matches!(device.lane, Lane::Compute) {
-            return Err(CudaError::Capture {
-                what: "copies that run ahead, and work on streams of the caller",
-            });
+            return Err(CudaError::Capture { what: "copies that run ahead, and work on streams of the caller" });
         }
         if device.inner.stream.is_legacy() {
-            return Err(CudaError::Capture {
-                what: "work on the legacy default stream",
-            });
+            return Err(CudaError::Capture { what: "work on the legacy default stream" });
         }
         device.bind()?;
         let guard = CaptureGuard::new();
         let mut capturing = locked(&device.inner.capturing);
         if capturing.is_some() {
-            return Err(CudaError::Capture {
-                what: "a second capture",
-            });
+            return Err(CudaError::Capture { what: "a second capture" });
         }
         // Relaxed, because `work` may allocate memory.
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -144,15 +119,9 @@ impl<'a> Capture<'a> {
         device.inner.ahead_pool.begin_capture();
         *capturing = Some(std::thread::current().id());
         drop(capturing);
-        let mut capture = Self {
-            device,
-            ended: true,
-            _guard: guard,
-        };
+        let mut capture = Self { device, ended: true, _guard: guard };
         // SAFETY: the stream is alive and not being captured.
-        let began = driver("cuStreamBeginCapture", unsafe {
-            sys::cuStreamBeginCapture_v2(device.stream(), mode)
-        });
+        let began = driver("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(device.stream(), mode) });
         if let Err(error) = began {
             capture.leave();
             return Err(error);
@@ -171,9 +140,7 @@ impl<'a> Capture<'a> {
         self.ended = true;
         let mut graph = Graph(std::ptr::null_mut());
         // SAFETY: the stream is being captured since `begin`, and `graph` outlives the call.
-        driver("cuStreamEndCapture", unsafe {
-            sys::cuStreamEndCapture(self.device.stream(), &mut graph.0)
-        })?;
+        driver("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(self.device.stream(), &mut graph.0) })?;
         Ok(graph)
     }
 
@@ -219,9 +186,7 @@ impl<R> CudaGraph<R> {
         self.device.bind()?;
         // SAFETY: the executable and the stream are alive, and so are the buffers, as the caller of
         // `capture` promised.
-        driver("cuGraphLaunch", unsafe {
-            sys::cuGraphLaunch(self.executable, self.device.stream())
-        })
+        driver("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.executable, self.device.stream()) })
     }
 
     /// The value that the captured closure returned.

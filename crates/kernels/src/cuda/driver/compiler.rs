@@ -21,9 +21,7 @@ pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
     library::nvrtc()?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the library is there, and both places outlive the call.
-    check("nvrtcVersion", unsafe {
-        sys::nvrtcVersion(&mut major, &mut minor)
-    })?;
+    check("nvrtcVersion", unsafe { sys::nvrtcVersion(&mut major, &mut minor) })?;
     Ok((major, minor))
 }
 
@@ -31,11 +29,7 @@ pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
 ///
 /// # Errors
 /// [`CudaError::NoNvrtc`], or [`CudaError::Compile`] with the log of the compiler.
-pub fn compile_for(
-    source: KernelSource,
-    defines: &[Define],
-    capability: i32,
-) -> Result<Vec<u8>, CudaError> {
+pub fn compile_for(source: KernelSource, defines: &[Define], capability: i32) -> Result<Vec<u8>, CudaError> {
     nvrtc_version()?;
     let options = options(defines, capability)?;
     compile(source.name(), &source.text(), &options)
@@ -55,15 +49,11 @@ fn options(defines: &[Define], capability: i32) -> Result<Vec<String>, CudaError
 fn architecture(capability: i32) -> Result<String, CudaError> {
     let mut count = 0;
     // SAFETY: the place outlives the call.
-    check("nvrtcGetNumSupportedArchs", unsafe {
-        sys::nvrtcGetNumSupportedArchs(&mut count)
-    })?;
+    check("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) })?;
     let mut known = vec![0; count.max(0) as usize];
     if !known.is_empty() {
         // SAFETY: there is room for as many numbers as NVRTC said it has.
-        check("nvrtcGetSupportedArchs", unsafe {
-            sys::nvrtcGetSupportedArchs(known.as_mut_ptr())
-        })?;
+        check("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) })?;
     }
     if known.contains(&capability) {
         // With the instructions that only Hopper has.
@@ -85,15 +75,7 @@ pub(super) fn compile_cached(
     let (name, text) = (source.name(), source.text());
     let (major, minor) = nvrtc_version()?;
     let options = options(defines, capability)?;
-    let key = hash(
-        [
-            text.as_str(),
-            &options.join("\n"),
-            &format!("{major}.{minor} {driver}"),
-        ]
-        .join("\n\n")
-        .as_bytes(),
-    );
+    let key = hash([text.as_str(), &options.join("\n"), &format!("{major}.{minor} {driver}")].join("\n\n").as_bytes());
     let file = cache_folder().map(|folder| folder.join(format!("{name}-{key:032x}.bin")));
     if let Some(image) = file.as_ref().and_then(|file| std::fs::read(file).ok())
         && let Some(image) = unsealed(image)
@@ -124,16 +106,13 @@ fn compile(name: &str, text: &str, options: &[String]) -> Result<Image, CudaErro
     let program = Program::new(&text, &title)?;
     let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
     // SAFETY: the program is alive, and the options outlive the call.
-    let status =
-        unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as i32, pointers.as_ptr()) };
+    let status = unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as i32, pointers.as_ptr()) };
     if status == nvrtcResult::NVRTC_ERROR_COMPILATION {
         let log = program.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?;
         return Err(CudaError::Compile {
             source_name: name.into(),
             architecture,
-            log: String::from_utf8_lossy(&log)
-                .trim_end_matches('\0')
-                .to_string(),
+            log: String::from_utf8_lossy(&log).trim_end_matches('\0').to_string(),
         });
     }
     check("nvrtcCompileProgram", status)?;
@@ -151,14 +130,7 @@ impl Program {
         let mut program = std::ptr::null_mut();
         // SAFETY: both texts end in a zero byte, and NVRTC copies them.
         check("nvrtcCreateProgram", unsafe {
-            sys::nvrtcCreateProgram(
-                &mut program,
-                text.as_ptr(),
-                title.as_ptr(),
-                0,
-                std::ptr::null(),
-                std::ptr::null(),
-            )
+            sys::nvrtcCreateProgram(&mut program, text.as_ptr(), title.as_ptr(), 0, std::ptr::null(), std::ptr::null())
         })?;
         Ok(Self(program))
     }
@@ -174,9 +146,7 @@ impl Program {
         check("nvrtcGetSize", unsafe { size(self.0, &mut count) })?;
         let mut bytes = vec![0u8; count];
         // SAFETY: there is room for as many bytes as NVRTC said.
-        check("nvrtcGet", unsafe {
-            fill(self.0, bytes.as_mut_ptr().cast())
-        })?;
+        check("nvrtcGet", unsafe { fill(self.0, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
 }
@@ -192,10 +162,7 @@ fn check(call: &'static str, status: nvrtcResult) -> Result<(), CudaError> {
     if status == nvrtcResult::NVRTC_SUCCESS {
         return Ok(());
     }
-    Err(CudaError::Call {
-        call,
-        problem: format!("{status:?}"),
-    })
+    Err(CudaError::Call { call, problem: format!("{status:?}") })
 }
 
 /// `$XDG_CACHE_HOME/gemcnn/kernels`, else `~/.cache/gemcnn/kernels`.
@@ -250,10 +217,7 @@ mod tests {
             damaged[place] ^= 1;
             assert_eq!(unsealed(damaged), None);
         }
-        assert_eq!(
-            std::fs::read_dir(file.parent().unwrap()).unwrap().count(),
-            1
-        );
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

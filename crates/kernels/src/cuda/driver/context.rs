@@ -22,9 +22,7 @@ impl Context {
     /// Makes it the calling thread's context.
     pub fn bind(&self) -> Result<(), CudaError> {
         // SAFETY: the context is alive as long as `self`.
-        driver("cuCtxSetCurrent", unsafe {
-            sys::cuCtxSetCurrent(self.handle)
-        })
+        driver("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.handle) })
     }
 }
 
@@ -35,8 +33,8 @@ impl Drop for Context {
     }
 }
 
-/// Held for reading by captures, and for writing by calls that wait for the whole context: such a call, from any thread,
-/// invalidates every capture of the context. All devices that open one GPU share its context.
+/// Held for reading by captures, and for writing by calls that wait for the whole context: such a call, from any
+/// thread, invalidates every capture of the context. All devices that open one GPU share its context.
 static CAPTURES: RwLock<()> = RwLock::new(());
 
 thread_local! {
@@ -53,9 +51,7 @@ impl CaptureGuard {
     /// `None` if this thread holds one already.
     pub fn new() -> Option<Self> {
         let free = !IS_CAPTURING.replace(true);
-        free.then(|| Self {
-            _shared: CAPTURES.read().unwrap_or_else(PoisonError::into_inner),
-        })
+        free.then(|| Self { _shared: CAPTURES.read().unwrap_or_else(PoisonError::into_inner) })
     }
 }
 
@@ -92,14 +88,8 @@ impl Stream {
         let mut handle = std::ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current, and `handle` outlives the call.
-        driver("cuStreamCreate", unsafe {
-            sys::cuStreamCreate(&mut handle, flags)
-        })?;
-        Ok(Self {
-            handle,
-            context: Arc::clone(context),
-            owned: true,
-        })
+        driver("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut handle, flags) })?;
+        Ok(Self { handle, context: Arc::clone(context), owned: true })
     }
 
     /// A stream of the caller; null is the legacy default stream.
@@ -107,11 +97,7 @@ impl Stream {
     /// # Safety
     /// It must be a stream of the context, and outlive this value.
     pub unsafe fn borrowed(context: &Arc<Context>, handle: sys::CUstream) -> Self {
-        Self {
-            handle,
-            context: Arc::clone(context),
-            owned: false,
-        }
+        Self { handle, context: Arc::clone(context), owned: false }
     }
 
     pub fn handle(&self) -> sys::CUstream {

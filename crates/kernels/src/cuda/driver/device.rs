@@ -6,9 +6,7 @@ use super::launch::Modules;
 use super::pool::{Pool, PoolLane};
 use super::staging::Staging;
 use super::status::{describe, driver};
-use super::{
-    CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse, ProductMode, compiler, library,
-};
+use super::{CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse, ProductMode, compiler, library};
 use crate::error::check_count;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
@@ -82,8 +80,8 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Default memory of a tile, the gathered rows of a convolution or the logits of a classifier: this part of the memory of the GPU, and
-/// at least so much.
+/// Default memory of a tile, the gathered rows of a convolution or the logits of a classifier: this part of the memory
+/// of the GPU, and at least so much.
 const TILE_PART: usize = 128;
 const LEAST_TILE_BYTES: usize = 256 << 20;
 
@@ -116,14 +114,9 @@ impl CudaDevice {
     /// # Safety
     /// The stream must belong to the primary context of the device, and must outlive the returned value, its
     /// clones, and all buffers, events and CUDA graphs made with them.
-    pub unsafe fn on_stream(
-        ordinal: usize,
-        stream: *mut std::ffi::c_void,
-    ) -> Result<Self, CudaError> {
+    pub unsafe fn on_stream(ordinal: usize, stream: *mut std::ffi::c_void) -> Result<Self, CudaError> {
         // SAFETY: the caller vouches for it.
-        Self::open(ordinal, |context| unsafe {
-            Ok(Stream::borrowed(context, stream.cast()))
-        })
+        Self::open(ordinal, |context| unsafe { Ok(Stream::borrowed(context, stream.cast())) })
     }
 
     fn open(
@@ -133,9 +126,7 @@ impl CudaDevice {
         library::driver()?;
         let mut version = 0;
         // SAFETY: the library is there, and the place outlives the call.
-        driver("cuDriverGetVersion", unsafe {
-            sys::cuDriverGetVersion(&mut version)
-        })?;
+        driver("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
         if version < 12_000 {
             return Err(CudaError::OldDriver { version });
         }
@@ -149,18 +140,13 @@ impl CudaDevice {
         if ordinal >= count {
             return Err(CudaError::Ordinal { ordinal, count });
         }
-        let failed = |call: &'static str| {
-            move |error: result::DriverError| CudaError::Call {
-                call,
-                problem: describe(&error),
-            }
-        };
+        let failed =
+            |call: &'static str| move |error: result::DriverError| CudaError::Call { call, problem: describe(&error) };
         let device = result::device::get(ordinal as i32).map_err(failed("cuDeviceGet"))?;
         let name = result::device::get_name(device).map_err(failed("cuDeviceGetName"))?;
         let attribute = |attribute| {
             // SAFETY: the device is one of the driver's.
-            unsafe { result::device::get_attribute(device, attribute) }
-                .map_err(failed("cuDeviceGetAttribute"))
+            unsafe { result::device::get_attribute(device, attribute) }.map_err(failed("cuDeviceGetAttribute"))
         };
         use sys::CUdevice_attribute_enum as Attribute;
         let capability = (
@@ -168,8 +154,7 @@ impl CudaDevice {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        let shared_bytes =
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let shared_bytes = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         if capability < (7, 5) {
             return Err(CudaError::Capability { name, capability });
         }
@@ -181,20 +166,15 @@ impl CudaDevice {
         }
         library::cublas()?;
         // SAFETY: the device is one of the driver's.
-        let handle = unsafe { result::primary_ctx::retain(device) }
-            .map_err(failed("cuDevicePrimaryCtxRetain"))?;
+        let handle = unsafe { result::primary_ctx::retain(device) }.map_err(failed("cuDevicePrimaryCtxRetain"))?;
         let context = Arc::new(Context { device, handle });
         context.bind()?;
         // SAFETY: as above.
-        let total_memory =
-            unsafe { result::device::total_mem(device) }.map_err(failed("cuDeviceTotalMem"))?;
+        let total_memory = unsafe { result::device::total_mem(device) }.map_err(failed("cuDeviceTotalMem"))?;
         let stream = Arc::new(make_stream(&context)?);
         let copies = Arc::new(Stream::new(&context)?);
         let pool = Arc::new(Pool::new(Arc::clone(&context), PoolLane::Compute));
-        let ahead = PoolLane::Ahead {
-            compute: Arc::clone(&stream),
-            copies: Arc::clone(&copies),
-        };
+        let ahead = PoolLane::Ahead { compute: Arc::clone(&stream), copies: Arc::clone(&copies) };
         let ahead_pool = Arc::new(Pool::new(Arc::clone(&context), ahead));
         // cuBLAS waits for the context.
         let quiet = without_captures();
@@ -347,11 +327,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// Slices of different length, or failed work on the device.
-    pub fn read<T: Pod>(
-        &self,
-        from: DeviceSlice<'_, T>,
-        values: &mut [T],
-    ) -> Result<(), CudaError> {
+    pub fn read<T: Pod>(&self, from: DeviceSlice<'_, T>, values: &mut [T]) -> Result<(), CudaError> {
         check_count("copy from the device", "values", values.len(), from.len())?;
         if values.is_empty() {
             return Ok(());
@@ -360,12 +336,7 @@ impl CudaDevice {
         self.bind()?;
         // SAFETY: both sides are as long as `values`, which outlives the wait below.
         driver("cuMemcpyDtoHAsync", unsafe {
-            sys::cuMemcpyDtoHAsync_v2(
-                values.as_mut_ptr().cast(),
-                from.address,
-                size_of_val(values),
-                self.stream(),
-            )
+            sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from.address, size_of_val(values), self.stream())
         })?;
         self.synchronise()
     }
@@ -374,11 +345,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// Slices of different length.
-    pub fn copy<T: Pod>(
-        &self,
-        from: DeviceSlice<'_, T>,
-        to: DeviceSliceMut<'_, T>,
-    ) -> Result<(), CudaError> {
+    pub fn copy<T: Pod>(&self, from: DeviceSlice<'_, T>, to: DeviceSliceMut<'_, T>) -> Result<(), CudaError> {
         check_count("copy on the device", "destination", to.len(), from.len())?;
         if from.is_empty() {
             return Ok(());
@@ -386,12 +353,7 @@ impl CudaDevice {
         self.bind()?;
         // SAFETY: both slices are alive and as long as each other.
         driver("cuMemcpyDtoDAsync", unsafe {
-            sys::cuMemcpyDtoDAsync_v2(
-                to.address,
-                from.address,
-                from.len() * size_of::<T>(),
-                self.stream(),
-            )
+            sys::cuMemcpyDtoDAsync_v2(to.address, from.address, from.len() * size_of::<T>(), self.stream())
         })
     }
 
@@ -406,9 +368,7 @@ impl CudaDevice {
         self.bind()?;
         let bytes = slice.len() * size_of::<T>();
         // SAFETY: the slice is alive and this long.
-        driver("cuMemsetD8Async", unsafe {
-            sys::cuMemsetD8Async(slice.address, 0, bytes, self.stream())
-        })
+        driver("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(slice.address, 0, bytes, self.stream()) })
     }
 
     /// Waits for all work queued so far.
@@ -419,9 +379,7 @@ impl CudaDevice {
         self.expect_no_capture("synchronisation")?;
         self.bind()?;
         // SAFETY: the stream is alive.
-        driver("cuStreamSynchronize", unsafe {
-            sys::cuStreamSynchronize(self.stream())
-        })
+        driver("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.stream()) })
     }
 
     pub(super) fn bind(&self) -> Result<(), CudaError> {
@@ -449,9 +407,9 @@ impl CudaDevice {
     pub(super) fn expect_own_capture(&self) -> Result<(), CudaError> {
         let current = || std::thread::current().id();
         match (&self.lane, &*locked(&self.inner.capturing)) {
-            (Lane::Compute, Some(thread)) if *thread != current() => Err(CudaError::Capture {
-                what: "work of another thread",
-            }),
+            (Lane::Compute, Some(thread)) if *thread != current() => {
+                Err(CudaError::Capture { what: "work of another thread" })
+            }
             _ => Ok(()),
         }
     }
@@ -462,10 +420,7 @@ impl CudaDevice {
     /// [`wait_for`](Self::wait_for) an [`event`](Self::event) of this stream. Their memory is reused only
     /// after the compute work queued before they were dropped.
     pub fn ahead(&self) -> Self {
-        Self {
-            lane: Lane::Ahead,
-            ..self.clone()
-        }
+        Self { lane: Lane::Ahead, ..self.clone() }
     }
 
     /// True for the stream of copies that run ahead.

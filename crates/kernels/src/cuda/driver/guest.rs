@@ -34,9 +34,7 @@ impl Guest {
     pub fn expect_no_capture(&self, what: &'static str) -> Result<(), CudaError> {
         let mut status = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive, and `status` outlives the call.
-        driver("cuStreamIsCapturing", unsafe {
-            sys::cuStreamIsCapturing(self.stream(), &mut status)
-        })?;
+        driver("cuStreamIsCapturing", unsafe { sys::cuStreamIsCapturing(self.stream(), &mut status) })?;
         match status {
             sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
             _ => Err(CudaError::Capture { what }),
@@ -45,24 +43,17 @@ impl Guest {
 }
 
 impl CudaDevice {
-    /// The same GPU with its work queued on a stream of the caller, and its buffers in memory of the caller. Null is the
-    /// legacy default stream. Work may be captured by the caller after the same operators have run once on any
+    /// The same GPU with its work queued on a stream of the caller, and its buffers in memory of the caller. Null is
+    /// the legacy default stream. Work may be captured by the caller after the same operators have run once on any
     /// stream.
     ///
     /// # Safety
     /// The stream must belong to the primary context of the device, and must outlive the returned value and its clones.
-    pub unsafe fn guest(
-        &self,
-        stream: *mut std::ffi::c_void,
-        memory: Arc<dyn DeviceMemory>,
-    ) -> Self {
+    pub unsafe fn guest(&self, stream: *mut std::ffi::c_void, memory: Arc<dyn DeviceMemory>) -> Self {
         let context = &self.inner.context;
         // SAFETY: the caller vouches for the stream.
         let stream = unsafe { Stream::borrowed(context, stream.cast()) };
-        let lane = PoolLane::Guest {
-            memory,
-            stream: stream.handle() as usize,
-        };
+        let lane = PoolLane::Guest { memory, stream: stream.handle() as usize };
         Self {
             inner: Arc::clone(&self.inner),
             lane: Lane::Guest(Arc::new(Guest {

@@ -60,11 +60,7 @@ impl CudaDevice {
                 function as usize
             }
         };
-        Ok(Launch {
-            device: self,
-            function: function as sys::CUfunction,
-            shared_bytes: 0,
-        })
+        Ok(Launch { device: self, function: function as sys::CUfunction, shared_bytes: 0 })
     }
 
     /// A kernel whose blocks get `shared_bytes` of dynamic shared memory.
@@ -80,25 +76,17 @@ impl CudaDevice {
     ) -> Result<Launch<'_>, CudaError> {
         let launch = self.function(source, defines, name)?;
         self.bind()?;
-        let attribute =
-            sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let bytes = i32::try_from(shared_bytes).unwrap_or(i32::MAX);
         // SAFETY: the function is one of a module that is loaded.
-        driver("cuFuncSetAttribute", unsafe {
-            sys::cuFuncSetAttribute(launch.function, attribute, bytes)
-        })?;
-        Ok(Launch {
-            shared_bytes,
-            ..launch
-        })
+        driver("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(launch.function, attribute, bytes) })?;
+        Ok(Launch { shared_bytes, ..launch })
     }
 
-    /// True if a kernel may be launched before the one before it on the stream has ended: on Hopper and later, with drivers that
-    /// can capture it.
+    /// True if a kernel may be launched before the one before it on the stream has ended: on Hopper and later, with
+    /// drivers that can capture it.
     fn launches_early(&self) -> bool {
-        matches!(self.lane, Lane::Compute)
-            && self.inner.capability >= (9, 0)
-            && self.inner.driver >= 12_030
+        matches!(self.lane, Lane::Compute) && self.inner.capability >= (9, 0) && self.inner.driver >= 12_030
     }
 
     fn module(&self, source: KernelSource, defines: &[Define]) -> Result<Arc<Module>, CudaError> {
@@ -117,14 +105,10 @@ impl CudaDevice {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the image is a whole cubin, or PTX that ends in a zero byte, as NVRTC made it.
         let status = unsafe { sys::cuModuleLoadData(&mut handle, image.as_ptr().cast()) };
-        status.result().map_err(|error| CudaError::Load {
-            source_name: source.name().into(),
-            problem: describe(&error),
-        })?;
-        let module = Arc::new(Module {
-            handle,
-            functions: Mutex::default(),
-        });
+        status
+            .result()
+            .map_err(|error| CudaError::Load { source_name: source.name().into(), problem: describe(&error) })?;
+        let module = Arc::new(Module { handle, functions: Mutex::default() });
         modules.insert(key, Arc::clone(&module));
         Ok(module)
     }
@@ -159,20 +143,11 @@ impl Launch<'_> {
         if blocks.0 == 0 || blocks.1 == 0 {
             return Ok(());
         }
-        let refused = |problem: String| CudaError::Call {
-            call: "cuLaunchKernelEx",
-            problem,
-        };
-        let size = |n: usize| {
-            u32::try_from(n).map_err(|_| refused(format!("a grid of {n} blocks is too large")))
-        };
+        let refused = |problem: String| CudaError::Call { call: "cuLaunchKernelEx", problem };
+        let size = |n: usize| u32::try_from(n).map_err(|_| refused(format!("a grid of {n} blocks is too large")));
         let mut pointers = [std::ptr::null_mut(); Self::MOST_ARGUMENTS];
         if arguments.len() > pointers.len() {
-            return Err(refused(format!(
-                "{} arguments, at most {} are possible",
-                arguments.len(),
-                pointers.len()
-            )));
+            return Err(refused(format!("{} arguments, at most {} are possible", arguments.len(), pointers.len())));
         }
         for (pointer, argument) in pointers.iter_mut().zip(arguments) {
             *pointer = std::ptr::from_ref(&argument.0).cast_mut().cast();
@@ -181,9 +156,7 @@ impl Launch<'_> {
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
-            value: sys::CUlaunchAttributeValue {
-                programmaticStreamSerializationAllowed: 1,
-            },
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
         let config = sys::CUlaunchConfig {
             gridDimX: size(blocks.0)?,
@@ -197,15 +170,10 @@ impl Launch<'_> {
             attrs: &mut attribute,
             numAttrs: u32::from(self.device.launches_early()),
         };
-        // SAFETY: the caller vouches for the arguments; the context is current, and what `config` points to outlives the call.
-        // Every kernel begins with `start()`, so it may be launched before the one before it has ended.
+        // SAFETY: the caller vouches for the arguments; the context is current, and what `config` points to outlives
+        // the call. Every kernel begins with `start()`, so it may be launched before the one before it has ended.
         driver("cuLaunchKernelEx", unsafe {
-            sys::cuLaunchKernelEx(
-                &config,
-                self.function,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+            sys::cuLaunchKernelEx(&config, self.function, pointers.as_mut_ptr(), std::ptr::null_mut())
         })
     }
 

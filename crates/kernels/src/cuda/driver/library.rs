@@ -11,25 +11,19 @@ type Searched = String;
 
 pub(super) fn driver() -> Result<(), CudaError> {
     // SAFETY: opening the driver's library runs its initialisers only.
-    if unsafe { cudarc::driver::sys::is_culib_present() } {
-        Ok(())
-    } else {
-        Err(CudaError::NoDriver)
-    }
+    if unsafe { cudarc::driver::sys::is_culib_present() } { Ok(()) } else { Err(CudaError::NoDriver) }
 }
 
 pub(super) fn nvrtc() -> Result<(), CudaError> {
     // SAFETY: as above.
     let present = || unsafe { cudarc::nvrtc::sys::is_culib_present() };
-    ensure(present, &["libnvrtc-builtins.so", "libnvrtc.so"])
-        .map_err(|searched| CudaError::NoNvrtc { searched })
+    ensure(present, &["libnvrtc-builtins.so", "libnvrtc.so"]).map_err(|searched| CudaError::NoNvrtc { searched })
 }
 
 pub(super) fn cublas() -> Result<(), CudaError> {
     // SAFETY: as above.
     let present = || unsafe { cudarc::cublas::sys::is_culib_present() };
-    ensure(present, &["libcublasLt.so", "libcublas.so"])
-        .map_err(|searched| CudaError::NoCublas { searched })
+    ensure(present, &["libcublasLt.so", "libcublas.so"]).map_err(|searched| CudaError::NoCublas { searched })
 }
 
 /// Opens the named libraries, in order, from the first folder that has all of them, until `present` is true.
@@ -75,16 +69,12 @@ fn open(path: &Path) -> bool {
     {
         use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
         // SAFETY: the file is one of CUDA's libraries by its name; it is never closed.
-        unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
-            .map(std::mem::forget)
-            .is_ok()
+        unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map(std::mem::forget).is_ok()
     }
     #[cfg(not(unix))]
     {
         // SAFETY: as above.
-        unsafe { libloading::Library::new(path) }
-            .map(std::mem::forget)
-            .is_ok()
+        unsafe { libloading::Library::new(path) }.map(std::mem::forget).is_ok()
     }
 }
 
@@ -98,11 +88,8 @@ fn folders() -> Vec<PathBuf> {
         }
     }
     folders.extend(["/usr/local/cuda/lib64", "/opt/cuda/lib64"].map(PathBuf::from));
-    let mut roots: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-        .iter()
-        .filter_map(std::env::var_os)
-        .map(PathBuf::from)
-        .collect();
+    let mut roots: Vec<PathBuf> =
+        ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
     roots.extend(std::env::home_dir().map(|home| home.join(".local")));
     for root in roots {
         folders.push(root.join("lib"));

@@ -21,6 +21,6 @@ pub(super) use pool::{Block, Pool};
 pub use timer::Timer;
 
 use super::{
-    Arg, CudaError, Define, DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, KernelSource,
-    MemoryUse, ProductMode, products, sources,
+    Arg, CudaError, Define, DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, KernelSource, MemoryUse,
+    ProductMode, products, sources,
 };

@@ -27,15 +27,9 @@ pub(super) enum PoolLane {
     Compute,
     /// Copies on their own stream fill a block, and then the compute stream uses it: a block is reused
     /// after the work that used it last.
-    Ahead {
-        compute: Arc<Stream>,
-        copies: Arc<Stream>,
-    },
+    Ahead { compute: Arc<Stream>, copies: Arc<Stream> },
     /// Memory of the caller, for work on one stream. Nothing is kept here.
-    Guest {
-        memory: Arc<dyn DeviceMemory>,
-        stream: usize,
-    },
+    Guest { memory: Arc<dyn DeviceMemory>, stream: usize },
 }
 
 /// An allocation of the driver.
@@ -98,11 +92,7 @@ fn fitting(free: &mut FreeBlocks, size: usize) -> Option<Block> {
 
 impl Pool {
     pub(super) fn new(context: Arc<Context>, lane: PoolLane) -> Self {
-        Self {
-            context,
-            lane,
-            state: Mutex::default(),
-        }
+        Self { context, lane, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
@@ -140,10 +130,7 @@ impl Pool {
                 self.release(&mut state, block);
             }
         }
-        KeptBlocks {
-            pool: Arc::clone(self),
-            blocks,
-        }
+        KeptBlocks { pool: Arc::clone(self), blocks }
     }
 
     /// A block of at least `bytes`.
@@ -152,10 +139,7 @@ impl Pool {
             self.context.bind()?;
             let address = memory.allocate(bytes, *stream as *mut _);
             return Ok(Block {
-                address: address.map_err(|problem| CudaError::Call {
-                    call: "the allocator of the caller",
-                    problem,
-                })?,
+                address: address.map_err(|problem| CudaError::Call { call: "the allocator of the caller", problem })?,
                 size: bytes,
                 released: std::ptr::null_mut(),
             });
@@ -164,15 +148,10 @@ impl Pool {
         let mut state = self.state();
         let PoolState { free, captured, .. } = &mut *state;
         let mut own = match (captured, &self.lane) {
-            (Some(captured), PoolLane::Compute)
-                if captured.thread == std::thread::current().id() =>
-            {
-                Some(captured)
-            }
+            (Some(captured), PoolLane::Compute) if captured.thread == std::thread::current().id() => Some(captured),
             _ => None,
         };
-        let reused = (own.as_mut().and_then(|own| fitting(&mut own.free, size)))
-            .or_else(|| fitting(free, size));
+        let reused = (own.as_mut().and_then(|own| fitting(&mut own.free, size))).or_else(|| fitting(free, size));
         let of_capture = own.is_some();
         let block = match reused {
             Some(block) => block,
@@ -181,9 +160,7 @@ impl Pool {
         if let PoolLane::Ahead { copies, .. } = &self.lane {
             self.context.bind()?;
             // SAFETY: stream and event are alive.
-            driver("cuStreamWaitEvent", unsafe {
-                sys::cuStreamWaitEvent(copies.handle(), block.released, 0)
-            })?;
+            driver("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(copies.handle(), block.released, 0) })?;
         }
         if of_capture && let Some(captured) = &mut state.captured {
             captured.addresses.insert(block.address);
@@ -207,15 +184,9 @@ impl Pool {
                 if let PoolLane::Ahead { .. } = self.lane {
                     let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
                     // SAFETY: as above.
-                    driver("cuEventCreate", unsafe {
-                        sys::cuEventCreate(&mut released, flags)
-                    })?;
+                    driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut released, flags) })?;
                 }
-                return Ok(Block {
-                    address,
-                    size,
-                    released,
-                });
+                return Ok(Block { address, size, released });
             }
             if attempt == 0 {
                 self.free_all(state);
@@ -223,14 +194,8 @@ impl Pool {
         }
         let (mut free, mut total) = (0, 0);
         // SAFETY: the context is current.
-        driver("cuMemGetInfo", unsafe {
-            sys::cuMemGetInfo_v2(&mut free, &mut total)
-        })?;
-        Err(CudaError::OutOfMemory {
-            asked: size,
-            free,
-            total,
-        })
+        driver("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Err(CudaError::OutOfMemory { asked: size, free, total })
     }
 
     /// Returns all free blocks to the driver, which first waits for the device.
@@ -268,9 +233,7 @@ impl Pool {
         if let PoolLane::Ahead { compute, .. } = &self.lane {
             let recorded_event = self.context.bind().and_then(|()| {
                 // SAFETY: stream and event are alive.
-                driver("cuEventRecord", unsafe {
-                    sys::cuEventRecord(block.released, compute.handle())
-                })
+                driver("cuEventRecord", unsafe { sys::cuEventRecord(block.released, compute.handle()) })
             });
             if recorded_event.is_err() {
                 // The device failed. The block may still be in use, so it is never reused.
@@ -293,11 +256,7 @@ impl Drop for Pool {
 /// Sizes are rounded up to multiples of 512 bytes, above 1 MiB to eighths of a power of two, so that batches
 /// of similar size share blocks.
 fn rounded(bytes: usize) -> usize {
-    let unit = if bytes <= 1 << 20 {
-        512
-    } else {
-        bytes.next_power_of_two() / 8
-    };
+    let unit = if bytes <= 1 << 20 { 512 } else { bytes.next_power_of_two() / 8 };
     bytes.div_ceil(unit).saturating_mul(unit).max(512)
 }
 

@@ -36,10 +36,7 @@ impl Staging {
         // stays alive and untouched until the event says that this copy is done.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), block.address, bytes.len());
-            driver(
-                "cuMemcpyHtoDAsync",
-                sys::cuMemcpyHtoDAsync_v2(to, block.address.cast(), bytes.len(), stream),
-            )?;
+            driver("cuMemcpyHtoDAsync", sys::cuMemcpyHtoDAsync_v2(to, block.address.cast(), bytes.len(), stream))?;
             driver("cuEventRecord", sys::cuEventRecord(block.copied, stream))
         }
     }
@@ -47,9 +44,7 @@ impl Staging {
     /// A block of at least `size` bytes that no copy is reading.
     fn block(&mut self, size: usize) -> Result<usize, CudaError> {
         // SAFETY: the event is alive.
-        let done = |block: &PinnedBlock| unsafe {
-            sys::cuEventQuery(block.copied) == sys::CUresult::CUDA_SUCCESS
-        };
+        let done = |block: &PinnedBlock| unsafe { sys::cuEventQuery(block.copied) == sys::CUresult::CUDA_SUCCESS };
         let fits = |block: &PinnedBlock| block.size >= size;
         if let Some(place) = (self.blocks.iter()).position(|block| fits(block) && done(block)) {
             return Ok(place);
@@ -58,9 +53,7 @@ impl Staging {
             && let Some(place) = self.blocks.iter().position(fits)
         {
             // SAFETY: the event is alive.
-            driver("cuEventSynchronize", unsafe {
-                sys::cuEventSynchronize(self.blocks[place].copied)
-            })?;
+            driver("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.blocks[place].copied) })?;
             return Ok(place);
         }
         let size = size.next_power_of_two().max(Self::LEAST);
@@ -71,11 +64,7 @@ impl Staging {
             let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
             driver("cuEventCreate", sys::cuEventCreate(&mut copied, flags))?;
         }
-        self.blocks.push(PinnedBlock {
-            address: address.cast(),
-            size,
-            copied,
-        });
+        self.blocks.push(PinnedBlock { address: address.cast(), size, copied });
         Ok(self.blocks.len() - 1)
     }
 

@@ -3,14 +3,8 @@
 use super::CudaError;
 
 /// The status of a driver call as a result.
-pub(super) fn driver(
-    call: &'static str,
-    status: cudarc::driver::sys::CUresult,
-) -> Result<(), CudaError> {
-    status.result().map_err(|error| CudaError::Call {
-        call,
-        problem: describe(&error),
-    })
+pub(super) fn driver(call: &'static str, status: cudarc::driver::sys::CUresult) -> Result<(), CudaError> {
+    status.result().map_err(|error| CudaError::Call { call, problem: describe(&error) })
 }
 
 /// Description of an error of the driver.

@@ -26,20 +26,14 @@ impl Timer {
             // SAFETY: the context is current, and the place outlives the call.
             driver("cuEventCreate", unsafe { sys::cuEventCreate(event, 0) })?;
         }
-        Ok(Self {
-            device: device.clone(),
-            events,
-        })
+        Ok(Self { device: device.clone(), events })
     }
 
     /// Milliseconds that the device takes for the work queued by `work`. Waits for it.
     ///
     /// # Errors
     /// Failed work on the device.
-    pub fn milliseconds<E: From<CudaError>>(
-        &mut self,
-        work: impl FnOnce() -> Result<(), E>,
-    ) -> Result<f64, E> {
+    pub fn milliseconds<E: From<CudaError>>(&mut self, work: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {
         self.record(0)?;
         work()?;
         self.record(1)?;
@@ -51,20 +45,11 @@ impl Timer {
         let mut time = 0.0f32;
         // SAFETY: both events are alive and recorded.
         unsafe {
-            driver(
-                "cuEventSynchronize",
-                sys::cuEventSynchronize(self.events[1]),
-            )?;
+            driver("cuEventSynchronize", sys::cuEventSynchronize(self.events[1]))?;
             let elapsed = sys::culib()
                 .get::<ElapsedTime>(b"cuEventElapsedTime")
-                .map_err(|error| CudaError::Call {
-                    call: "cuEventElapsedTime",
-                    problem: error.to_string(),
-                })?;
-            driver(
-                "cuEventElapsedTime",
-                elapsed(&mut time, self.events[0], self.events[1]),
-            )?;
+                .map_err(|error| CudaError::Call { call: "cuEventElapsedTime", problem: error.to_string() })?;
+            driver("cuEventElapsedTime", elapsed(&mut time, self.events[0], self.events[1]))?;
         }
         Ok(f64::from(time))
     }
@@ -72,9 +57,7 @@ impl Timer {
     fn record(&self, event: usize) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: event and stream are alive.
-        driver("cuEventRecord", unsafe {
-            sys::cuEventRecord(self.events[event], self.device.stream())
-        })
+        driver("cuEventRecord", unsafe { sys::cuEventRecord(self.events[event], self.device.stream()) })
     }
 }
 

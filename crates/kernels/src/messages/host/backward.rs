@@ -28,27 +28,12 @@ struct Sums<'a, T> {
 
 impl<T: Real> HostChain<'_, T> {
     /// Gradients of rows of features from those of `C` (`end` 0) or `D` (1).
-    fn vertex_rows_backward(
-        &self,
-        destination: Destination,
-        end: usize,
-        transposed: &[T],
-        rows: &[T],
-        dx: &mut [T],
-    ) {
+    fn vertex_rows_backward(&self, destination: Destination, end: usize, transposed: &[T], rows: &[T], dx: &mut [T]) {
         let (width, stride) = (self.first().row, self.first_row());
         for order in &self.orders {
             let [columns, inner] = order.size(width);
-            let left = Left {
-                data: &rows[order.harmonic * width..],
-                row_stride: stride,
-                column_stride: 1,
-            };
-            let sizes = Sizes {
-                rows: dx.len() / self.dimension,
-                inner,
-                columns,
-            };
+            let left = Left { data: &rows[order.harmonic * width..], row_stride: stride, column_stride: 1 };
+            let sizes = Sizes { rows: dx.len() / self.dimension, inner, columns };
             let result = &mut dx[order.start..];
             let right = &transposed[order.stacked..];
             if order.is_complex::<T>(order.channels) {
@@ -59,11 +44,7 @@ impl<T: Real> HostChain<'_, T> {
                     (result, self.dimension, parts),
                     (left, [0, width]),
                     (right, columns, parts),
-                    Sizes {
-                        inner: width,
-                        columns: order.channels,
-                        ..sizes
-                    },
+                    Sizes { inner: width, columns: order.channels, ..sizes },
                 );
                 continue;
             }
@@ -77,16 +58,8 @@ impl<T: Real> HostChain<'_, T> {
         let (width, stride) = (self.first().row, self.first_row());
         for order in &self.orders {
             let [inputs, columns] = order.size(width);
-            let left = Left {
-                data: &x[order.start..],
-                row_stride: 1,
-                column_stride: self.dimension,
-            };
-            let sizes = Sizes {
-                rows: inputs,
-                inner: rows.len() / stride,
-                columns,
-            };
+            let left = Left { data: &x[order.start..], row_stride: 1, column_stride: self.dimension };
+            let sizes = Sizes { rows: inputs, inner: rows.len() / stride, columns };
             let result = &mut sums[order.stacked..];
             let right = &rows[order.harmonic * width..];
             if order.is_complex::<T>(width) {
@@ -98,11 +71,7 @@ impl<T: Real> HostChain<'_, T> {
                     (result, columns, [0, channels * columns]),
                     (left, [0, channels]),
                     (right, stride, [0, width]),
-                    Sizes {
-                        rows: channels,
-                        columns: width,
-                        ..sizes
-                    },
+                    Sizes { rows: channels, columns: width, ..sizes },
                 );
                 continue;
             }
@@ -125,11 +94,7 @@ impl<T: Real> HostChain<'_, T> {
         let next = next.map(|layers| take(sums, layers[0].row * layers[1].row));
         let next = next.collect();
         let biases = self.layers.iter().map(|layer| take(sums, layer.row));
-        Sums {
-            ends,
-            next,
-            biases: biases.collect(),
-        }
+        Sums { ends, next, biases: biases.collect() }
     }
 }
 
@@ -146,8 +111,8 @@ fn add_rows<T: Real>(rows: &[T], stride: usize, sums: &mut [T]) {
 }
 
 impl<T: Real> Pass<'_, '_, T> {
-    /// The backward pass of the edges of some vertices: gradients of the first sums of their edges, of features through their own
-    /// ends, and of weights.
+    /// The backward pass of the edges of some vertices: gradients of the first sums of their edges, of features through
+    /// their own ends, and of weights.
     fn send_back(
         &self,
         (memory, chunk): (&mut [T], &mut Chunk),
@@ -185,13 +150,9 @@ impl<T: Real> Pass<'_, '_, T> {
         let own = take(&mut memory, vertices.len() * first_row);
         let down = take(&mut memory, vertices.len() * first_row);
         let dsums = take(&mut memory, vertices.len() * last_row);
-        let [theta, transport] = chain
-            .table_lengths()
-            .map(|length| take(&mut memory, length));
+        let [theta, transport] = chain.table_lengths().map(|length| take(&mut memory, length));
         let mut of_layers = || -> Vec<&mut [T]> {
-            let rows = layers
-                .iter()
-                .map(|layer| take(&mut memory, CHUNK * layer.row));
+            let rows = layers.iter().map(|layer| take(&mut memory, CHUNK * layer.row));
             rows.collect()
         };
         let (mut sums, mut values, mut steps) = (of_layers(), of_layers(), of_layers());
@@ -249,16 +210,8 @@ impl<T: Real> Pass<'_, '_, T> {
                 } else if let Some(after) = after {
                     let next = layers[index + 1].row;
                     let after = &after[..edges * next];
-                    let left = Left {
-                        data: values[index],
-                        row_stride: 1,
-                        column_stride: layer.row,
-                    };
-                    let sizes = Sizes {
-                        rows: layer.row,
-                        inner: edges,
-                        columns: next,
-                    };
+                    let left = Left { data: values[index], row_stride: 1, column_stride: layer.row };
+                    let sizes = Sizes { rows: layer.row, inner: edges, columns: next };
                     let result = (&mut *gradients.next[index], next);
                     narrow_product(Destination::Add, result, left, (after, next), sizes);
                     add_rows(after, next, gradients.biases[index + 1]);
@@ -271,10 +224,7 @@ impl<T: Real> Pass<'_, '_, T> {
                         out: to,
                     });
                 }
-                layer.activate(Activate::Slopes {
-                    sums: sums[index],
-                    gradients: to,
-                });
+                layer.activate(Activate::Slopes { sums: sums[index], gradients: to });
             }
             Arch::new().dispatch(Collect {
                 chunk,
@@ -350,9 +300,7 @@ fn pieces<T: Real>(graph: GraphView<'_, T>) -> Vec<Range<usize>> {
 fn tasks(vertices: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let length = vertices.len().div_ceil(PARTIAL_SUMS).next_multiple_of(TILE);
     let end = vertices.end;
-    vertices
-        .step_by(length.max(1))
-        .map(move |first| first..end.min(first + length))
+    vertices.step_by(length.max(1)).map(move |first| first..end.min(first + length))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -370,8 +318,7 @@ pub(super) fn send_backward<T: Real>(
     let (vertices, offsets) = (graph.vertex_count(), graph.offsets());
     let (width, first_row) = (chain.dimension, chain.first_row());
     let pieces = pieces(graph);
-    let edges_of =
-        |piece: &Range<usize>| offsets[piece.start] as usize..offsets[piece.end] as usize;
+    let edges_of = |piece: &Range<usize>| offsets[piece.start] as usize..offsets[piece.end] as usize;
     let most_edges = pieces.iter().map(|piece| edges_of(piece).len()).max();
     let workers = worker_count(vertices.div_ceil(TILE));
     let [theta, transport] = chain.table_lengths();
@@ -380,28 +327,17 @@ pub(super) fn send_backward<T: Real>(
     let each = memory_length(workers, each);
     let each_sums = chain.sums_length();
     let piece_length = most_edges.unwrap_or(0) * chain.first().row;
-    let mut memory = scratch
-        .take(2 * vertices * first_row + piece_length + PARTIAL_SUMS * each_sums + workers * each);
+    let mut memory = scratch.take(2 * vertices * first_row + piece_length + PARTIAL_SUMS * each_sums + workers * each);
     let neighbours = take(&mut memory, vertices * first_row);
     let dneighbours = take(&mut memory, vertices * first_row);
     let dfirst = take(&mut memory, piece_length);
     let partials = take(&mut memory, PARTIAL_SUMS * each_sums);
     let neighbours = Neighbours::new(chain, &folded.ends[1], x, neighbours);
-    dneighbours
-        .par_chunks_mut(TILE * first_row)
-        .run(|rows| rows.fill(T::zero()));
+    dneighbours.par_chunks_mut(TILE * first_row).run(|rows| rows.fill(T::zero()));
     partials.fill(T::zero());
-    let pass = Pass {
-        chain,
-        folded: &folded,
-        graph,
-        x,
-        neighbours: &neighbours,
-    };
-    let mut memories: Vec<(&mut [T], Chunk)> = memory
-        .chunks_exact_mut(each)
-        .map(|memory| (memory, Chunk::default()))
-        .collect();
+    let pass = Pass { chain, folded: &folded, graph, x, neighbours: &neighbours };
+    let mut memories: Vec<(&mut [T], Chunk)> =
+        memory.chunks_exact_mut(each).map(|memory| (memory, Chunk::default())).collect();
     for piece in pieces {
         let edges = edges_of(&piece);
         {
@@ -413,13 +349,9 @@ pub(super) fn send_backward<T: Real>(
                 let dx = dx.as_mut().map(|dx| take(dx, vertices.len() * width));
                 (vertices, part, dx, chain.split_sums(sums))
             });
-            spread(
-                memories.iter_mut(),
-                work,
-                |(memory, chunk), (vertices, part, dx, mut sums)| {
-                    pass.send_back((&mut **memory, chunk), vertices, dy, part, dx, &mut sums);
-                },
-            );
+            spread(memories.iter_mut(), work, |(memory, chunk), (vertices, part, dx, mut sums)| {
+                pass.send_back((&mut **memory, chunk), vertices, dy, part, dx, &mut sums);
+            });
         }
         let dfirst = &*dfirst;
         spread(
@@ -436,27 +368,21 @@ pub(super) fn send_backward<T: Real>(
         let mut rest = &*dneighbours;
         let work = tasks(0..vertices).zip(partials.chunks_exact_mut(each_sums));
         let work = work.map(|(vertices, sums)| {
-            let rows = rest
-                .split_off(..vertices.len() * first_row)
-                .unwrap_or_default();
+            let rows = rest.split_off(..vertices.len() * first_row).unwrap_or_default();
             let dx = dx.as_mut().map(|dx| take(dx, vertices.len() * width));
             (vertices, rows, dx, chain.split_sums(sums))
         });
-        spread(
-            memories.iter_mut(),
-            work,
-            |_, (vertices, rows, mut dx, sums)| {
-                let tiles = rows.chunks(TILE * first_row);
-                for (rows, x) in tiles.zip(pass.features(&vertices).chunks(TILE * width)) {
-                    chain.correlate(1, x, rows, sums.ends[1]);
-                    if let Some(dx) = &mut dx {
-                        let dx = take(dx, x.len());
-                        let transposed = &folded.transposed[1];
-                        chain.vertex_rows_backward(Destination::Add, 1, transposed, rows, dx);
-                    }
+        spread(memories.iter_mut(), work, |_, (vertices, rows, mut dx, sums)| {
+            let tiles = rows.chunks(TILE * first_row);
+            for (rows, x) in tiles.zip(pass.features(&vertices).chunks(TILE * width)) {
+                chain.correlate(1, x, rows, sums.ends[1]);
+                if let Some(dx) = &mut dx {
+                    let dx = take(dx, x.len());
+                    let transposed = &folded.transposed[1];
+                    chain.vertex_rows_backward(Destination::Add, 1, transposed, rows, dx);
                 }
-            },
-        );
+            }
+        });
     }
     sum_partials(partials, each_sums);
     let total = chain.split_sums(&mut partials[..each_sums]);

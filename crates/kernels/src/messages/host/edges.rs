@@ -1,4 +1,5 @@
-//! Chunks of edges: harmonics of their angles, sums of rows of vertices over harmonics and back, products that skip zeros.
+//! Chunks of edges: harmonics of their angles, sums of rows of vertices over harmonics and back, products that skip
+//! zeros.
 
 use super::Layer;
 use super::neighbours::Neighbours;
@@ -41,8 +42,7 @@ impl Chunk {
                 }
                 self.edges.push(edge as u32);
             }
-            self.segments
-                .push((place, start..self.edges.len(), is_first));
+            self.segments.push((place, start..self.edges.len(), is_first));
         }
         self.finish(&mut work);
     }
@@ -204,8 +204,8 @@ fn store<S: Simd, T: Real, const VECTORS: usize>(
     }
 }
 
-/// The adjoint: adds to the rows of vertices the rows of their edges, times the factor of each harmonic; or overwrites the rows of vertices
-/// with edges.
+/// The adjoint: adds to the rows of vertices the rows of their edges, times the factor of each harmonic; or overwrites
+/// the rows of vertices with edges.
 pub(super) struct Collect<'a, T> {
     pub chunk: &'a Chunk,
     /// Rows of edges from `first` on.
@@ -261,12 +261,7 @@ impl<T: Real> WithSimd for Collect<'_, T> {
         }
         let (chunk, mut collect) = (self.chunk, self);
         let rows = collect.first..collect.first + collect.rows.len() / collect.width;
-        assert!(
-            chunk
-                .edges
-                .iter()
-                .all(|&edge| rows.contains(&(edge as usize)))
-        );
+        assert!(chunk.edges.iter().all(|&edge| rows.contains(&(edge as usize))));
         for (vertex, places, is_first) in &chunk.segments {
             for column in (0..collect.width).step_by(T::count::<S>()) {
                 strips!(1, collect.harmonics, [5 3 1], |harmonic| strip(
@@ -401,17 +396,9 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
 
 /// `values = f(sums)`, or `gradients *= f'(sums)`.
 pub(super) enum Activate<'a, T> {
-    InPlace {
-        values: &'a mut [T],
-    },
-    Values {
-        sums: &'a [T],
-        values: &'a mut [T],
-    },
-    Slopes {
-        sums: &'a [T],
-        gradients: &'a mut [T],
-    },
+    InPlace { values: &'a mut [T] },
+    Values { sums: &'a [T], values: &'a mut [T] },
+    Slopes { sums: &'a [T], gradients: &'a mut [T] },
 }
 
 impl<T: Real> Layer<'_, T> {
@@ -487,13 +474,7 @@ impl<T: Real> WithSimd for Project<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Layer {
-            channels,
-            components,
-            row,
-            ref projection,
-            ..
-        } = *self.layer;
+        let Layer { channels, components, row, ref projection, .. } = *self.layer;
         for first in (0..channels).step_by(T::count::<S>()) {
             let width = T::count::<S>().min(channels - first);
             // Sine 0 is the constant, which has no partner.
@@ -536,13 +517,7 @@ impl<T: Real> WithSimd for ProjectBack<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Layer {
-            channels,
-            components,
-            row,
-            ref projection,
-            ..
-        } = *self.layer;
+        let Layer { channels, components, row, ref projection, .. } = *self.layer;
         let zero = T::splat(simd, T::zero());
         let padding = channels * components..row;
         for first in (0..channels).step_by(T::count::<S>()) {
@@ -555,9 +530,7 @@ impl<T: Real> WithSimd for ProjectBack<'_, T> {
                 };
                 let (a, b) = (load(cosine), if sine > 0 { load(sine) } else { zero });
                 for sample in 0..components {
-                    let factor = |component: usize| {
-                        T::splat(simd, projection[sample * components + component])
-                    };
+                    let factor = |component: usize| T::splat(simd, projection[sample * components + component]);
                     let mut store = |harmonic: usize, gradient| {
                         let start = harmonic * row + sample * channels + first;
                         T::store(simd, &mut self.dsums[start..][..width], gradient);

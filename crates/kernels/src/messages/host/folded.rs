@@ -17,7 +17,8 @@ pub(super) struct Folded<T> {
     pub next_transposed: Vec<Aligned<T>>,
 }
 
-/// Block `a` of the result is `sum_b m[a, b]` times block `b`, with as many blocks as components; `m` is transposed if `is_transposed`.
+/// Block `a` of the result is `sum_b m[a, b]` times block `b`, with as many blocks as components; `m` is transposed if
+/// `is_transposed`.
 fn mixed<T: Real>((matrix, is_transposed): (&[T], bool), components: usize, rows: &[T]) -> Vec<T> {
     let mut result = vec![T::zero(); rows.len()];
     let block = (rows.len() / components).max(1);
@@ -34,12 +35,9 @@ fn mixed<T: Real>((matrix, is_transposed): (&[T], bool), components: usize, rows
     result
 }
 
-/// A `rows x columns` matrix with `stride` numbers in a row, transposed and padded with zeros to `[padded.0, padded.1]`.
-fn transposed<T: Real>(
-    matrix: &[T],
-    [rows, columns, stride]: [usize; 3],
-    padded: [usize; 2],
-) -> Vec<T> {
+/// A `rows x columns` matrix with `stride` numbers in a row, transposed and padded with zeros to `[padded.0,
+/// padded.1]`.
+fn transposed<T: Real>(matrix: &[T], [rows, columns, stride]: [usize; 3], padded: [usize; 2]) -> Vec<T> {
     let mut result = vec![T::zero(); padded[0] * padded[1]];
     for row in 0..rows {
         for column in 0..columns {
@@ -102,14 +100,9 @@ impl<T: Real> HostChain<'_, T> {
         }
     }
 
-    /// Adds gradients of stacked weights, of the weights after the first layer and of biases of samples to those of the weights.
-    pub(super) fn unfold(
-        &self,
-        ends: [&[T]; 2],
-        next: &[&[T]],
-        biases: &[&[T]],
-        gradients: &mut [T],
-    ) {
+    /// Adds gradients of stacked weights, of the weights after the first layer and of biases of samples to those of the
+    /// weights.
+    pub(super) fn unfold(&self, ends: [&[T]; 2], next: &[&[T]], biases: &[&[T]], gradients: &mut [T]) {
         let first = self.first();
         let mut by_inputs = vec![T::zero(); first.map.inputs * first.row];
         for (end, stacked) in ends.into_iter().enumerate() {
@@ -135,10 +128,7 @@ impl<T: Real> HostChain<'_, T> {
             }
         }
         let parts = parts.iter().flatten();
-        gradients
-            .iter_mut()
-            .zip(parts)
-            .for_each(|(to, &d)| *to += d);
+        gradients.iter_mut().zip(parts).for_each(|(to, &d)| *to += d);
     }
 
     /// The matrices and the biases of all layers.
@@ -150,17 +140,11 @@ impl<T: Real> HostChain<'_, T> {
         (matrices, maps().map(|map| take(map.bias_count())).collect())
     }
 
-    /// Calls `visit(stacked, input, negative)` for rows of the stacked weights of one end and the rows of weights of an input.
+    /// Calls `visit(stacked, input, negative)` for rows of the stacked weights of one end and the rows of weights of an
+    /// input.
     fn visit(&self, end: usize, mut visit: impl FnMut(usize, usize, bool)) {
         let row = self.first().row;
-        for Order {
-            components,
-            channels,
-            start,
-            stacked,
-            ..
-        } in self.orders.iter().copied()
-        {
+        for Order { components, channels, start, stacked, .. } in self.orders.iter().copied() {
             let input = end * self.dimension + start;
             // The angle of the vertex itself is `-theta`, and the harmonics are those of `theta`.
             let negative = end == 0;

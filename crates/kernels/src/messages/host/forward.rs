@@ -12,7 +12,8 @@ use crate::{Activation, Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::Arch;
 use std::ops::Range;
 
-/// Vertices of a tile of a forward pass: fewer than usual, for their sums take as much memory as what they are computed of.
+/// Vertices of a tile of a forward pass: fewer than usual, for their sums take as much memory as what they are computed
+/// of.
 const FORWARD_TILE: usize = TILE / 2;
 
 /// The next `count` numbers.
@@ -44,16 +45,8 @@ impl<T: Real> HostChain<'_, T> {
                 (0, Some(_)) => Destination::Add,
                 _ => Destination::Set,
             };
-            let left = Left {
-                data: &x[order.start..],
-                row_stride: self.dimension,
-                column_stride: 1,
-            };
-            let sizes = Sizes {
-                rows: rows.len() / stride,
-                inner,
-                columns,
-            };
+            let left = Left { data: &x[order.start..], row_stride: self.dimension, column_stride: 1 };
+            let sizes = Sizes { rows: rows.len() / stride, inner, columns };
             let result = &mut rows[order.harmonic * width..];
             let right = &stacked[order.stacked..];
             if order.is_complex::<T>(width) {
@@ -64,11 +57,7 @@ impl<T: Real> HostChain<'_, T> {
                     (result, stride, [0, width]),
                     (left, [0, channels]),
                     (right, columns, [0, channels * columns]),
-                    Sizes {
-                        inner: channels,
-                        columns: width,
-                        ..sizes
-                    },
+                    Sizes { inner: channels, columns: width, ..sizes },
                 );
                 continue;
             }
@@ -159,19 +148,12 @@ impl<T: Real> Pass<'_, '_, T> {
     }
 
     /// The mean of the messages to the vertices of a tile.
-    fn send(
-        &self,
-        (mut memory, chunk): (&mut [T], &mut Chunk),
-        vertices: Range<usize>,
-        y: &mut [T],
-    ) {
+    fn send(&self, (mut memory, chunk): (&mut [T], &mut Chunk), vertices: Range<usize>, y: &mut [T]) {
         let (chain, graph) = (self.chain, self.graph);
         let (first_row, last_row) = (chain.first_row(), chain.last_row());
         let own = take(&mut memory, vertices.len() * first_row);
         let sums = take(&mut memory, vertices.len() * last_row);
-        let [theta, transport] = chain
-            .table_lengths()
-            .map(|length| take(&mut memory, length));
+        let [theta, transport] = chain.table_lengths().map(|length| take(&mut memory, length));
         let (mut rows, mut next) = memory.split_at_mut(CHUNK * chain.widest());
         self.own_rows(&vertices, own);
         for (vertex, sums) in vertices.clone().zip(sums.chunks_exact_mut(last_row)) {
@@ -207,9 +189,7 @@ impl<T: Real> Pass<'_, '_, T> {
                 sums,
             });
         });
-        let rows = sums
-            .chunks_exact(last_row)
-            .zip(y.chunks_exact_mut(chain.output()));
+        let rows = sums.chunks_exact(last_row).zip(y.chunks_exact_mut(chain.output()));
         for (vertex, (sums, y)) in vertices.zip(rows) {
             Arch::new().dispatch(Project {
                 layer: chain.last(),
@@ -233,21 +213,12 @@ pub(super) fn send<T: Real>(
     let vertices = graph.vertex_count();
     let workers = worker_count(vertices.div_ceil(FORWARD_TILE));
     let [theta, transport] = chain.table_lengths();
-    let each = FORWARD_TILE * (chain.first_row() + chain.last_row())
-        + theta
-        + transport
-        + 2 * CHUNK * chain.widest();
+    let each = FORWARD_TILE * (chain.first_row() + chain.last_row()) + theta + transport + 2 * CHUNK * chain.widest();
     let each = memory_length(workers, each);
     let memory = scratch.take(vertices * chain.first_row() + workers * each);
     let (neighbours, memory) = memory.split_at_mut(vertices * chain.first_row());
     let neighbours = Neighbours::new(chain, &folded.ends[1], x, neighbours);
-    let pass = Pass {
-        chain,
-        folded: &folded,
-        graph,
-        x,
-        neighbours: &neighbours,
-    };
+    let pass = Pass { chain, folded: &folded, graph, x, neighbours: &neighbours };
     let memories = memory.chunks_exact_mut(each);
     spread(
         memories.map(|memory| (memory, Chunk::default())),

@@ -4,23 +4,25 @@
 //! y_p = 1/|N(p)| sum_q rho(theta_pq) phi(rho(-theta_pq) x_p, rho(g_pq - theta_pq) x_q)
 //! ```
 //!
-//! `phi` is a chain of linear maps, each followed by a regular nonlinearity with as many samples as components. Its maps to
-//! samples and back are multiplied into the weights before and after it, so that rows of edges hold samples and only the
-//! pointwise function is left.
+//! `phi` is a chain of linear maps, each followed by a regular nonlinearity with as many samples as components. Its
+//! maps to samples and back are multiplied into the weights before and after it, so that rows of edges hold samples and
+//! only the pointwise function is left.
 //!
-//! The first map is linear in both vertices, and rotations are harmonics of their angle. So it is applied to vertices, once for
-//! each harmonic, and an edge only adds these products with `t = (1, cos, sin, cos 2, ...)` of its angles:
+//! The first map is linear in both vertices, and rotations are harmonics of their angle. So it is applied to vertices,
+//! once for each harmonic, and an edge only adds these products with `t = (1, cos, sin, cos 2, ...)` of its angles:
 //!
 //! ```text
 //! W [rho(-theta_pq) x_p | rho(g_pq - theta_pq) x_q] + b = sum_k t_k(theta_pq) C_p[k] + t_k(g_pq - theta_pq) D_q[k]
 //! sum_q rho(theta_pq) v_pq = sum_k Q_k sum_q t_k(theta_pq) v_pq,      Q_k the projection to components
 //! ```
 //!
-//! `C` and the sums exist for one tile of vertices, rows of edges for one chunk of its edges; they stay in the cache. `D` exists for all
-//! vertices; its rows are computed when an edge first needs them. Products skip zeros of their left factor: with ReLU, about half of it.
+//! `C` and the sums exist for one tile of vertices, rows of edges for one chunk of its edges; they stay in the cache.
+//! `D` exists for all vertices; its rows are computed when an edge first needs them. Products skip zeros of their left
+//! factor: with ReLU, about half of it.
 //!
-//! The backward pass computes the layers again. The gradients of `C` and `D` are sums over edges with the same factors. That of
-//! `D` is a gather over the reversed edges: the gradients of the first sums are stored for a piece of the edges at a time.
+//! The backward pass computes the layers again. The gradients of `C` and `D` are sums over edges with the same factors.
+//! That of `D` is a gather over the reversed edges: the gradients of the first sums are stored for a piece of the edges
+//! at a time.
 //!
 //! Weights are those of all maps, `[outputs, inputs]` each, then all biases.
 
@@ -63,8 +65,8 @@ pub struct HostChain<'a, T: Real> {
     layers: Vec<Layer<'a, T>>,
 }
 
-/// One order of the features, and its part of the stacked weights of one vertex: `components x channels` rows of as many
-/// harmonics as components.
+/// One order of the features, and its part of the stacked weights of one vertex: `components x channels` rows of as
+/// many harmonics as components.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     components: usize,
@@ -107,8 +109,8 @@ impl Order {
 }
 
 impl<'a, T: Real> HostChain<'a, T> {
-    /// The layers of a message function on features of type `input`; `None` if they do not fit together, if there are no
-    /// features, or if a nonlinearity has not as many samples as components.
+    /// The layers of a message function on features of type `input`; `None` if they do not fit together, if there are
+    /// no features, or if a nonlinearity has not as many samples as components.
     pub fn new(input: &FeatureType, layers: &[HostLayer<'a, T>]) -> Option<Self> {
         let mut inputs = 2 * input.dimension();
         if inputs == 0 {
@@ -221,10 +223,9 @@ pub fn send<T: Real>(
     scratch: &mut Scratch<T>,
 ) -> Result<(), KernelError> {
     chain.check(graph, x, weights, ("y", y))?;
-    compiled!(
-        forward::send
-            as fn(&HostChain<'_, T>, GraphView<'_, T>, &[T], &[T], &mut [T], &mut Scratch<T>)
-    )(chain, graph, x, weights, y, scratch);
+    compiled!(forward::send as fn(&HostChain<'_, T>, GraphView<'_, T>, &[T], &[T], &mut [T], &mut Scratch<T>))(
+        chain, graph, x, weights, y, scratch,
+    );
     Ok(())
 }
 
@@ -250,16 +251,7 @@ pub fn send_backward<T: Real>(
     }
     compiled!(
         backward::send_backward
-            as fn(
-                &HostChain<'_, T>,
-                GraphView<'_, T>,
-                &[T],
-                &[T],
-                &[T],
-                Option<&mut [T]>,
-                &mut [T],
-                &mut Scratch<T>,
-            )
+            as fn(&HostChain<'_, T>, GraphView<'_, T>, &[T], &[T], &[T], Option<&mut [T]>, &mut [T], &mut Scratch<T>)
     )(chain, graph, x, weights, dy, dx, gradients, scratch);
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Vertices whose rows are computed together.
 const ROWS: usize = 32;
 
-/// Rows of `D`, by tiles. An edge asks for the row of its neighbour, so rows are used soon after they are written, while
-/// they are in the cache, if neighbours have near numbers.
+/// Rows of `D`, by tiles. An edge asks for the row of its neighbour, so rows are used soon after they are written,
+/// while they are in the cache, if neighbours have near numbers.
 pub(super) struct Neighbours<'a, 'm, T: Real> {
     chain: &'a HostChain<'a, T>,
     stacked: &'a [T],
@@ -25,23 +25,10 @@ struct Tile<'m, T> {
 
 impl<'a, 'm, T: Real> Neighbours<'a, 'm, T> {
     /// Rows for features `x` with stacked weights, in memory for one row of each vertex.
-    pub fn new(
-        chain: &'a HostChain<'a, T>,
-        stacked: &'a [T],
-        x: &'a [T],
-        memory: &'m mut [T],
-    ) -> Self {
+    pub fn new(chain: &'a HostChain<'a, T>, stacked: &'a [T], x: &'a [T], memory: &'m mut [T]) -> Self {
         let tiles = memory.chunks_mut(ROWS * chain.first_row());
-        let tiles = tiles.map(|rows| Tile {
-            memory: Mutex::new(Some(rows)),
-            rows: OnceLock::new(),
-        });
-        Self {
-            chain,
-            stacked,
-            x,
-            tiles: tiles.collect(),
-        }
+        let tiles = tiles.map(|rows| Tile { memory: Mutex::new(Some(rows)), rows: OnceLock::new() });
+        Self { chain, stacked, x, tiles: tiles.collect() }
     }
 
     /// The row of a vertex.

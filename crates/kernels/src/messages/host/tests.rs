@@ -10,11 +10,7 @@ fn layers(input: &FeatureType, types: &[&str], activation: &Activation) -> Vec<(
     let mut inputs = 2 * input.dimension();
     let layer = |text: &&str| {
         let kind: FeatureType = text.parse().unwrap();
-        let map = Linear {
-            inputs,
-            outputs: kind.dimension(),
-            bias: kind.multiplicity(0) != 3,
-        };
+        let map = Linear { inputs, outputs: kind.dimension(), bias: kind.multiplicity(0) != 3 };
         inputs = kind.dimension();
         let samples = 2 * kind.highest_order() + 1;
         (map, Regular::new(kind, samples, activation.clone()))
@@ -33,14 +29,9 @@ impl<T: Real> Case<T> {
     fn new(input: &str, types: &[&str], activation: &Activation) -> Self {
         let input: FeatureType = input.parse().unwrap();
         let layers = layers(&input, types, activation);
-        let counts = layers
-            .iter()
-            .map(|(map, _)| map.weight_count() + map.bias_count());
+        let counts = layers.iter().map(|(map, _)| map.weight_count() + map.bias_count());
         Self {
-            plans: layers
-                .iter()
-                .map(|(_, act)| Plan::new(act).unwrap())
-                .collect(),
+            plans: layers.iter().map(|(_, act)| Plan::new(act).unwrap()).collect(),
             weights: random(counts.sum(), 5),
             input,
             layers,
@@ -84,40 +75,21 @@ impl<T: Real> Case<T> {
         let mut gradients = vec![T::one(); self.weights.len()];
         reference::send(input, layers, graph, &x, &self.weights, &mut y).unwrap();
         let weights = &self.weights;
-        reference::send_backward(
-            input,
-            layers,
-            graph,
-            &x,
-            weights,
-            &dy,
-            &mut dx,
-            &mut gradients,
-        )
-        .unwrap();
+        reference::send_backward(input, layers, graph, &x, weights, &dy, &mut dx, &mut gradients).unwrap();
         [y, dx, gradients]
     }
 }
 
 const TYPES: [(&str, &[&str]); 5] = [
-    (
-        "16x0 + 16x1 + 16x2",
-        &["16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2"],
-    ),
+    ("16x0 + 16x1 + 16x2", &["16x0 + 16x1 + 16x2", "16x0 + 16x1 + 16x2"]),
     ("3x0 + 7x1 + 1x3", &["2x0 + 2x1"]),
-    (
-        "9x2",
-        &["3x0 + 3x1 + 3x2", "2x0", "5x0 + 5x1 + 5x2 + 5x3 + 5x4"],
-    ),
+    ("9x2", &["3x0 + 3x1 + 3x2", "2x0", "5x0 + 5x1 + 5x2 + 5x3 + 5x4"]),
     ("5x0", &["7x0 + 7x1 + 7x2", "3x0 + 3x1 + 3x2"]),
     ("1x0 + 2x1", &["40x0 + 40x1", "1x0 + 1x1"]),
 ];
 
 fn check<T: Real>(tolerance: f64) {
-    let smooth = [
-        Activation::Tanh,
-        Activation::Polynomial(vec![0.3, 1.0, -0.2]),
-    ];
+    let smooth = [Activation::Tanh, Activation::Polynomial(vec![0.3, 1.0, -0.2])];
     for (index, (input, types)) in TYPES.into_iter().enumerate() {
         // In f32 rounding decides some ReLUs near zero.
         let relu = (tolerance < 1e-9).then_some(Activation::Relu);
@@ -162,22 +134,10 @@ fn other_nonlinearities_and_wrong_lengths_are_refused() {
     let (_, graph) = graphs::<f64>().swap_remove(0);
     let (chain, mut y) = (case.chain().unwrap(), Vec::new());
     let x = vec![0.0; graph.vertex_count() * 2];
-    let error = send(
-        &chain,
-        graph.view(),
-        &x,
-        &case.weights,
-        &mut y,
-        &mut Scratch::new(),
-    );
+    let error = send(&chain, graph.view(), &x, &case.weights, &mut y, &mut Scratch::new());
     assert_eq!(wrong_length(error.unwrap_err()).0, "y");
     drop(chain);
-    case.plans[0] = Plan::new(&Regular::new(
-        "2x0 + 2x1".parse().unwrap(),
-        4,
-        Activation::Relu,
-    ))
-    .unwrap();
+    case.plans[0] = Plan::new(&Regular::new("2x0 + 2x1".parse().unwrap(), 4, Activation::Relu)).unwrap();
     assert!(case.chain().is_none());
     case.layers.clear();
     assert!(case.chain().is_none());

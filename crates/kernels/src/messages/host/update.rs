@@ -1,8 +1,8 @@
 //! Updates of vertices with their messages, `y = x + phi(x, m)`, tile by tile: nothing but the result leaves the cache.
 //!
-//! `phi` is a chain of equivariant linear maps with bias, with a regular nonlinearity between them, on features and messages of one
-//! type. The first map is a sum of two, of features and of messages. There is no backward pass: in training the layers are operators
-//! of their own.
+//! `phi` is a chain of equivariant linear maps with bias, with a regular nonlinearity between them, on features and
+//! messages of one type. The first map is a sum of two, of features and of messages. There is no backward pass: in
+//! training the layers are operators of their own.
 
 use super::super::OPERATOR;
 use super::forward::take;
@@ -25,11 +25,7 @@ impl<'a, T: Real> HostUpdate<'a, T> {
     /// An update with `layers` maps; `None` if there are none, or the nonlinearity changes the type.
     pub fn new(layers: usize, plan: &'a Plan<T>) -> Option<Self> {
         let kind = plan.config().input.clone();
-        let map = SelfMap {
-            output: plan.config().output(),
-            input: kind,
-            bias: true,
-        };
+        let map = SelfMap { output: plan.config().output(), input: kind, bias: true };
         (layers > 0 && map.input == map.output).then_some(Self { map, layers, plan })
     }
 
@@ -105,30 +101,24 @@ fn update_tiles<T: Real>(
     let workers = worker_count(y.len().div_ceil(tile));
     let each = memory_length(workers, 2 * tile);
     let mut memory = scratch.take(maps.len() * matrix + workers * each);
-    let maps = maps
-        .iter()
-        .map(|weight| Matrices::new(map, weight, take(&mut memory, matrix)));
+    let maps = maps.iter().map(|weight| Matrices::new(map, weight, take(&mut memory, matrix)));
     let maps: Vec<Matrices<'_, T>> = maps.collect();
-    spread(
-        memory.chunks_exact_mut(each),
-        y.chunks_mut(tile).enumerate(),
-        |memory, (index, y)| {
-            let rows = index * tile..index * tile + y.len();
-            let (sums, values) = memory.split_at_mut(tile);
-            let (sums, values) = (&mut sums[..y.len()], &mut values[..y.len()]);
-            maps[0].multiply(Destination::Set, &x[rows.clone()], sums);
-            maps[1].multiply(Destination::Add, &m[rows.clone()], sums);
-            add_bias(sums, width, bias(0));
-            for (layer, map) in maps[2..].iter().enumerate() {
-                function.plan.apply(sums, values);
-                map.multiply(Destination::Set, values, sums);
-                add_bias(sums, width, bias(layer + 1));
-            }
-            for ((y, &sum), &x) in y.iter_mut().zip(&*sums).zip(&x[rows]) {
-                *y = x + sum;
-            }
-        },
-    );
+    spread(memory.chunks_exact_mut(each), y.chunks_mut(tile).enumerate(), |memory, (index, y)| {
+        let rows = index * tile..index * tile + y.len();
+        let (sums, values) = memory.split_at_mut(tile);
+        let (sums, values) = (&mut sums[..y.len()], &mut values[..y.len()]);
+        maps[0].multiply(Destination::Set, &x[rows.clone()], sums);
+        maps[1].multiply(Destination::Add, &m[rows.clone()], sums);
+        add_bias(sums, width, bias(0));
+        for (layer, map) in maps[2..].iter().enumerate() {
+            function.plan.apply(sums, values);
+            map.multiply(Destination::Set, values, sums);
+            add_bias(sums, width, bias(layer + 1));
+        }
+        for ((y, &sum), &x) in y.iter_mut().zip(&*sums).zip(&x[rows]) {
+            *y = x + sum;
+        }
+    });
 }
 
 #[cfg(test)]
@@ -168,8 +158,7 @@ mod tests {
             for layers in [1, 2, 3] {
                 let kind: FeatureType = kind.parse().unwrap();
                 let samples = 2 * kind.highest_order() + 3;
-                let plan =
-                    Plan::new(&Regular::new(kind.clone(), samples, Activation::Tanh)).unwrap();
+                let plan = Plan::new(&Regular::new(kind.clone(), samples, Activation::Tanh)).unwrap();
                 let function = HostUpdate::new(layers, &plan).unwrap();
                 let [x, m] = [1, 2].map(|seed| random::<T>(vertices * kind.dimension(), seed));
                 let weights: Vec<T> = random(function.weight_count(), 3);

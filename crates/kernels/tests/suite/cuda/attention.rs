@@ -13,11 +13,7 @@ const TOLERANCE: f64 = 1e-2;
 type Head = HeadWeights<Vec<f32>>;
 
 fn weights<S>(neighbour: S, bias: S, self_term: S) -> Weights<S> {
-    Weights {
-        neighbour,
-        self_term,
-        bias,
-    }
+    Weights { neighbour, self_term, bias }
 }
 
 /// Index in the output of each number of a head.
@@ -30,13 +26,7 @@ fn places(op: &Attention, head: usize) -> Vec<usize> {
 }
 
 /// `y`, `dx` and the gradients of all weights, head by head.
-fn composed(
-    op: &Attention,
-    graph: &GraphArrays<f64>,
-    x: &[f64],
-    heads: &[Head],
-    dy: &[f64],
-) -> [Vec<f64>; 3] {
+fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head], dy: &[f64]) -> [Vec<f64>; 3] {
     let (view, vertices) = (graph.view(), graph.vertex_count());
     let outputs = op.output.dimension();
     let part = op.part();
@@ -44,19 +34,10 @@ fn composed(
     let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
     let (mut gradients, mut scratch) = (Vec::new(), Scratch::new());
     for (head, weight) in heads.iter().enumerate() {
-        let conv = |bias: bool| GaugeConv {
-            self_term: false,
-            bias,
-            ..GaugeConv::new(op.input.clone(), part.clone())
-        };
+        let conv = |bias: bool| GaugeConv { self_term: false, bias, ..GaugeConv::new(op.input.clone(), part.clone()) };
         let (key_op, value_op) = (conv(false), conv(true));
-        let map = SelfMap {
-            input: op.input.clone(),
-            output: part.clone(),
-            bias: false,
-        };
-        let [wq, wk, wv, bias] =
-            [&weight.query, &weight.key, &weight.value, &weight.bias].map(|w| wide(w));
+        let map = SelfMap { input: op.input.clone(), output: part.clone(), bias: false };
+        let [wq, wk, wv, bias] = [&weight.query, &weight.key, &weight.value, &weight.bias].map(|w| wide(w));
         let places = places(op, head);
         let scale = (width as f64).sqrt().recip();
         let s = &mut scratch;
@@ -118,68 +99,32 @@ fn fused(
     for (head, weight) in heads.iter().enumerate() {
         let parts = [&weight.query, &weight.key, &weight.value, &weight.bias].map(|w| up(w));
         let [query, key, value, bias] = parts.each_ref().map(DeviceBuffer::view);
-        let weights = HeadWeights {
-            query,
-            key,
-            value,
-            bias,
-        };
+        let weights = HeadWeights { query, key, value, bias };
         cuda::pack(device, op, head, weights, &packed.view_mut()).unwrap();
     }
     let (xs, dys) = (up(x), up(dy));
     let [mut y, mut queries] = [(); 2].map(|()| poisoned(device, dy.len()));
     let mut a = poisoned(device, graph.edge_count() * op.heads);
     let (q, to) = (queries.view_mut(), y.view_mut());
-    cuda::forward(
-        device,
-        op,
-        graph,
-        xs.view(),
-        packed.view(),
-        q,
-        a.view_mut(),
-        to,
-    )
-    .unwrap();
+    cuda::forward(device, op, graph, xs.view(), packed.view(), q, a.view_mut(), to).unwrap();
     let (mut dx, mut all) = (poisoned(device, x.len()), poisoned(device, count));
     let (saved_q, saved_a) = (queries.view(), a.view());
     let to = Some(dx.view_mut());
     let (w, d) = (packed.view(), dys.view());
-    cuda::backward(
-        device,
-        op,
-        graph,
-        xs.view(),
-        w,
-        saved_q,
-        saved_a,
-        d,
-        to,
-        all.view_mut(),
-    )
-    .unwrap();
+    cuda::backward(device, op, graph, xs.view(), w, saved_q, saved_a, d, to, all.view_mut()).unwrap();
     // The gradients of the heads are added to.
     let mut gradients = Vec::new();
     for (head, weight) in heads.iter().enumerate() {
         let parts = [&weight.query, &weight.key, &weight.value, &weight.bias];
         let mut parts = parts.map(|w| up(&vec![0.5; w.len()]));
         let [query, key, value, bias] = parts.each_mut().map(DeviceBuffer::view_mut);
-        let to = HeadWeights {
-            query,
-            key,
-            value,
-            bias,
-        };
+        let to = HeadWeights { query, key, value, bias };
         cuda::add_gradients(device, op, head, all.view(), &to).unwrap();
         for part in &parts {
             gradients.extend(part.to_vec(device).unwrap().iter().map(|g| g - 0.5));
         }
     }
-    [
-        y.to_vec(device).unwrap(),
-        dx.to_vec(device).unwrap(),
-        gradients,
-    ]
+    [y.to_vec(device).unwrap(), dx.to_vec(device).unwrap(), gradients]
 }
 
 #[test]
@@ -211,11 +156,7 @@ fn attention_in_one_kernel() {
         ("3x0 + 5x1 + 2x3", "6x0 + 9x2 + 3x3", 3),
         ("2x1", "1x0 + 1x2", 1),
     ] {
-        let op = Attention {
-            input: kind(input),
-            output: kind(output),
-            heads,
-        };
+        let op = Attention { input: kind(input), output: kind(output), heads };
         device.set_product_mode(ProductMode::F32);
         assert!(!cuda::supports(&device, &op).unwrap());
         device.set_product_mode(ProductMode::Tf32);
@@ -245,20 +186,15 @@ fn attention_in_one_kernel() {
                 let run = || fused(&device, &op, &on_device, &x, &weights, &dy);
                 let (found, again) = (run(), run());
                 let label = format!("{}, {input} to {output}, tiles of {tile}", graph.name);
-                for ((name, expected), (found, again)) in ["y", "dx", "gradients"]
-                    .into_iter()
-                    .zip(&expected)
-                    .zip(found.iter().zip(&again))
+                for ((name, expected), (found, again)) in
+                    ["y", "dx", "gradients"].into_iter().zip(&expected).zip(found.iter().zip(&again))
                 {
                     let error = relative_error(found, expected);
                     worst = worst.max(error);
                     if error.is_nan() || error > TOLERANCE {
                         failures.push(format!("{label}, {name}: relative error {error:e}"));
                     }
-                    let same = found
-                        .iter()
-                        .zip(again)
-                        .all(|(a, b)| a.to_bits() == b.to_bits());
+                    let same = found.iter().zip(again).all(|(a, b)| a.to_bits() == b.to_bits());
                     if !same {
                         failures.push(format!("{label}, {name}: two runs differ"));
                     }

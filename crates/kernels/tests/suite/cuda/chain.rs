@@ -9,10 +9,7 @@ use gemcnn_kernels::{Scratch, messages};
 
 /// Weights that change the values of a channel little.
 fn small(count: usize, seed: u64) -> Vec<f32> {
-    random(count, seed)
-        .iter()
-        .map(|value| 0.1 * value)
-        .collect()
+    random(count, seed).iter().map(|value| 0.1 * value).collect()
 }
 
 /// Biases of scalars: half of the channels are always active and half never, so that rounding flips no ReLU.
@@ -49,57 +46,36 @@ fn messages_in_one_kernel() {
     let Some(device) = device() else { return };
     device.set_product_mode(ProductMode::Tf32);
     let default_tile = device.tile_bytes();
-    for (input, channels, band_limit, count) in [
-        ("16x0 + 16x1 + 16x2", 16, 2, 2),
-        ("3x0 + 7x1 + 1x3", 5, 1, 3),
-        ("3x0", 8, 2, 1),
-        ("16x0 + 9x2", 24, 0, 2),
-    ] {
+    for (input, channels, band_limit, count) in
+        [("16x0 + 16x1 + 16x2", 16, 2, 2), ("3x0 + 7x1 + 1x3", 5, 1, 3), ("3x0", 8, 2, 1), ("16x0 + 9x2", 24, 0, 2)]
+    {
         let input = kind(input);
         let hidden = FeatureType::uniform(channels, band_limit);
         let config = Regular::new(hidden.clone(), 2 * band_limit + 1, Activation::Relu);
         let plan = Plan::<f64>::new(&config).unwrap();
         let device_plan = DevicePlan::new(&config).unwrap();
         let (ends, width) = (2 * input.dimension(), hidden.dimension());
-        let map = |layer: usize| Linear {
-            inputs: if layer == 0 { ends } else { width },
-            outputs: width,
-            bias: true,
-        };
+        let map = |layer: usize| Linear { inputs: if layer == 0 { ends } else { width }, outputs: width, bias: true };
         let maps: Vec<Linear> = (0..count).map(map).collect();
         let layers: Vec<Layer> = (0..count)
             .map(|layer| Layer {
                 weight: small(maps[layer].weight_count(), 20 + layer as u64),
-                bias: decided(channels)
-                    .chain(small(width - channels, 30 + layer as u64))
-                    .collect(),
+                bias: decided(channels).chain(small(width - channels, 30 + layer as u64)).collect(),
             })
             .collect();
-        let of_chain = maps.iter().map(|map| SendLayer {
-            map,
-            plan: &device_plan,
-        });
+        let of_chain = maps.iter().map(|map| SendLayer { map, plan: &device_plan });
         let of_chain: Vec<_> = of_chain.collect();
-        let chain = Chain::messages(&device, &input, &of_chain)
-            .unwrap()
-            .unwrap();
+        let chain = Chain::messages(&device, &input, &of_chain).unwrap().unwrap();
         assert!(chain.has_backward());
         device.set_product_mode(ProductMode::F32);
-        assert!(
-            Chain::messages(&device, &input, &of_chain)
-                .unwrap()
-                .is_none()
-        );
+        assert!(Chain::messages(&device, &input, &of_chain).unwrap().is_none());
         device.set_product_mode(ProductMode::Tf32);
         let weights = uploaded(&device, &layers);
         assert_eq!(weights.len(), chain.weight_count());
         for graph in graphs() {
             let (view, edges) = (graph.wide.view(), graph.wide.edge_count());
             let vertices = graph.wide.vertex_count();
-            let (x, dy) = (
-                random(vertices * input.dimension(), 1),
-                random(vertices * width, 2),
-            );
+            let (x, dy) = (random(vertices * input.dimension(), 1), random(vertices * width, 2));
             let mut values = vec![messages::reference::gather(&input, view, &wide(&x))];
             let mut sums = Vec::new();
             for (map, layer) in maps.iter().zip(&layers) {
@@ -124,10 +100,7 @@ fn messages_in_one_kernel() {
                 gradient = vec![0.0; edges * map.inputs];
                 let (from, weight) = (&values[index], wide(&layer.weight));
                 let (scratch, to) = (&mut Scratch::new(), Some(&mut gradient[..]));
-                linear::backward(
-                    map, edges, from, &weight, &dsum, to, dweight, dbias, scratch,
-                )
-                .unwrap();
+                linear::backward(map, edges, from, &weight, &dsum, to, dweight, dbias, scratch).unwrap();
                 gradients.insert(0, of_layer);
             }
             let mut dx = vec![0.0; x.len()];
@@ -147,8 +120,7 @@ fn messages_in_one_kernel() {
                 let mut dxs = poisoned(&device, dx.len());
                 let mut dws = poisoned(&device, weights.len());
                 let (x, dy, to) = (xs.view(), dys.view(), dxs.view_mut());
-                let result =
-                    chain::send_backward(&device, &chain, of, x, w, dy, to, dws.view_mut());
+                let result = chain::send_backward(&device, &chain, of, x, w, dy, to, dws.view_mut());
                 result.unwrap();
                 assert_close(&device, &format!("{what}, dx"), &dxs, &dx);
                 assert_close(&device, &format!("{what}, dw"), &dws, &packed(&gradients));
@@ -162,8 +134,7 @@ fn messages_in_one_kernel() {
 fn updates_in_one_kernel() {
     let Some(device) = device() else { return };
     device.set_product_mode(ProductMode::Tf32);
-    for (channels, band_limit, count, vertices) in [(16, 2, 2, 1001), (8, 1, 3, 7), (24, 0, 1, 100)]
-    {
+    for (channels, band_limit, count, vertices) in [(16, 2, 2, 1001), (8, 1, 3, 7), (24, 0, 1, 100)] {
         let kind = FeatureType::uniform(channels, band_limit);
         let config = Regular::new(kind.clone(), 2 * band_limit + 1, Activation::Relu);
         let plan = Plan::<f64>::new(&config).unwrap();
@@ -172,11 +143,7 @@ fn updates_in_one_kernel() {
         let chain = chain.unwrap().unwrap();
         let both = kind.concatenated(&kind);
         let map = |layer: usize| SelfMap {
-            input: if layer == 0 {
-                both.clone()
-            } else {
-                kind.clone()
-            },
+            input: if layer == 0 { both.clone() } else { kind.clone() },
             output: kind.clone(),
             bias: true,
         };
@@ -205,11 +172,7 @@ fn updates_in_one_kernel() {
             values.push(value);
             sums.push(sum);
         }
-        let y: Vec<f64> = wide(&x)
-            .iter()
-            .zip(&sums[count - 1])
-            .map(|(x, s)| x + s)
-            .collect();
+        let y: Vec<f64> = wide(&x).iter().zip(&sums[count - 1]).map(|(x, s)| x + s).collect();
         let (mut gradient, mut gradients) = (wide(&dy), Vec::new());
         for index in (0..count).rev() {
             let (map, layer) = (&maps[index], &layers[index]);
@@ -223,18 +186,13 @@ fn updates_in_one_kernel() {
             let mut before = vec![0.0; values[index].len()];
             let (from, weight, to) = (&values[index], wide(&layer.weight), Some(&mut before[..]));
             let s = &mut scratch;
-            self_map::backward(
-                map, vertices, from, &weight, &gradient, to, dweight, dbias, s,
-            )
-            .unwrap();
+            self_map::backward(map, vertices, from, &weight, &gradient, to, dweight, dbias, s).unwrap();
             gradient = before;
             gradients.insert(0, of_layer);
         }
         let (mut dx, mut dm) = (vec![0.0; x.len()], vec![0.0; x.len()]);
         elementwise::split(&kind, &kind, vertices, &gradient, &mut dx, &mut dm).unwrap();
-        dx.iter_mut()
-            .zip(&dy)
-            .for_each(|(dx, &dy)| *dx += f64::from(dy));
+        dx.iter_mut().zip(&dy).for_each(|(dx, &dy)| *dx += f64::from(dy));
 
         let up = |values: &[f32]| device.upload(values).unwrap();
         let (xs, ms, dys) = (up(&x), up(&m), up(&dy));
@@ -242,8 +200,7 @@ fn updates_in_one_kernel() {
         let mut found = poisoned(&device, y.len());
         chain::update(&device, &chain, vertices, ends, w, found.view_mut()).unwrap();
         assert_close(&device, &format!("{kind}, y"), &found, &y);
-        let [mut dxs, mut dms, mut dws] =
-            [dx.len(), dm.len(), weights.len()].map(|count| poisoned(&device, count));
+        let [mut dxs, mut dms, mut dws] = [dx.len(), dm.len(), weights.len()].map(|count| poisoned(&device, count));
         let to = [dxs.view_mut(), dms.view_mut()];
         let (dy, dw) = (dys.view(), dws.view_mut());
         chain::update_backward(&device, &chain, vertices, ends, w, dy, to, dw).unwrap();

@@ -19,14 +19,9 @@ fn every_kernel_compiles_for_turing_ampere_and_hopper() {
         assert!(!variants.is_empty(), "{} has no variant", source.name());
         for variant in variants {
             for capability in [75, 80, 90] {
-                let image = compile_for(source, &variant, capability)
-                    .unwrap_or_else(|error| panic!("{variant:?}: {error}"));
-                assert_eq!(
-                    &image[..4],
-                    b"\x7fELF",
-                    "{} is no machine code",
-                    source.name()
-                );
+                let image =
+                    compile_for(source, &variant, capability).unwrap_or_else(|error| panic!("{variant:?}: {error}"));
+                assert_eq!(&image[..4], b"\x7fELF", "{} is no machine code", source.name());
                 compiled += 1;
             }
         }
@@ -44,7 +39,8 @@ fn an_architecture_after_the_compiler_becomes_assembly() {
     assert!(String::from_utf8_lossy(&image).contains(".version"));
 }
 
-/// On Hopper a kernel is launched before the one before it has ended: it must not read its results before `start()` has waited.
+/// On Hopper a kernel is launched before the one before it has ended: it must not read its results before `start()` has
+/// waited.
 #[test]
 fn no_kernel_reads_memory_before_its_start() {
     if !nvrtc_is_there() {
@@ -56,17 +52,11 @@ fn no_kernel_reads_memory_before_its_start() {
             let text = String::from_utf8_lossy(&image);
             for kernel in text.split(".entry").skip(1) {
                 let name = kernel.split_whitespace().next().unwrap_or_default();
-                let before = kernel
-                    .split("griddepcontrol.wait")
-                    .next()
-                    .unwrap_or_default();
+                let before = kernel.split("griddepcontrol.wait").next().unwrap_or_default();
                 let reads = ["ld.global", "ld.volatile", "cp.async", "atom.", "red."];
                 assert!(before.len() < kernel.len(), "{name} does not wait");
                 for read in reads {
-                    assert!(
-                        !before.contains(read),
-                        "{name} reads before it waits: {before}"
-                    );
+                    assert!(!before.contains(read), "{name} reads before it waits: {before}");
                 }
             }
         }

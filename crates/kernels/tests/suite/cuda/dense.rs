@@ -26,11 +26,7 @@ fn linear_maps() {
             if rows > 8192 && outputs > 64 {
                 continue;
             }
-            let op = linear::Linear {
-                inputs,
-                outputs,
-                bias,
-            };
+            let op = linear::Linear { inputs, outputs, bias };
             let (x, dy) = (random(rows * inputs, 1), random(rows * outputs, 2));
             let weight = random(op.weight_count(), 3);
             let bias = random(op.bias_count(), 4);
@@ -38,8 +34,7 @@ fn linear_maps() {
             let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
             let (wx, ww) = (wide(&x), wide(&weight));
             linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y).unwrap();
-            linear::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db)
-                .unwrap();
+            linear::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db).unwrap();
             let what = format!("{rows} rows, {inputs} to {outputs}");
             let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
             checks.check(&what, expected, |device| {
@@ -47,16 +42,7 @@ fn linear_maps() {
                 let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
                 let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
                 let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
-                linear::cuda::forward(
-                    device,
-                    &op,
-                    rows,
-                    x.view(),
-                    w.view(),
-                    b.view(),
-                    y.view_mut(),
-                )
-                .unwrap();
+                linear::cuda::forward(device, &op, rows, x.view(), w.view(), b.view(), y.view_mut()).unwrap();
                 linear::cuda::backward(
                     device,
                     &op,
@@ -84,18 +70,10 @@ fn maps_to_many_outputs_with_exact_factors() {
         let numbers = random(count, seed);
         numbers.iter().map(|v| (8.0 * v).round() / 8.0).collect()
     };
-    for (rows, inputs, outputs, shift) in [
-        (1, 64, 1024, 0),
-        (129, 256, 6890, 0),
-        (400, 256, 6890, 1),
-        (127, 128, 1025, 0),
-        (770, 192, 2001, 3),
-    ] {
-        let op = linear::Linear {
-            inputs,
-            outputs,
-            bias: true,
-        };
+    for (rows, inputs, outputs, shift) in
+        [(1, 64, 1024, 0), (129, 256, 6890, 0), (400, 256, 6890, 1), (127, 128, 1025, 0), (770, 192, 2001, 3)]
+    {
+        let op = linear::Linear { inputs, outputs, bias: true };
         let mut x = eighths(rows * inputs, 1);
         let sizes = [1.0f32, (40f32).exp2(), (-40f32).exp2()];
         for (row, x) in x.chunks_mut(inputs).enumerate() {
@@ -142,11 +120,7 @@ fn equivariant_linear_maps() {
             ("3x0", "16x0 + 16x1 + 16x2", false),
             ("1x0 + 3x3", "7x3", false),
         ] {
-            let op = self_map::SelfMap {
-                input: kind(input),
-                output: kind(output),
-                bias,
-            };
+            let op = self_map::SelfMap { input: kind(input), output: kind(output), bias };
             let x = random(rows * op.input.dimension(), 1);
             let dy = random(rows * op.output.dimension(), 2);
             let weight = random(op.parameter_count(), 3);
@@ -155,17 +129,7 @@ fn equivariant_linear_maps() {
             let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
             let (wx, ww) = (wide(&x), wide(&weight));
             self_map::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y).unwrap();
-            self_map::reference::backward(
-                &op,
-                rows,
-                &wx,
-                &ww,
-                &wide(&dy),
-                &mut dx,
-                &mut dw,
-                &mut db,
-            )
-            .unwrap();
+            self_map::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db).unwrap();
             let what = format!("{rows} rows, {input} to {output}");
             let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
             checks.check(&what, expected, |device| {
@@ -173,16 +137,7 @@ fn equivariant_linear_maps() {
                 let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
                 let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
                 let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
-                self_map::cuda::forward(
-                    device,
-                    &op,
-                    rows,
-                    x.view(),
-                    w.view(),
-                    b.view(),
-                    y.view_mut(),
-                )
-                .unwrap();
+                self_map::cuda::forward(device, &op, rows, x.view(), w.view(), b.view(), y.view_mut()).unwrap();
                 self_map::cuda::backward(
                     device,
                     &op,

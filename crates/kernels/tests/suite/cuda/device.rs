@@ -17,17 +17,10 @@ fn optimisers() {
         apart,
         step,
     };
-    let sgd = |_: u64| Step::Sgd {
-        rate: 0.05,
-        momentum: 0.9,
-        weight_decay: 0.1,
-    };
+    let sgd = |_: u64| Step::Sgd { rate: 0.05, momentum: 0.9, weight_decay: 0.1 };
     type Rule<'a> = &'a dyn Fn(u64) -> Step;
-    let rules: [(&str, Rule<'_>); 3] = [
-        ("adam", &|step| adam(false, step)),
-        ("adam w", &|step| adam(true, step)),
-        ("sgd", &sgd),
-    ];
+    let rules: [(&str, Rule<'_>); 3] =
+        [("adam", &|step| adam(false, step)), ("adam w", &|step| adam(true, step)), ("sgd", &sgd)];
     for (name, rule) in rules {
         let total: usize = lengths.iter().sum();
         let start = random(total, 1);
@@ -64,11 +57,7 @@ fn optimisers() {
                 *a += average_rate(step) * (w - *a);
             }
         }
-        let states = [
-            ("values", &expected[..]),
-            ("moments", &first),
-            ("average", &average),
-        ];
+        let states = [("values", &expected[..]), ("moments", &first), ("average", &average)];
         checks.check(name, states, |device| {
             let mut optimiser = DeviceOptimiser::new(device, &lengths, true).unwrap();
             let mut values: Vec<DeviceBuffer<f32>> = Vec::new();
@@ -98,10 +87,7 @@ fn optimisers() {
                 optimiser.prepare(device, step, rate, &parameters).unwrap();
                 optimiser.run(device).unwrap();
             }
-            let all: Vec<f32> = values
-                .iter()
-                .flat_map(|value| value.to_vec(device).unwrap())
-                .collect();
+            let all: Vec<f32> = values.iter().flat_map(|value| value.to_vec(device).unwrap()).collect();
             let [moments, _, average] = optimiser.state().map(|values| {
                 let mut read = vec![0.0f32; total];
                 device.read(values, &mut read).unwrap();
@@ -129,35 +115,16 @@ fn memory_is_reused_and_too_much_is_told() {
     assert!(matches!(error, CudaError::OutOfMemory { .. }), "{error}");
     println!("{error}");
     // The device goes on working.
-    assert_eq!(
-        device.upload(&[1u32, 2]).unwrap().to_vec(&device).unwrap(),
-        [1, 2]
-    );
+    assert_eq!(device.upload(&[1u32, 2]).unwrap().to_vec(&device).unwrap(), [1, 2]);
 }
 
 #[test]
 fn sizes_that_do_not_fit_are_refused() {
     let Some(device) = device() else { return };
-    let op = linear::Linear {
-        inputs: 2,
-        outputs: 2,
-        bias: false,
-    };
+    let op = linear::Linear { inputs: 2, outputs: 2, bias: false };
     let nothing = DeviceSlice::empty();
-    let error = linear::cuda::forward(
-        &device,
-        &op,
-        3,
-        nothing,
-        nothing,
-        nothing,
-        DeviceSliceMut::empty(),
-    )
-    .unwrap_err();
-    assert!(matches!(
-        error,
-        CudaError::Kernel(KernelError::Length { .. })
-    ));
+    let error = linear::cuda::forward(&device, &op, 3, nothing, nothing, nothing, DeviceSliceMut::empty()).unwrap_err();
+    assert!(matches!(error, CudaError::Kernel(KernelError::Length { .. })));
 }
 
 #[test]

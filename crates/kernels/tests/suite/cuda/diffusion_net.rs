@@ -1,4 +1,5 @@
-//! The block of DiffusionNet, also where it has a kernel of its own: 128 channels and eigenvectors, on compute capability 9.0.
+//! The block of DiffusionNet, also where it has a kernel of its own: 128 channels and eigenvectors, on compute
+//! capability 9.0.
 
 use super::*;
 use gemcnn_kernels::Scratch;
@@ -9,13 +10,12 @@ use gemcnn_kernels::dropout::cuda::DeviceStream;
 const STREAMS: [Stream; 2] = [Stream { seed: 5, step: 3 }, Stream { seed: 6, step: 3 }];
 const SALT: u64 = 1 << 40 | 7;
 
-/// Random parameters. Biases of +-8 and +-24 keep all numbers away from the kink of the ReLU: rounding to tf32 would flip one in
-/// some thousand, and each of them changes gradients by a whole contribution of a vertex.
+/// Random parameters. Biases of +-8 and +-24 keep all numbers away from the kink of the ReLU: rounding to tf32 would
+/// flip one in some thousand, and each of them changes gradients by a whole contribution of a vertex.
 fn parameters(op: &DiffusionNet) -> Weights<Vec<f32>> {
     let c = op.channels;
-    let scaled = |count: usize, seed, scale: f32| -> Vec<f32> {
-        random(count, seed).iter().map(|v| scale * v).collect()
-    };
+    let scaled =
+        |count: usize, seed, scale: f32| -> Vec<f32> { random(count, seed).iter().map(|v| scale * v).collect() };
     let signs = |size: f32| (0..c).map(move |i| if i % 2 == 0 { size } else { -size });
     let scale = 0.9 / (c as f32).sqrt();
     Weights {
@@ -70,11 +70,7 @@ fn blocks_of_diffusion_net() {
         (&[0, 130, 260, 390], 128, &[128, 6], 0.0, (1.0, 1.0)),
         (&[0, 131, 150], 12, &[9], 0.4, (1.0, 1.0)),
     ] {
-        let op = DiffusionNet {
-            channels,
-            columns: columns.to_vec(),
-            dropout,
-        };
+        let op = DiffusionNet { channels, columns: columns.to_vec(), dropout };
         let (rows, meshes) = (offsets[offsets.len() - 1] as usize, offsets.len() - 1);
         let positive = |count, seed| -> Vec<f32> {
             let values = random(count, seed);
@@ -100,19 +96,12 @@ fn blocks_of_diffusion_net() {
         let start: f32 = x_size * dy_size;
 
         let [m, b, e] = [&mass, &bases, &eigenvalues].map(|values| wide(values));
-        let spectra = Spectra {
-            mass: &m[..],
-            bases: &b,
-            eigenvalues: &e,
-            packed: &[],
-        };
+        let spectra = Spectra { mass: &m[..], bases: &b, eigenvalues: &e, packed: &[] };
         let w = weights.each_ref().map(|values| wide(values));
         let w = w.each_ref().map(|values| &values[..]);
         let mut scratch = Scratch::new();
         let lengths = op.saved(rows, meshes);
-        let mut saved = lengths
-            .try_map(|length| Ok::<_, KernelError>(vec![0.0; length]))
-            .unwrap();
+        let mut saved = lengths.try_map(|length| Ok::<_, KernelError>(vec![0.0; length])).unwrap();
         let mut y = vec![0.0; x.len()];
         diffusion_net::forward(
             &op,
@@ -129,9 +118,7 @@ fn blocks_of_diffusion_net() {
         let near = |values: &[f64]| values.iter().filter(|&&v| v > 0.0 && v < 0.1).count();
         assert_eq!((near(&saved.first), near(&saved.second)), (0, 0));
         let mut dx = vec![0.0; x.len()];
-        let mut gradients = w
-            .map(|values| vec![f64::from(start); values.len()])
-            .into_array();
+        let mut gradients = w.map(|values| vec![f64::from(start); values.len()]).into_array();
         let each = gradients.each_mut().map(|values| &mut values[..]);
         diffusion_net::backward(
             &op,
@@ -161,28 +148,19 @@ fn blocks_of_diffusion_net() {
             ("update", update),
             ("bias of update", b3),
         ];
-        let label = format!(
-            "{channels} channels, {columns:?}, {rows} rows, {meshes} meshes, x {x_size}, dy {dy_size}"
-        );
+        let label = format!("{channels} channels, {columns:?}, {rows} rows, {meshes} meshes, x {x_size}, dy {dy_size}");
         let turn = std::cell::Cell::new(false);
         checks.check(&label, expected, |device| {
             let up = |values: &[f32]| device.upload(values).unwrap();
             let (m, b, e) = (up(&mass), up(&bases), up(&eigenvalues));
-            let spectra = Spectra {
-                mass: m.view(),
-                bases: b.view(),
-                eigenvalues: e.view(),
-                packed: DeviceSlice::empty(),
-            };
+            let spectra =
+                Spectra { mass: m.view(), bases: b.view(), eigenvalues: e.view(), packed: DeviceSlice::empty() };
             // Every second time the block packs the bases itself.
             let packed = diffusion_net::cuda::packed_bases(device, columns, offsets, spectra);
             let packed = packed.unwrap();
             let spectra = match turn.replace(!turn.get()) {
                 true => spectra,
-                false => Spectra {
-                    packed: packed.view(),
-                    ..spectra
-                },
+                false => Spectra { packed: packed.view(), ..spectra },
             };
             let w = weights.each_ref().map(|values| up(values));
             let w = w.each_ref().map(DeviceBuffer::view);
@@ -193,9 +171,7 @@ fn blocks_of_diffusion_net() {
             let streams = streams.each_ref().map(|stream| (stream, SALT));
             let lengths = diffusion_net::cuda::saved(device, &op, rows, meshes);
             let poisoned = |length| poisoned(device, length);
-            let mut saved = lengths
-                .try_map(|length| Ok::<_, KernelError>(poisoned(length)))
-                .unwrap();
+            let mut saved = lengths.try_map(|length| Ok::<_, KernelError>(poisoned(length))).unwrap();
             let (x, dy) = (up(&x), up(&dy));
             let (mut y, mut dx) = (poisoned(x.len()), poisoned(x.len()));
             diffusion_net::cuda::forward(
@@ -226,9 +202,7 @@ fn blocks_of_diffusion_net() {
             )
             .unwrap();
             let [times, bands, a, scalars, b1, p, hidden, b2, update, b3] = gradients;
-            [
-                y, dx, times, bands, a, scalars, b1, p, hidden, b2, update, b3,
-            ]
+            [y, dx, times, bands, a, scalars, b1, p, hidden, b2, update, b3]
         });
     }
     checks.finish("diffusion_net");

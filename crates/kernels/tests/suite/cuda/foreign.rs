@@ -4,9 +4,7 @@
 use super::*;
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUresult};
-use gemcnn_kernels::cuda::{
-    DeviceGraphSlices, DeviceGraphView, DeviceMemory, KernelSource, ReversedSlices, to_u32,
-};
+use gemcnn_kernels::cuda::{DeviceGraphSlices, DeviceGraphView, DeviceMemory, KernelSource, ReversedSlices, to_u32};
 use gemcnn_kernels::{GraphView, kernel_args};
 use std::marker::PhantomData;
 
@@ -30,11 +28,7 @@ impl<T: Pod> Foreign<T> {
             check(sys::cuMemAlloc_v2(&mut address, bytes.max(16)));
             check(sys::cuMemcpyHtoD_v2(address, values.as_ptr().cast(), bytes));
         }
-        Self {
-            address,
-            length: values.len(),
-            kind: PhantomData,
-        }
+        Self { address, length: values.len(), kind: PhantomData }
     }
 
     fn view(&self) -> DeviceSlice<'_, T> {
@@ -53,11 +47,7 @@ impl<T: Pod> Foreign<T> {
         unsafe {
             check(sys::cuStreamSynchronize(stream));
             let bytes = size_of_val(&values[..]);
-            check(sys::cuMemcpyDtoH_v2(
-                values.as_mut_ptr().cast(),
-                self.address,
-                bytes,
-            ));
+            check(sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), self.address, bytes));
         }
         values
     }
@@ -128,10 +118,7 @@ impl ForeignGraph {
 }
 
 fn operator() -> gauge_conv::GaugeConv {
-    gauge_conv::GaugeConv {
-        bias: false,
-        ..gauge_conv::GaugeConv::new(kind("8x0 + 4x1"), kind("4x0 + 4x1 + 4x2"))
-    }
+    gauge_conv::GaugeConv { bias: false, ..gauge_conv::GaugeConv::new(kind("8x0 + 4x1"), kind("4x0 + 4x1 + 4x2")) }
 }
 
 /// A convolution and its gradients on the stream of a device, in foreign memory, against the reference.
@@ -148,11 +135,7 @@ fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
         let weights = random(op.neighbour_count(), 3);
         let own = random(op.self_count(), 4);
         let (wide_weights, wide_own) = (wide(&weights), wide(&own));
-        let on_host = gauge_conv::Weights {
-            neighbour: &wide_weights[..],
-            self_term: &wide_own[..],
-            bias: &[][..],
-        };
+        let on_host = gauge_conv::Weights { neighbour: &wide_weights[..], self_term: &wide_own[..], bias: &[][..] };
         let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
         let (mut dw, mut ds) = (vec![0.0; weights.len()], vec![0.0; own.len()]);
         gauge_conv::reference::forward(&op, graph.wide.view(), &wide(&x), on_host, &mut y).unwrap();
@@ -163,11 +146,7 @@ fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
             on_host,
             &wide(&dy),
             &mut dx,
-            gauge_conv::Weights {
-                neighbour: &mut dw[..],
-                self_term: &mut ds[..],
-                bias: &mut [][..],
-            },
+            gauge_conv::Weights { neighbour: &mut dw[..], self_term: &mut ds[..], bias: &mut [][..] },
         )
         .unwrap();
 
@@ -177,14 +156,10 @@ fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
         let zeros = |count: usize| Foreign::new(&vec![0f32; count]);
         let mut found = [y.len(), dx.len(), dw.len(), ds.len()].map(zeros);
         let [fy, fdx, fdw, fds] = &mut found;
-        let on_device = gauge_conv::Weights {
-            neighbour: weights.view(),
-            self_term: own.view(),
-            bias: DeviceSlice::empty(),
-        };
+        let on_device =
+            gauge_conv::Weights { neighbour: weights.view(), self_term: own.view(), bias: DeviceSlice::empty() };
         let graph_view = foreign.view();
-        gauge_conv::cuda::forward(device, &op, graph_view, x.view(), on_device, fy.view_mut())
-            .unwrap();
+        gauge_conv::cuda::forward(device, &op, graph_view, x.view(), on_device, fy.view_mut()).unwrap();
         gauge_conv::cuda::backward(
             device,
             &op,
@@ -193,11 +168,7 @@ fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
             on_device,
             dy.view(),
             Some(fdx.view_mut()),
-            gauge_conv::Weights {
-                neighbour: fdw.view_mut(),
-                self_term: fds.view_mut(),
-                bias: DeviceSliceMut::empty(),
-            },
+            gauge_conv::Weights { neighbour: fdw.view_mut(), self_term: fds.view_mut(), bias: DeviceSliceMut::empty() },
         )
         .unwrap();
         for (name, found, expected) in [
@@ -304,13 +275,8 @@ fn convolve_own(device: &CudaDevice) {
     }
     .run(device, &c.view_mut(), (2, 0))
     .unwrap();
-    let expected: Vec<f64> = (0..4)
-        .map(|at| {
-            (0..3)
-                .map(|k| f64::from(a[at / 2 * 3 + k]) * f64::from(b[k * 2 + at % 2]))
-                .sum()
-        })
-        .collect();
+    let expected: Vec<f64> =
+        (0..4).map(|at| (0..3).map(|k| f64::from(a[at / 2 * 3 + k]) * f64::from(b[k * 2 + at % 2])).sum()).collect();
     assert!(relative_error(&c.to_vec(device).unwrap(), &expected) < F32);
 }
 
@@ -321,10 +287,7 @@ fn the_legacy_stream_is_not_captured() {
     let device = unsafe { CudaDevice::on_stream(0, std::ptr::null_mut()) }.unwrap();
     let refused = device.capture(|| device.zeros::<f32>(4));
     assert!(matches!(refused, Err(CudaError::Capture { .. })));
-    assert_eq!(
-        device.upload(&[1u32]).unwrap().to_vec(&device).unwrap(),
-        [1]
-    );
+    assert_eq!(device.upload(&[1u32]).unwrap().to_vec(&device).unwrap(), [1]);
 }
 
 #[test]
@@ -332,21 +295,12 @@ fn a_view_without_reversed_edges_has_no_backward_pass() {
     let Some(device) = device() else { return };
     let graph = graphs().swap_remove(0);
     let foreign = ForeignGraph::new(graph.narrow.view());
-    let slices = DeviceGraphSlices {
-        reversed: None,
-        ..foreign.slices()
-    };
+    let slices = DeviceGraphSlices { reversed: None, ..foreign.slices() };
     // SAFETY: the contents are those of a checked graph.
     let view = unsafe { DeviceGraphView::new(slices) }.unwrap();
     let refused = view.reversed_edges(&device);
-    assert!(matches!(
-        refused,
-        Err(CudaError::Kernel(KernelError::Graph { .. }))
-    ));
-    let slices = DeviceGraphSlices {
-        radius: DeviceSlice::empty(),
-        ..foreign.slices()
-    };
+    assert!(matches!(refused, Err(CudaError::Kernel(KernelError::Graph { .. }))));
+    let slices = DeviceGraphSlices { radius: DeviceSlice::empty(), ..foreign.slices() };
     // SAFETY: the lengths are refused.
     let refused = unsafe { DeviceGraphView::new(slices) };
     assert!(matches!(refused, Err(KernelError::Length { .. })));
@@ -370,20 +324,13 @@ fn a_captured_step_runs_on_graphs_with_other_numbers_of_edges() {
 
     let op = operator();
     let vertices = small.vertex_count();
-    let x = device
-        .upload(&random(vertices * op.input.dimension(), 1))
-        .unwrap();
-    let dy = device
-        .upload(&random(vertices * op.output.dimension(), 2))
-        .unwrap();
+    let x = device.upload(&random(vertices * op.input.dimension(), 1)).unwrap();
+    let dy = device.upload(&random(vertices * op.output.dimension(), 2)).unwrap();
     let weights = device.upload(&random(op.neighbour_count(), 3)).unwrap();
     let own = device.upload(&random(op.self_count(), 4)).unwrap();
     let step = |graph: &DeviceGraph| -> Result<[DeviceBuffer<f32>; 3], CudaError> {
-        let weights = gauge_conv::Weights {
-            neighbour: weights.view(),
-            self_term: own.view(),
-            bias: DeviceSlice::empty(),
-        };
+        let weights =
+            gauge_conv::Weights { neighbour: weights.view(), self_term: own.view(), bias: DeviceSlice::empty() };
         let (mut y, mut dx) = (device.zeros(dy.len())?, device.zeros(x.len())?);
         let mut dw = device.zeros(op.neighbour_count())?;
         let mut ds = device.zeros(op.self_count())?;
@@ -397,11 +344,7 @@ fn a_captured_step_runs_on_graphs_with_other_numbers_of_edges() {
             weights,
             dy.view(),
             Some(dx.view_mut()),
-            gauge_conv::Weights {
-                neighbour: dw.view_mut(),
-                self_term: ds.view_mut(),
-                bias: DeviceSliceMut::empty(),
-            },
+            gauge_conv::Weights { neighbour: dw.view_mut(), self_term: ds.view_mut(), bias: DeviceSliceMut::empty() },
         )?;
         Ok([y, dx, dw])
     };
@@ -417,10 +360,7 @@ fn a_captured_step_runs_on_graphs_with_other_numbers_of_edges() {
     let expected = [small, large].map(|graph| bits(&step(graph).unwrap()));
     assert_ne!(expected[0], expected[1]);
     let captured = device.capture(|| step(&place)).unwrap();
-    for (graph, expected) in [small, large, small, large]
-        .into_iter()
-        .zip(expected.iter().cycle())
-    {
+    for (graph, expected) in [small, large, small, large].into_iter().zip(expected.iter().cycle()) {
         place.overwrite(&device, graph).unwrap();
         assert_eq!(place.edge_count(), graph.edge_count());
         captured.replay().unwrap();
@@ -429,10 +369,7 @@ fn a_captured_step_runs_on_graphs_with_other_numbers_of_edges() {
 
     let full = small.duplicate(&device, spare - 1).unwrap();
     let refused = full.overwrite(&device, large);
-    assert!(matches!(
-        refused,
-        Err(CudaError::Kernel(KernelError::Setting { .. }))
-    ));
+    assert!(matches!(refused, Err(CudaError::Kernel(KernelError::Setting { .. }))));
 }
 
 #[test]
@@ -466,9 +403,5 @@ fn kernels_of_one_name_and_other_text_are_two() {
     assert_eq!(apply(SQUARE, "0.0f"), [1.0, 4.0, 9.0]);
     assert_eq!(apply(SQUARE, "1.0f"), [2.0, 5.0, 10.0]);
     assert_eq!(apply(TWICE, "0.0f"), [2.0, 4.0, 6.0]);
-    assert!(
-        device
-            .function(TWICE, &[("SHIFT", "0.0f".into())], "no_such_kernel")
-            .is_err()
-    );
+    assert!(device.function(TWICE, &[("SHIFT", "0.0f".into())], "no_such_kernel").is_err());
 }

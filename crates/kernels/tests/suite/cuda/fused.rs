@@ -2,10 +2,7 @@
 
 use super::*;
 
-const STREAM: Stream = Stream {
-    seed: 0x0123_4567_89ab_cdef,
-    step: 0x2_0000_0003,
-};
+const STREAM: Stream = Stream { seed: 0x0123_4567_89ab_cdef, step: 0x2_0000_0003 };
 const SALT: u64 = 0xfedc_ba98_7654_3210;
 
 /// Numbers of the type of a dropout with units dropped.
@@ -28,15 +25,8 @@ fn linear_maps_with_activation_and_dropout() {
     let mut checks = Checks::new(device);
     let functions = [Activation::Tanh, Activation::Gelu, Activation::Elu];
     for rows in [0, 1, 63, 500, 2111] {
-        for (case, (inputs, outputs)) in [(16, 256), (5, 4), (33, 100), (3, 1024), (64, 256)]
-            .into_iter()
-            .enumerate()
-        {
-            let op = linear::Linear {
-                inputs,
-                outputs,
-                bias: true,
-            };
+        for (case, (inputs, outputs)) in [(16, 256), (5, 4), (33, 100), (3, 1024), (64, 256)].into_iter().enumerate() {
+            let op = linear::Linear { inputs, outputs, bias: true };
             let function = &functions[case % 3];
             let config = (case % 2 == 0).then(|| dropout::Dropout {
                 kind: FeatureType::scalars(outputs),
@@ -45,26 +35,17 @@ fn linear_maps_with_activation_and_dropout() {
             });
             let (x, dy) = (random(rows * inputs, 1), random(rows * outputs, 2));
             let (weight, bias) = (random(op.weight_count(), 3), random(outputs, 4));
-            let drop = |x: &[f64]| {
-                config
-                    .as_ref()
-                    .map_or(x.to_vec(), |config| dropped(config, x))
-            };
+            let drop = |x: &[f64]| config.as_ref().map_or(x.to_vec(), |config| dropped(config, x));
             let (wx, ww) = (wide(&x), wide(&weight));
             let mut z = vec![0.0; dy.len()];
             linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut z).unwrap();
             let y: Vec<f64> = z.iter().map(|&z| function.value(z)).collect();
             let y = drop(&y);
             let dz = drop(&wide(&dy));
-            let dz: Vec<f64> = z
-                .iter()
-                .zip(dz)
-                .map(|(&z, d)| function.slope(z) * d)
-                .collect();
+            let dz: Vec<f64> = z.iter().zip(dz).map(|(&z, d)| function.slope(z) * d).collect();
             let mut dx = vec![0.0; x.len()];
             let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; outputs]);
-            linear::reference::backward(&op, rows, &wx, &ww, &dz, &mut dx, &mut dw, &mut db)
-                .unwrap();
+            linear::reference::backward(&op, rows, &wx, &ww, &dz, &mut dx, &mut dw, &mut db).unwrap();
             let what = format!("{rows} rows, {inputs} to {outputs}");
             let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
             checks.check(&what, expected, |device| {
@@ -76,11 +57,7 @@ fn linear_maps_with_activation_and_dropout() {
                 let stream = unsalted(device);
                 let then = activated::Then {
                     activation: function,
-                    dropout: config.as_ref().map(|config| dropout::cuda::Drawn {
-                        config,
-                        stream: &stream,
-                        salt: SALT,
-                    }),
+                    dropout: config.as_ref().map(|config| dropout::cuda::Drawn { config, stream: &stream, salt: SALT }),
                 };
                 let (x, w, b) = (x.view(), w.view(), b.view());
                 let (to_z, to_y) = (z.view_mut(), y.view_mut());
@@ -113,23 +90,15 @@ fn the_regular_nonlinearity_with_dropout() {
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device);
     for rows in [1, 63, 500, 2111] {
-        for (channels, band, output_band, samples) in [
-            (16, 2, 2, 5),
-            (4, 3, 3, 7),
-            (12, 1, 3, 9),
-            (8, 5, 5, 11),
-            (160, 1, 2, 5),
-        ] {
+        for (channels, band, output_band, samples) in
+            [(16, 2, 2, 5), (4, 3, 3, 7), (12, 1, 3, 9), (8, 5, 5, 11), (160, 1, 2, 5)]
+        {
             let input = FeatureType::uniform(channels, band);
             let config = regular::Regular {
                 output_band_limit: output_band,
                 ..regular::Regular::new(input.clone(), samples, Activation::Gelu)
             };
-            let drop = dropout::Dropout {
-                kind: config.output(),
-                unit: dropout::DropoutUnit::Irrep,
-                probability: 0.3,
-            };
+            let drop = dropout::Dropout { kind: config.output(), unit: dropout::DropoutUnit::Irrep, probability: 0.3 };
             let norm = BatchNorm::new(input.clone(), NormGroups::PerChannel);
             let slots = norm.slots().unwrap();
             let x = random(rows * input.dimension(), 1);
@@ -150,18 +119,10 @@ fn the_regular_nonlinearity_with_dropout() {
             let (mut dz, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
             regular::reference::backward(&config, &z, &dropped(&drop, &wide(&dy)), &mut dz);
             let (mut dgamma, mut dbeta) = (vec![0.5; slots], vec![0.25; slots]);
-            let mut gradients = batch_norm::NormGradients {
-                gamma: &mut dgamma[..],
-                beta: &mut dbeta,
-            };
+            let mut gradients = batch_norm::NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta };
             batch_norm::reference::backward(&normalisation, &wx, &dz, &mut dx, &mut gradients);
             let what = format!("{rows} rows, {input}, {samples} samples");
-            let expected = [
-                ("y", &y[..]),
-                ("dx", &dx),
-                ("dgamma", &dgamma),
-                ("dbeta", &dbeta),
-            ];
+            let expected = [("y", &y[..]), ("dx", &dx), ("dgamma", &dgamma), ("dbeta", &dbeta)];
             checks.check(&what, expected, |device| {
                 let up = |values: &[f32]| device.upload(values).unwrap();
                 let (x, dy, gamma, beta) = (up(&x), up(&dy), up(&gamma), up(&beta));
@@ -174,22 +135,14 @@ fn the_regular_nonlinearity_with_dropout() {
                     beta: beta.view(),
                 };
                 let stream = unsalted(device);
-                let drawn = Some(dropout::cuda::Drawn {
-                    config: &drop,
-                    stream: &stream,
-                    salt: SALT,
-                });
+                let drawn = Some(dropout::cuda::Drawn { config: &drop, stream: &stream, salt: SALT });
                 use regular::cuda;
                 let plan = cuda::DevicePlan::new(&config).unwrap();
                 let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
                 let to = y.view_mut();
-                cuda::forward_dropped(device, &plan, normalisation, drawn, rows, x.view(), to)
-                    .unwrap();
+                cuda::forward_dropped(device, &plan, normalisation, drawn, rows, x.view(), to).unwrap();
                 let (mut dg, mut db) = (up(&vec![0.5; slots]), up(&vec![0.25; slots]));
-                let gradients = batch_norm::NormGradients {
-                    gamma: dg.view_mut(),
-                    beta: db.view_mut(),
-                };
+                let gradients = batch_norm::NormGradients { gamma: dg.view_mut(), beta: db.view_mut() };
                 cuda::backward_dropped(
                     device,
                     &plan,

@@ -40,10 +40,8 @@ fn aggregate_and_its_adjoint() {
                 let (x, da) = (device.upload(&x).unwrap(), device.upload(&da).unwrap());
                 let mut a = poisoned(device, da.len());
                 let mut dx = poisoned(device, x.len());
-                aggregate::cuda::forward(device, &op, on_device.view(), x.view(), a.view_mut())
-                    .unwrap();
-                aggregate::cuda::backward(device, &op, on_device.view(), da.view(), dx.view_mut())
-                    .unwrap();
+                aggregate::cuda::forward(device, &op, on_device.view(), x.view(), a.view_mut()).unwrap();
+                aggregate::cuda::backward(device, &op, on_device.view(), da.view(), dx.view_mut()).unwrap();
                 [a, dx]
             });
         }
@@ -101,29 +99,13 @@ fn gauge_convolution() {
             let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
             let mut sums = before.clone().map(|values| wide(&values));
             let (wn, ws, wb) = (wide(&neighbour), wide(&own), wide(&bias));
-            let weights = gauge_conv::Weights {
-                neighbour: &wn[..],
-                self_term: &ws,
-                bias: &wb,
-            };
+            let weights = gauge_conv::Weights { neighbour: &wn[..], self_term: &ws, bias: &wb };
             let [dn, ds, db] = &mut sums;
-            let gradients = gauge_conv::Weights {
-                neighbour: &mut dn[..],
-                self_term: ds,
-                bias: db,
-            };
+            let gradients = gauge_conv::Weights { neighbour: &mut dn[..], self_term: ds, bias: db };
             let wx = wide(&x);
             gauge_conv::reference::forward(&op, graph.wide.view(), &wx, weights, &mut y).unwrap();
-            gauge_conv::reference::backward(
-                &op,
-                graph.wide.view(),
-                &wx,
-                weights,
-                &wide(&dy),
-                &mut dx,
-                gradients,
-            )
-            .unwrap();
+            gauge_conv::reference::backward(&op, graph.wide.view(), &wx, weights, &wide(&dy), &mut dx, gradients)
+                .unwrap();
             let what = format!("{}, {input} to {output}", graph.name);
             let expected = [
                 ("y", &y[..]),
@@ -139,21 +121,14 @@ fn gauge_convolution() {
                 let [x, dy] = [&x, &dy].map(|values| up(&[&[0.0][..shift], values].concat()));
                 let [x, dy] = [&x, &dy].map(|values| values.view().slice(shift..usize::MAX));
                 let (neighbour, own, bias) = (up(&neighbour), up(&own), up(&bias));
-                let weights = gauge_conv::Weights {
-                    neighbour: neighbour.view(),
-                    self_term: own.view(),
-                    bias: bias.view(),
-                };
+                let weights =
+                    gauge_conv::Weights { neighbour: neighbour.view(), self_term: own.view(), bias: bias.view() };
                 let mut y = poisoned(device, dy.len());
                 let mut dx = poisoned(device, x.len());
                 let [mut dn, mut ds, mut db] = before.clone().map(|values| up(&values));
-                gauge_conv::cuda::forward(device, &op, on_device.view(), x, weights, y.view_mut())
-                    .unwrap();
-                let gradients = gauge_conv::Weights {
-                    neighbour: dn.view_mut(),
-                    self_term: ds.view_mut(),
-                    bias: db.view_mut(),
-                };
+                gauge_conv::cuda::forward(device, &op, on_device.view(), x, weights, y.view_mut()).unwrap();
+                let gradients =
+                    gauge_conv::Weights { neighbour: dn.view_mut(), self_term: ds.view_mut(), bias: db.view_mut() };
                 gauge_conv::cuda::backward(
                     device,
                     &op,
@@ -193,12 +168,7 @@ fn pooling_over_meshes() {
             global::mean_backward(offsets, &features, &wdy, &mut mean_dx).unwrap();
             global::max_backward(offsets, &features, &arguments, &wdy, &mut max_dx).unwrap();
             let what = format!("{}, {channels} channels", graph.name);
-            let expected = [
-                ("mean", &mean[..]),
-                ("mean dx", &mean_dx),
-                ("max", &max),
-                ("max dx", &max_dx),
-            ];
+            let expected = [("mean", &mean[..]), ("mean dx", &mean_dx), ("max", &max), ("max dx", &max_dx)];
             checks.check(&what, expected, |device| {
                 use pool::cuda;
                 let (x, dy) = (device.upload(&x).unwrap(), device.upload(&dy).unwrap());
@@ -208,19 +178,10 @@ fn pooling_over_meshes() {
                 let mut found: DeviceBuffer<u32> = device.zeros(dy.len()).unwrap();
                 let graph = on_device.view();
                 cuda::mean(device, graph, &features, x.view(), mean.view_mut()).unwrap();
-                cuda::mean_backward(device, graph, &features, dy.view(), mean_dx.view_mut())
-                    .unwrap();
+                cuda::mean_backward(device, graph, &features, dy.view(), mean_dx.view_mut()).unwrap();
                 let (max_view, found_view) = (max.view_mut(), found.view_mut());
                 cuda::max(device, graph, &features, x.view(), max_view, found_view).unwrap();
-                cuda::max_backward(
-                    device,
-                    graph,
-                    &features,
-                    found.view(),
-                    dy.view(),
-                    max_dx.view_mut(),
-                )
-                .unwrap();
+                cuda::max_backward(device, graph, &features, found.view(), dy.view(), max_dx.view_mut()).unwrap();
                 assert_eq!(found.to_vec(device).unwrap(), arguments);
                 [mean, mean_dx, max, max_dx]
             });
@@ -251,12 +212,7 @@ fn pooling_with_transport() {
         }
     }
     let angles: Vec<f64> = (0..fine).map(|_| 6.0 * rng.random::<f64>() - 3.0).collect();
-    let parts = ClusterParts {
-        offsets: &offsets,
-        members: &members,
-        cluster_of: &cluster_of,
-        transport: &angles,
-    };
+    let parts = ClusterParts { offsets: &offsets, members: &members, cluster_of: &cluster_of, transport: &angles };
     let narrow = ClusterArrays::<f32>::union(&[parts, parts]).unwrap();
     let wide_clusters = ClusterArrays::<f64>::union(&[parts, parts]).unwrap();
     let on_device = pool::cuda::DeviceClusters::new(&device, narrow.view()).unwrap();
@@ -271,18 +227,10 @@ fn pooling_with_transport() {
         let (mut pool_dx, mut unpool_dx) = (vec![0.0; fine.len()], vec![0.0; coarse.len()]);
         transport::pool_backward(wide_clusters.view(), &features, &wc, &mut pool_dx).unwrap();
         transport::unpool_backward(wide_clusters.view(), &features, &wf, &mut unpool_dx).unwrap();
-        let expected = [
-            ("pool", &pooled[..]),
-            ("pool dx", &pool_dx),
-            ("unpool", &unpooled),
-            ("unpool dx", &unpool_dx),
-        ];
+        let expected = [("pool", &pooled[..]), ("pool dx", &pool_dx), ("unpool", &unpooled), ("unpool dx", &unpool_dx)];
         checks.check(text, expected, |device| {
             use pool::cuda;
-            let (x, c) = (
-                device.upload(&fine).unwrap(),
-                device.upload(&coarse).unwrap(),
-            );
+            let (x, c) = (device.upload(&fine).unwrap(), device.upload(&coarse).unwrap());
             let nan = |count: usize| poisoned(device, count);
             let (mut pooled, mut pool_dx) = (nan(c.len()), nan(x.len()));
             let (mut unpooled, mut unpool_dx) = (nan(x.len()), nan(c.len()));

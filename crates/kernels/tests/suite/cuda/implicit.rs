@@ -20,9 +20,7 @@ impl Surface {
     fn new(graph: &GaugeGraph) -> Self {
         let vertices = graph.vertex_count();
         let is_copy = |v: usize| vertices > 1 && v + 1 == vertices;
-        let vertex: Vec<f64> = (0..vertices)
-            .map(|v| f64::from((0.5 + (v % 5) as f32) / vertices as f32))
-            .collect();
+        let vertex: Vec<f64> = (0..vertices).map(|v| f64::from((0.5 + (v % 5) as f32) / vertices as f32)).collect();
         let mut surface = Self {
             offsets: vec![0],
             indices: Vec::new(),
@@ -30,11 +28,7 @@ impl Surface {
             angles: Vec::new(),
             nodes: (0..vertices as u32).collect(),
             turns: vec![0.0; vertices],
-            masses: Masses {
-                node: vertex.clone(),
-                stiffness: vec![0.0; vertices],
-                vertex,
-            },
+            masses: Masses { node: vertex.clone(), stiffness: vec![0.0; vertices], vertex },
         };
         for p in 0..vertices {
             for edge in graph.row(p) {
@@ -88,9 +82,7 @@ fn implicit_diffusion() {
         }
         let surface = Surface::new(&graph);
         let [coupling, copies] = surface.maps::<f64>();
-        let on_device = surface
-            .maps::<f32>()
-            .map(|map| DeviceIncidence::new(&device, &map).unwrap());
+        let on_device = surface.maps::<f32>().map(|map| DeviceIncidence::new(&device, &map).unwrap());
         let masses = Masses {
             vertex: &surface.masses.vertex[..],
             node: &surface.masses.node[..],
@@ -100,20 +92,10 @@ fn implicit_diffusion() {
             let narrow: Vec<f32> = values.iter().map(|&v| v as f32).collect();
             device.upload(&narrow).unwrap()
         };
-        let sent = Masses {
-            vertex: upload(masses.vertex),
-            node: upload(masses.node),
-            stiffness: upload(masses.stiffness),
-        };
-        for (text, times) in [
-            ("2x0 + 3x1 + 1x2", &[0.001, 0.01, 0.1][..]),
-            ("17x0", &[0.02]),
-            ("5x1", &[0.3, 0.01]),
-        ] {
-            let op = Implicit {
-                features: kind(text),
-                times: times.to_vec(),
-            };
+        let sent =
+            Masses { vertex: upload(masses.vertex), node: upload(masses.node), stiffness: upload(masses.stiffness) };
+        for (text, times) in [("2x0 + 3x1 + 1x2", &[0.001, 0.01, 0.1][..]), ("17x0", &[0.02]), ("5x1", &[0.3, 0.01])] {
+            let op = Implicit { features: kind(text), times: times.to_vec() };
             let x = random(graph.vertex_count() * op.features.dimension(), 1);
             let dy = random(x.len(), 2);
             let mix = random(times.len() * op.irreps(), 3);
@@ -122,18 +104,8 @@ fn implicit_diffusion() {
             let (mut y, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
             let mut saved = vec![0.0; times.len() * x.len()];
             let mut dmix = vec![0.0; mix.len()];
-            implicit::forward(
-                &op,
-                &coupling,
-                &copies,
-                masses,
-                &wide_mix,
-                &wide_x,
-                &mut y,
-                &mut saved,
-                &mut scratch,
-            )
-            .unwrap();
+            implicit::forward(&op, &coupling, &copies, masses, &wide_mix, &wide_x, &mut y, &mut saved, &mut scratch)
+                .unwrap();
             implicit::backward(
                 &op,
                 &coupling,
@@ -148,12 +120,7 @@ fn implicit_diffusion() {
             )
             .unwrap();
             let what = format!("{name}, {text}");
-            let expected = [
-                ("y", &y[..]),
-                ("saved", &saved),
-                ("dx", &dx),
-                ("dmix", &dmix),
-            ];
+            let expected = [("y", &y[..]), ("saved", &saved), ("dx", &dx), ("dmix", &dmix)];
             checks.check(&what, expected, |device| {
                 let upload = |values: &[f32]| device.upload(values).unwrap();
                 let (x, dy, mix) = (upload(&x), upload(&dy), upload(&mix));
@@ -161,11 +128,8 @@ fn implicit_diffusion() {
                 let mut dx = poisoned(device, x.len());
                 let mut saved = poisoned(device, times.len() * x.len());
                 let mut dmix = upload(&vec![0.0; mix.len()]);
-                let masses = Masses {
-                    vertex: sent.vertex.view(),
-                    node: sent.node.view(),
-                    stiffness: sent.stiffness.view(),
-                };
+                let masses =
+                    Masses { vertex: sent.vertex.view(), node: sent.node.view(), stiffness: sent.stiffness.view() };
                 let [coupling, copies] = &on_device;
                 implicit::cuda::forward(
                     device,

@@ -39,8 +39,7 @@ fn cross_entropy_of_logits() {
             let score = cross_entropy::reference::forward(&reference, &wide_logits).unwrap();
             let mut dlogits = vec![0.0; logits.len()];
             let dloss = 1000.0;
-            cross_entropy::reference::backward(&reference, &wide_logits, dloss, &mut dlogits)
-                .unwrap();
+            cross_entropy::reference::backward(&reference, &wide_logits, dloss, &mut dlogits).unwrap();
             let on_device = cross_entropy::cuda::DeviceTargets::new(&device, &narrow).unwrap();
             let z = device.upload(&logits).unwrap();
             let found = cross_entropy::cuda::forward(&device, &on_device, z.view()).unwrap();
@@ -49,15 +48,11 @@ fn cross_entropy_of_logits() {
                 (found.loss - score.loss).abs() <= 1e-6 * score.loss.abs().max(1.0),
                 "{rows} x {classes}: {found:?}, {score:?}"
             );
-            assert_eq!(
-                (found.correct, found.counted),
-                (score.correct, score.counted)
-            );
+            assert_eq!((found.correct, found.counted), (score.correct, score.counted));
             let what = format!("{rows} x {classes}, weighted {weighted}, smoothing {smoothing}");
             checks.check(&what, [("dlogits", &dlogits)], |device| {
                 let mut dz = poisoned(device, logits.len());
-                cross_entropy::cuda::backward(device, &on_device, z.view(), dloss, dz.view_mut())
-                    .unwrap();
+                cross_entropy::cuda::backward(device, &on_device, z.view(), dloss, dz.view_mut()).unwrap();
                 [dz]
             });
         }
@@ -95,23 +90,10 @@ fn fused_classifier() {
             channels,
             weight: &ww,
             bias: &wb,
-            targets: cross_entropy::Targets {
-                classes,
-                labels: &labels,
-                class_weights: Some(&wc),
-                smoothing,
-            },
+            targets: cross_entropy::Targets { classes, labels: &labels, class_weights: Some(&wc), smoothing },
         };
-        let (mut dh, mut dw, mut db) = (
-            vec![0.0; h.len()],
-            vec![0.0; weight.len()],
-            vec![0.0; bias.len()],
-        );
-        let gradients = classifier::Gradients {
-            features: &mut dh[..],
-            weight: &mut dw,
-            bias: &mut db,
-        };
+        let (mut dh, mut dw, mut db) = (vec![0.0; h.len()], vec![0.0; weight.len()], vec![0.0; bias.len()]);
+        let gradients = classifier::Gradients { features: &mut dh[..], weight: &mut dw, bias: &mut db };
         let (mut predictions, mut ranks) = (vec![0; rows], vec![0; rows]);
         let dloss = 100.0;
         let score = classifier::reference::loss_and_gradients(
@@ -119,26 +101,15 @@ fn fused_classifier() {
             &wh,
             dloss,
             gradients,
-            classifier::Rows {
-                predictions: Some(&mut predictions),
-                ranks: Some(&mut ranks),
-            },
+            classifier::Rows { predictions: Some(&mut predictions), ranks: Some(&mut ranks) },
         )
         .unwrap();
         let on_device = cross_entropy::cuda::DeviceTargets::new(
             &device,
-            &cross_entropy::Targets {
-                classes,
-                labels: &labels,
-                class_weights: Some(&class_weights),
-                smoothing,
-            },
+            &cross_entropy::Targets { classes, labels: &labels, class_weights: Some(&class_weights), smoothing },
         )
         .unwrap();
-        let (device_weight, device_bias) = (
-            device.upload(&weight).unwrap(),
-            device.upload(&bias).unwrap(),
-        );
+        let (device_weight, device_bias) = (device.upload(&weight).unwrap(), device.upload(&bias).unwrap());
         let map = classifier::cuda::Classifier {
             channels,
             weight: device_weight.view(),
@@ -165,10 +136,7 @@ fn fused_classifier() {
             (found.loss - score.loss).abs() <= 1e-5 * score.loss.abs().max(1.0),
             "{rows} x {classes}: {found:?}, {score:?}"
         );
-        assert_eq!(
-            (found.correct, found.counted),
-            (score.correct, score.counted)
-        );
+        assert_eq!((found.correct, found.counted), (score.correct, score.counted));
         assert_eq!(found_predictions.to_vec(&device).unwrap(), predictions);
         // Logits that are equal but for rounding may come in another order.
         for (found, expected) in found_ranks.to_vec(&device).unwrap().iter().zip(&ranks) {
@@ -180,11 +148,8 @@ fn fused_classifier() {
             let mut dh = poisoned(device, h.len());
             let mut dw = poisoned(device, weight.len());
             let mut db = poisoned(device, bias.len());
-            let gradients = classifier::Gradients {
-                features: dh.view_mut(),
-                weight: dw.view_mut(),
-                bias: db.view_mut(),
-            };
+            let gradients =
+                classifier::Gradients { features: dh.view_mut(), weight: dw.view_mut(), bias: db.view_mut() };
             let loss = classifier::cuda::loss_and_gradients(
                 device,
                 &map,
@@ -227,15 +192,8 @@ impl Solution<f32> {
     /// Checks it, with these relative errors of the gradients.
     fn check(&self, what: &str, expected: &Solution<f64>, tolerances: [f64; 3]) {
         let (score, exact) = (self.score, expected.score);
-        assert!(
-            (score.loss - exact.loss).abs() <= 1e-5 * exact.loss.max(1.0),
-            "{what}: {score:?}, {exact:?}"
-        );
-        assert_eq!(
-            (score.correct, score.counted),
-            (exact.correct, exact.counted),
-            "{what}"
-        );
+        assert!((score.loss - exact.loss).abs() <= 1e-5 * exact.loss.max(1.0), "{what}: {score:?}, {exact:?}");
+        assert_eq!((score.correct, score.counted), (exact.correct, exact.counted), "{what}");
         assert_eq!(self.predictions, expected.predictions, "{what}");
         for (place, name) in ["dh", "dweight", "dbias"].into_iter().enumerate() {
             let (found, expected) = (&self.gradients[place], &expected.gradients[place]);
@@ -250,9 +208,7 @@ impl Problem {
     fn of_eighths(rows: usize, classes: usize, channels: usize, dloss: f64) -> Self {
         let mut problem = Self::new(rows, classes, channels, dloss);
         for values in [&mut problem.h, &mut problem.weight, &mut problem.bias] {
-            values
-                .iter_mut()
-                .for_each(|v| *v = (8.0 * *v).round() / 8.0);
+            values.iter_mut().for_each(|v| *v = (8.0 * *v).round() / 8.0);
         }
         problem
     }
@@ -301,37 +257,21 @@ impl Problem {
             &map,
             &h,
             self.dloss,
-            classifier::Gradients {
-                features: &mut dh[..],
-                weight: dw,
-                bias: db,
-            },
-            classifier::Rows {
-                predictions: Some(&mut predictions),
-                ranks: None,
-            },
+            classifier::Gradients { features: &mut dh[..], weight: dw, bias: db },
+            classifier::Rows { predictions: Some(&mut predictions), ranks: None },
         )
         .unwrap();
-        Solution {
-            score,
-            gradients,
-            predictions,
-        }
+        Solution { score, gradients, predictions }
     }
 
-    /// With gradients of weights that are `shift` numbers off their alignment: with another one, logits of many classes are stored.
+    /// With gradients of weights that are `shift` numbers off their alignment: with another one, logits of many classes
+    /// are stored.
     fn found(&self, device: &CudaDevice, mode: ProductMode, shift: usize) -> Solution<f32> {
         self.found_at(device, mode, shift, 0)
     }
 
     /// The same with features that are `features_shift` numbers off theirs.
-    fn found_at(
-        &self,
-        device: &CudaDevice,
-        mode: ProductMode,
-        shift: usize,
-        features_shift: usize,
-    ) -> Solution<f32> {
+    fn found_at(&self, device: &CudaDevice, mode: ProductMode, shift: usize, features_shift: usize) -> Solution<f32> {
         device.set_product_mode(mode);
         let on_device = cross_entropy::cuda::DeviceTargets::new(
             device,
@@ -342,8 +282,7 @@ impl Problem {
             },
         )
         .unwrap();
-        let [weight, bias] =
-            [&self.weight, &self.bias].map(|values| device.upload(values).unwrap());
+        let [weight, bias] = [&self.weight, &self.bias].map(|values| device.upload(values).unwrap());
         let mut h = vec![f32::NAN; features_shift];
         h.extend(&self.h);
         let h = device.upload(&h).unwrap();
@@ -367,10 +306,7 @@ impl Problem {
                 weight: dw.view_mut().slice(shift..weight.len() + shift),
                 bias: db.view_mut(),
             },
-            classifier::cuda::Rows {
-                predictions: Some(predictions.view_mut()),
-                ranks: None,
-            },
+            classifier::cuda::Rows { predictions: Some(predictions.view_mut()), ranks: None },
         )
         .unwrap();
         Solution {
@@ -396,25 +332,18 @@ fn hopper() -> Option<CudaDevice> {
 }
 
 /// Modes that store no logits, and the rounding of their factors.
-const ROUNDED: [(ProductMode, f64); 2] = [
-    (ProductMode::Bf16, 1.0 / 128.0),
-    (ProductMode::Tf32, 1.0 / 1024.0),
-];
+const ROUNDED: [(ProductMode, f64); 2] = [(ProductMode::Bf16, 1.0 / 128.0), (ProductMode::Tf32, 1.0 / 1024.0)];
 
 fn check_within(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
-    let largest = expected
-        .iter()
-        .fold(1e-3, |top: f64, value| top.max(value.abs()));
+    let largest = expected.iter().fold(1e-3, |top: f64, value| top.max(value.abs()));
     for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
         let error = (f64::from(*found) - expected).abs();
-        assert!(
-            error <= tolerance * largest,
-            "{what}[{place}]: {found}, {expected}, largest {largest}"
-        );
+        assert!(error <= tolerance * largest, "{what}[{place}]: {found}, {expected}, largest {largest}");
     }
 }
 
-/// With factors that bf16 holds exactly: what is summed in f32 agrees closely, and gradients up to the rounding of the logits' gradients.
+/// With factors that bf16 holds exactly: what is summed in f32 agrees closely, and gradients up to the rounding of the
+/// logits' gradients.
 #[test]
 fn classifier_with_exact_factors() {
     let Some(device) = hopper() else { return };
@@ -422,11 +351,7 @@ fn classifier_with_exact_factors() {
     let mut certain = Problem::of_eighths(400, 97, 256, 1000.0);
     let channels = certain.channels;
     for (h, &label) in certain.h.chunks_mut(channels).zip(&certain.labels) {
-        let label = if label == cross_entropy::IGNORE {
-            0
-        } else {
-            label
-        };
+        let label = if label == cross_entropy::IGNORE { 0 } else { label };
         let weights = &certain.weight[label as usize * channels..];
         h.iter_mut().zip(weights).for_each(|(h, w)| *h = w / 8.0);
     }
@@ -451,9 +376,7 @@ fn classifier_with_exact_factors() {
         let mut expected = problem.expected();
         // Rows without label do not count, whatever they hold.
         let ignored = |(_, label): &(usize, &u32)| **label == cross_entropy::IGNORE;
-        let ignored: Vec<usize> = (problem.labels.iter().enumerate().filter(ignored))
-            .map(|(row, _)| row)
-            .collect();
+        let ignored: Vec<usize> = (problem.labels.iter().enumerate().filter(ignored)).map(|(row, _)| row).collect();
         for &row in &ignored {
             problem.h[row * problem.channels] = [f32::INFINITY, f32::MAX, f32::NAN][row % 3];
             expected.predictions[row] = 0;
@@ -554,18 +477,14 @@ fn huge_weights_of_one_class_leave_the_others_accurate() {
     let others = (0..rows)
         .filter(|&row| expected.predictions[row] != huge as u32)
         .filter(|&row| problem.labels[row] != huge as u32);
-    let others: Vec<usize> = others
-        .flat_map(|row| row * channels..(row + 1) * channels)
-        .collect();
+    let others: Vec<usize> = others.flat_map(|row| row * channels..(row + 1) * channels).collect();
     assert!(others.len() > 100 * channels);
     for (mode, rounding) in ROUNDED {
         let found = problem.found(&device, mode, 0);
         assert_eq!(found.predictions, expected.predictions, "{mode:?}");
         let [dh, dweight, dbias] = found.gradients;
         let found_others: Vec<f32> = others.iter().map(|&place| dh[place]).collect();
-        let expected_others: Vec<f64> = (others.iter())
-            .map(|&place| expected.gradients[0][place])
-            .collect();
+        let expected_others: Vec<f64> = (others.iter()).map(|&place| expected.gradients[0][place]).collect();
         let what = format!("{mode:?}");
         check_within(&what, &found_others, &expected_others, rounding);
         check_within(&what, &dh, &expected.gradients[0], rounding);
@@ -578,16 +497,11 @@ fn huge_weights_of_one_class_leave_the_others_accurate() {
 #[test]
 fn classifier_without_stored_logits_is_as_accurate_as_tf32() {
     let Some(device) = hopper() else { return };
-    for problem in [
-        Problem::new(700, 500, 256, 1000.0),
-        Problem::new(700, 500, 256, 1000.0).spread(3),
-    ] {
+    for problem in [Problem::new(700, 500, 256, 1000.0), Problem::new(700, 500, 256, 1000.0).spread(3)] {
         let expected = problem.expected();
         let [fused, stored] = [0, 1].map(|shift| problem.found(&device, ProductMode::Tf32, shift));
         assert_ne!(fused.gradients, stored.gradients);
-        let loss = |solution: &Solution<f32>| {
-            (solution.score.loss - expected.score.loss).abs() / expected.score.loss
-        };
+        let loss = |solution: &Solution<f32>| (solution.score.loss - expected.score.loss).abs() / expected.score.loss;
         let errors = |solution: &Solution<f32>| {
             let both = || solution.gradients.iter().zip(&expected.gradients);
             let mut errors: Vec<f64> = both().map(|(f, e)| relative_error(f, e)).collect();
@@ -626,16 +540,9 @@ fn targets_that_are_on_the_device() {
     let (rows, classes) = (77, 10);
     let (labels, class_weights) = targets(rows, classes);
     let logits = device.upload(&random(rows * classes, 1)).unwrap();
-    let (there, weights) = (
-        device.upload(&labels).unwrap(),
-        device.upload(&class_weights).unwrap(),
-    );
-    let counted = labels
-        .iter()
-        .filter(|&&label| label != cross_entropy::IGNORE);
-    let total: f64 = counted
-        .map(|&label| f64::from(class_weights[label as usize]))
-        .sum();
+    let (there, weights) = (device.upload(&labels).unwrap(), device.upload(&class_weights).unwrap());
+    let counted = labels.iter().filter(|&&label| label != cross_entropy::IGNORE);
+    let total: f64 = counted.map(|&label| f64::from(class_weights[label as usize])).sum();
     let normaliser = device.upload(&[total.recip()]).unwrap();
     let slices = |smoothing| DeviceTargetSlices {
         classes,
@@ -644,15 +551,9 @@ fn targets_that_are_on_the_device() {
         smoothing,
     };
     // SAFETY: `targets` makes labels of these classes only.
-    let made = |smoothing| unsafe {
-        DeviceTargets::from_device(&device, slices(smoothing), normaliser.view())
-    };
-    let narrow = cross_entropy::Targets {
-        classes,
-        labels: &labels,
-        class_weights: Some(&class_weights),
-        smoothing: 0.1,
-    };
+    let made = |smoothing| unsafe { DeviceTargets::from_device(&device, slices(smoothing), normaliser.view()) };
+    let narrow =
+        cross_entropy::Targets { classes, labels: &labels, class_weights: Some(&class_weights), smoothing: 0.1 };
     let expected = DeviceTargets::new(&device, &narrow).unwrap();
     let [found, expected] = [&made(0.1).unwrap(), &expected].map(|targets| {
         let score = cross_entropy::cuda::forward(&device, targets, logits.view()).unwrap();
@@ -671,18 +572,11 @@ fn regression_losses() {
     let mut checks = Checks::new(device.clone());
     let features = kind("3x0 + 2x1 + 1x2");
     for rows in ROWS {
-        for (penalty, masked) in [
-            (Penalty::MeanSquare, false),
-            (Penalty::MeanSquare, true),
-            (Penalty::L1, false),
-            (Penalty::L1, true),
-        ] {
+        for (penalty, masked) in
+            [(Penalty::MeanSquare, false), (Penalty::MeanSquare, true), (Penalty::L1, false), (Penalty::L1, true)]
+        {
             let mask: Vec<bool> = (0..rows).map(|row| row % 3 != 1).collect();
-            let loss = Regression {
-                features: &features,
-                penalty,
-                mask: masked.then_some(&mask),
-            };
+            let loss = Regression { features: &features, penalty, mask: masked.then_some(&mask) };
             let x = random(rows * features.dimension(), 1);
             let target = random(x.len(), 2);
             let (wx, wt) = (wide(&x), wide(&target));
@@ -699,8 +593,7 @@ fn regression_losses() {
             checks.check(&what, [("dx", &dx)], |device| {
                 let mut dx = poisoned(device, x.len());
                 let (x, target) = (x.view(), target.view());
-                regression::cuda::backward(device, &on_device, x, target, dloss, dx.view_mut())
-                    .unwrap();
+                regression::cuda::backward(device, &on_device, x, target, dloss, dx.view_mut()).unwrap();
                 [dx]
             });
         }

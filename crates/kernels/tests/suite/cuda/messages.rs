@@ -5,11 +5,7 @@ use gemcnn_kernels::gauge_conv::{GaugeConv, Weights};
 use gemcnn_kernels::{Scratch, messages, weighted_conv};
 
 fn weights<S>(neighbour: S, self_term: S, bias: S) -> Weights<S> {
-    Weights {
-        neighbour,
-        self_term,
-        bias,
-    }
+    Weights { neighbour, self_term, bias }
 }
 
 #[test]
@@ -25,22 +21,13 @@ fn weighted_convolutions_and_products() {
             ("5x0", "1x0"),
             ("2x0 + 1x1", "1x2"),
         ] {
-            let op = GaugeConv {
-                self_term: false,
-                ..GaugeConv::new(kind(input), kind(output))
-            };
+            let op = GaugeConv { self_term: false, ..GaugeConv::new(kind(input), kind(output)) };
             let x = random(vertices * op.input.dimension(), 1);
             let dy = random(vertices * op.output.dimension(), 2);
             let weight = random(op.neighbour_count(), 3);
             let bias = random(op.bias_count(), 4);
             let factors = random(edge_count, 5);
-            let (wx, wdy, ww, wb, wf) = (
-                wide(&x),
-                wide(&dy),
-                wide(&weight),
-                wide(&bias),
-                wide(&factors),
-            );
+            let (wx, wdy, ww, wb, wf) = (wide(&x), wide(&dy), wide(&weight), wide(&bias), wide(&factors));
             let (view, mut scratch) = (graph.wide.view(), Scratch::new());
             let values = weights(&ww[..], &[], &wb[..]);
             let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
@@ -49,26 +36,9 @@ fn weighted_convolutions_and_products() {
             weighted_conv::forward(&op, view, &wf, &wx, values, &mut y, &mut scratch).unwrap();
             let gradients = weights(&mut dw[..], &mut [], &mut db[..]);
             let wanted = Some(&mut dx[..]);
-            weighted_conv::backward(
-                &op,
-                view,
-                &wf,
-                &wx,
-                values,
-                &wdy,
-                wanted,
-                gradients,
-                &mut scratch,
-            )
-            .unwrap();
+            weighted_conv::backward(&op, view, &wf, &wx, values, &wdy, wanted, gradients, &mut scratch).unwrap();
             weighted_conv::reference::products(&op, view, &wdy, &wx, &ww, &mut products).unwrap();
-            let expected = [
-                ("y", &y[..]),
-                ("dx", &dx),
-                ("dweight", &dw),
-                ("dbias", &db),
-                ("products", &products),
-            ];
+            let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db), ("products", &products)];
             let what = format!("{}, {input} to {output}", graph.name);
             checks.check(&what, expected, |device| {
                 use weighted_conv::cuda;
@@ -103,23 +73,14 @@ fn ends_of_messages() {
         for text in ["16x0 + 16x1 + 16x2", "3x0 + 7x1 + 1x3", "5x0"] {
             let features = kind(text);
             let width = features.dimension();
-            let (x, z, v) = (
-                random(vertices * width, 1),
-                random(edges * 2 * width, 2),
-                random(edges * width, 3),
-            );
+            let (x, z, v) = (random(vertices * width, 1), random(edges * 2 * width, 2), random(edges * width, 3));
             let view = graph.wide.view();
             let gathered = messages::reference::gather(&features, view, &wide(&x));
             let (mut dx, mut y) = (wide(&x), wide(&x));
             messages::reference::gather_backward(&features, view, &wide(&z), &mut dx);
             messages::reference::reduce(&features, view, &wide(&v), &mut y);
             let dv = messages::reference::reduce_backward(&features, view, &wide(&x));
-            let expected = [
-                ("gather", &gathered[..]),
-                ("gather dx", &dx),
-                ("reduce", &y),
-                ("reduce dvalues", &dv),
-            ];
+            let expected = [("gather", &gathered[..]), ("gather dx", &dx), ("reduce", &y), ("reduce dvalues", &dv)];
             // Ranges that cut rows.
             let piece = edges / 3 + 1;
             checks.check(&format!("{}, {text}", graph.name), expected, |device| {

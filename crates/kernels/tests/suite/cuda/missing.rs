@@ -21,10 +21,7 @@ fn a_device_number_beyond_the_last_is_told() {
         assert!(
             matches!(
                 error,
-                CudaError::Ordinal { .. }
-                    | CudaError::NoDriver
-                    | CudaError::NoDevice { .. }
-                    | CudaError::NotBuilt
+                CudaError::Ordinal { .. } | CudaError::NoDriver | CudaError::NoDevice { .. } | CudaError::NotBuilt
             ),
             "{error}"
         );

@@ -29,9 +29,9 @@ use gemcnn_kernels::cuda::{
 };
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{
-    Activation, Aggregation, FeatureType, GraphArrays, GraphParts, KernelError, activation,
-    aggregate, batch_norm, classifier, cross_entropy, dropout, elementwise, gauge_conv, linear,
-    norm_gate, pool, regression, regular, self_map,
+    Activation, Aggregation, FeatureType, GraphArrays, GraphParts, KernelError, activation, aggregate, batch_norm,
+    classifier, cross_entropy, dropout, elementwise, gauge_conv, linear, norm_gate, pool, regression, regular,
+    self_map,
 };
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights};
@@ -65,9 +65,7 @@ fn device() -> Option<CudaDevice> {
 /// Numbers in [-1, 1) that f32 holds exactly.
 fn random(count: usize, seed: u64) -> Vec<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..count)
-        .map(|_| (2.0 * rng.random::<f64>() - 1.0) as f32)
-        .collect()
+    (0..count).map(|_| (2.0 * rng.random::<f64>() - 1.0) as f32).collect()
 }
 
 fn wide(values: &[f32]) -> Vec<f64> {
@@ -88,12 +86,7 @@ struct Checks {
 
 impl Checks {
     fn new(device: CudaDevice) -> Self {
-        Self {
-            device,
-            failures: Vec::new(),
-            worst: [0.0; 3],
-            count: 0,
-        }
+        Self { device, failures: Vec::new(), worst: [0.0; 3], count: 0 }
     }
 
     /// Runs `work` in all modes and compares its results with what is expected.
@@ -105,32 +98,23 @@ impl Checks {
     ) {
         let device = self.device.clone();
         let default_tile = device.tile_bytes();
-        let modes = [
-            (ProductMode::F32, F32),
-            (ProductMode::Tf32, TF32),
-            (ProductMode::Bf16, BF16),
-        ];
+        let modes = [(ProductMode::F32, F32), (ProductMode::Tf32, TF32), (ProductMode::Bf16, BF16)];
         for (place, (mode, tolerance)) in modes.into_iter().enumerate() {
             device.set_product_mode(mode);
             for tile in [default_tile, 1 << 16] {
                 device.set_tile_bytes(tile);
                 let read = || work(&device).map(|buffer| buffer.to_vec(&device).unwrap());
                 let (first, second) = (read(), read());
-                for ((name, expected), (found, again)) in
-                    expected.iter().zip(first.iter().zip(&second))
-                {
+                for ((name, expected), (found, again)) in expected.iter().zip(first.iter().zip(&second)) {
                     let label = format!("{what}, {name}, {mode:?}, tiles of {tile} bytes");
                     let error = relative_error(found, expected);
                     self.worst[place] = self.worst[place].max(error);
                     self.count += 1;
                     // NaN is not below any tolerance.
                     if error.is_nan() || error > tolerance {
-                        self.failures
-                            .push(format!("{label}: relative error {error:e}"));
+                        self.failures.push(format!("{label}: relative error {error:e}"));
                     }
-                    let bits = |values: &[f32]| -> Vec<u32> {
-                        values.iter().map(|value| value.to_bits()).collect()
-                    };
+                    let bits = |values: &[f32]| -> Vec<u32> { values.iter().map(|value| value.to_bits()).collect() };
                     if bits(found) != bits(again) {
                         self.failures.push(format!("{label}: two runs differ"));
                     }
@@ -207,20 +191,13 @@ fn weighted_graphs(weights: NeighbourWeights) -> Vec<Graph> {
         narrow: GraphArrays::union(members).unwrap(),
         wide: GraphArrays::union(members).unwrap(),
     };
-    let mut all: Vec<Graph> = graphs
-        .iter()
-        .map(|(name, graph)| union(name, &[parts(graph)]))
-        .collect();
+    let mut all: Vec<Graph> = graphs.iter().map(|(name, graph)| union(name, &[parts(graph)])).collect();
     let small: Vec<GraphParts<'_>> = graphs[..5].iter().map(|(_, graph)| parts(graph)).collect();
     all.push(union("unequal batch", &small));
     all
 }
 
-const AGGREGATIONS: [Aggregation; 3] = [
-    Aggregation::Sum,
-    Aggregation::Mean,
-    Aggregation::MeanWithSelf,
-];
+const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
 
 /// Numbers of rows of operators that work row by row.
 const ROWS: [usize; 5] = [0, 1, 63, 500, 2111];

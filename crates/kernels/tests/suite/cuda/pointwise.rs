@@ -2,13 +2,8 @@
 
 use super::*;
 
-const ACTIVATIONS: [Activation; 5] = [
-    Activation::Identity,
-    Activation::Relu,
-    Activation::Elu,
-    Activation::Gelu,
-    Activation::Tanh,
-];
+const ACTIVATIONS: [Activation; 5] =
+    [Activation::Identity, Activation::Relu, Activation::Elu, Activation::Gelu, Activation::Tanh];
 
 #[test]
 fn activations() {
@@ -19,16 +14,13 @@ fn activations() {
         for count in [0, 1, 1000, 4097] {
             let (x, dy) = (random(count, 1), random(count, 2));
             let y: Vec<f64> = wide(&x).iter().map(|&x| function.value(x)).collect();
-            let dx: Vec<f64> = (wide(&x).iter().zip(wide(&dy)))
-                .map(|(&x, dy)| function.slope(x) * dy)
-                .collect();
+            let dx: Vec<f64> = (wide(&x).iter().zip(wide(&dy))).map(|(&x, dy)| function.slope(x) * dy).collect();
             let what = format!("{function:?}, {count}");
             checks.check(&what, [("y", &y), ("dx", &dx)], |device| {
                 let (x, dy) = (device.upload(&x).unwrap(), device.upload(&dy).unwrap());
                 let (mut y, mut dx) = (poisoned(device, count), poisoned(device, count));
                 activation::cuda::forward(device, &function, x.view(), y.view_mut()).unwrap();
-                activation::cuda::backward(device, &function, x.view(), dy.view(), dx.view_mut())
-                    .unwrap();
+                activation::cuda::backward(device, &function, x.view(), dy.view(), dx.view_mut()).unwrap();
                 [y, dx]
             });
         }
@@ -61,10 +53,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                 output_band_limit: output_band,
                 ..regular::Regular::new(input.clone(), samples, ACTIVATIONS[(case + 1) % 5].clone())
             };
-            let norm = BatchNorm {
-                epsilon: 0.05,
-                ..BatchNorm::new(input.clone(), groups)
-            };
+            let norm = BatchNorm { epsilon: 0.05, ..BatchNorm::new(input.clone(), groups) };
             let slots = norm.slots().unwrap();
             let x: Vec<f32> = (random(rows * input.dimension(), 1).iter().enumerate())
                 .map(|(i, x)| x + 0.3 * (i % 7) as f32)
@@ -77,28 +66,15 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
             let running = Statistics::running(&wide(&gamma), &vec![0.8; slots]);
             let (wide_gamma, wide_beta) = (wide(&gamma), wide(&beta));
             for (origin, statistics) in [("batch", &statistics), ("running", &running)] {
-                let normalisation = batch_norm::Normalisation {
-                    config: &norm,
-                    statistics,
-                    gamma: &wide_gamma[..],
-                    beta: &wide_beta,
-                };
+                let normalisation =
+                    batch_norm::Normalisation { config: &norm, statistics, gamma: &wide_gamma[..], beta: &wide_beta };
                 let mut z = vec![0.0; x.len()];
                 batch_norm::reference::forward(&normalisation, &wx, &mut z);
                 let zeros = || (vec![0.5; slots], vec![0.25; slots]);
                 let backward = |dz: &[f64]| {
                     let (mut dx, (mut dgamma, mut dbeta)) = (vec![0.0; x.len()], zeros());
-                    let mut gradients = batch_norm::NormGradients {
-                        gamma: &mut dgamma[..],
-                        beta: &mut dbeta,
-                    };
-                    batch_norm::reference::backward(
-                        &normalisation,
-                        &wx,
-                        dz,
-                        &mut dx,
-                        &mut gradients,
-                    );
+                    let mut gradients = batch_norm::NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta };
+                    batch_norm::reference::backward(&normalisation, &wx, dz, &mut dx, &mut gradients);
                     (dx, dgamma, dbeta)
                 };
                 let (norm_dx, norm_dgamma, norm_dbeta) = backward(&wide(&dz));
@@ -131,8 +107,7 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     let statistics = if origin == "batch" {
                         norm_cuda::statistics(device, &norm, rows, x.view()).unwrap()
                     } else {
-                        norm_cuda::DeviceStatistics::running(device, gamma.view(), constant.view())
-                            .unwrap()
+                        norm_cuda::DeviceStatistics::running(device, gamma.view(), constant.view()).unwrap()
                     };
                     let normalisation = batch_norm::Normalisation {
                         config: &norm,
@@ -142,14 +117,10 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     };
                     let nan = |count: usize| poisoned(device, count);
                     let mut z = nan(x.len());
-                    norm_cuda::forward(device, normalisation, rows, x.view(), z.view_mut())
-                        .unwrap();
+                    norm_cuda::forward(device, normalisation, rows, x.view(), z.view_mut()).unwrap();
                     let start = |value: f32| up(&vec![value; slots]);
                     let (mut norm_dx, mut ndg, mut ndb) = (nan(x.len()), start(0.5), start(0.25));
-                    let gradients = batch_norm::NormGradients {
-                        gamma: ndg.view_mut(),
-                        beta: ndb.view_mut(),
-                    };
+                    let gradients = batch_norm::NormGradients { gamma: ndg.view_mut(), beta: ndb.view_mut() };
                     norm_cuda::backward(
                         device,
                         normalisation,
@@ -163,32 +134,13 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     use regular::cuda as regular_cuda;
                     let plan = regular_cuda::DevicePlan::new(&config).unwrap();
                     let (mut plain_y, mut plain_dx) = (nan(dy.len()), nan(x.len()));
-                    regular_cuda::forward(device, &plan, rows, x.view(), plain_y.view_mut())
-                        .unwrap();
-                    regular_cuda::backward(
-                        device,
-                        &plan,
-                        rows,
-                        x.view(),
-                        dy.view(),
-                        plain_dx.view_mut(),
-                    )
-                    .unwrap();
+                    regular_cuda::forward(device, &plan, rows, x.view(), plain_y.view_mut()).unwrap();
+                    regular_cuda::backward(device, &plan, rows, x.view(), dy.view(), plain_dx.view_mut()).unwrap();
                     let (mut y, mut dx) = (nan(dy.len()), nan(x.len()));
-                    regular_cuda::forward_normalised(
-                        device,
-                        &plan,
-                        normalisation,
-                        rows,
-                        x.view(),
-                        y.view_mut(),
-                    )
-                    .unwrap();
+                    regular_cuda::forward_normalised(device, &plan, normalisation, rows, x.view(), y.view_mut())
+                        .unwrap();
                     let (mut dg, mut db) = (start(0.5), start(0.25));
-                    let gradients = batch_norm::NormGradients {
-                        gamma: dg.view_mut(),
-                        beta: db.view_mut(),
-                    };
+                    let gradients = batch_norm::NormGradients { gamma: dg.view_mut(), beta: db.view_mut() };
                     regular_cuda::backward_normalised(
                         device,
                         &plan,
@@ -216,22 +168,13 @@ fn running_averages() {
     let x = random(77 * 7, 1);
     let expected = batch_norm::reference::statistics(&norm, 77, &wide(&x));
     let (mut mean, mut variance) = (vec![0.5f32; 5], vec![2.0f32; 5]);
-    expected
-        .update_running(0.1, &mut mean, &mut variance)
-        .unwrap();
+    expected.update_running(0.1, &mut mean, &mut variance).unwrap();
     let x = device.upload(&x).unwrap();
     let statistics = batch_norm::cuda::statistics(&device, &norm, 77, x.view()).unwrap();
     let (found_mean, found_variance) = statistics.read(&device).unwrap();
     let mut device_mean = device.upload(&[0.5f32; 5]).unwrap();
     let mut device_variance = device.upload(&[2.0f32; 5]).unwrap();
-    statistics
-        .update_running(
-            &device,
-            0.1,
-            device_mean.view_mut(),
-            device_variance.view_mut(),
-        )
-        .unwrap();
+    statistics.update_running(&device, 0.1, device_mean.view_mut(), device_variance.view_mut()).unwrap();
     for slot in 0..5 {
         assert!((found_mean[slot] - expected.mean[slot]).abs() < 1e-12);
         assert!((found_variance[slot] - expected.variance[slot]).abs() < 1e-12);
@@ -250,21 +193,13 @@ fn running_averages() {
         mean: device_mean.view_mut(),
         variance: device_variance.view_mut(),
     };
-    let momentum = BatchNorm {
-        momentum: 0.1,
-        ..norm.clone()
-    };
-    let at_once =
-        batch_norm::cuda::training_statistics(&device, &momentum, 77, x.view(), slots).unwrap();
+    let momentum = BatchNorm { momentum: 0.1, ..norm.clone() };
+    let at_once = batch_norm::cuda::training_statistics(&device, &momentum, 77, x.view(), slots).unwrap();
     assert_eq!(device_mean.to_vec(&device).unwrap(), mean);
     assert_eq!(device_variance.to_vec(&device).unwrap(), variance);
     let normalised = [&statistics, &at_once].map(|statistics| {
-        let normalisation = batch_norm::Normalisation {
-            config: &norm,
-            statistics,
-            gamma: gamma.view(),
-            beta: beta.view(),
-        };
+        let normalisation =
+            batch_norm::Normalisation { config: &norm, statistics, gamma: gamma.view(), beta: beta.view() };
         let mut y = device.zeros(77 * 7).unwrap();
         batch_norm::cuda::forward(&device, normalisation, 77, x.view(), y.view_mut()).unwrap();
         y.to_vec(&device).unwrap()
@@ -283,10 +218,7 @@ fn norm_and_gated_nonlinearities() {
                 epsilon: 1e-2,
                 ..norm_gate::NormNonlinearity::new(kind(output), activation.clone())
             };
-            let gated = norm_gate::GatedNonlinearity {
-                output: kind(output),
-                activation,
-            };
+            let gated = norm_gate::GatedNonlinearity { output: kind(output), activation };
             let width = norm.kind.dimension();
             let x = random(rows * gated.input().dimension(), 1);
             let nx = &x[..rows * width];
@@ -301,13 +233,8 @@ fn norm_and_gated_nonlinearities() {
             norm_gate::reference::gated_forward(&gated, &wx, &mut gy);
             norm_gate::reference::gated_backward(&gated, &wx, &wdy, &mut gdx);
             let what = format!("{rows} rows, {output}");
-            let expected = [
-                ("norm y", &y[..]),
-                ("norm dx", &dx),
-                ("norm dbias", &db),
-                ("gated y", &gy),
-                ("gated dx", &gdx),
-            ];
+            let expected =
+                [("norm y", &y[..]), ("norm dx", &dx), ("norm dbias", &db), ("gated y", &gy), ("gated dx", &gdx)];
             checks.check(&what, expected, |device| {
                 let up = |values: &[f32]| device.upload(values).unwrap();
                 let nan = |count: usize| poisoned(device, count);
@@ -315,8 +242,7 @@ fn norm_and_gated_nonlinearities() {
                 let (mut y, mut dx) = (nan(dy.len()), nan(dy.len()));
                 let mut db = up(&vec![0.5; bias.len()]);
                 use norm_gate::cuda;
-                cuda::norm_forward(device, &norm, rows, nx.view(), bias.view(), y.view_mut())
-                    .unwrap();
+                cuda::norm_forward(device, &norm, rows, nx.view(), bias.view(), y.view_mut()).unwrap();
                 cuda::norm_backward(
                     device,
                     &norm,
@@ -330,8 +256,7 @@ fn norm_and_gated_nonlinearities() {
                 .unwrap();
                 let (mut gy, mut gdx) = (nan(dy.len()), nan(x.len()));
                 cuda::gated_forward(device, &gated, rows, x.view(), gy.view_mut()).unwrap();
-                cuda::gated_backward(device, &gated, rows, x.view(), dy.view(), gdx.view_mut())
-                    .unwrap();
+                cuda::gated_backward(device, &gated, rows, x.view(), dy.view(), gdx.view_mut()).unwrap();
                 [y, dx, db, gy, gdx]
             });
         }
@@ -349,15 +274,8 @@ fn dropout_draws_the_masks_of_the_cpu() {
         (dropout::DropoutUnit::Channel, "4x0 + 4x1 + 4x2"),
     ] {
         for probability in [0.0, 0.3, 0.999] {
-            let config = dropout::Dropout {
-                kind: kind(text),
-                unit,
-                probability,
-            };
-            let stream = Stream {
-                seed: 0xfedc_ba98_7654_3210,
-                step: 0x1_0000_0007,
-            };
+            let config = dropout::Dropout { kind: kind(text), unit, probability };
+            let stream = Stream { seed: 0xfedc_ba98_7654_3210, step: 0x1_0000_0007 };
             for rows in ROWS {
                 let x = random(rows * config.kind.dimension(), 1);
                 let mut expected = vec![0.0f32; x.len()];
@@ -365,14 +283,10 @@ fn dropout_draws_the_masks_of_the_cpu() {
                 let x = device.upload(&x).unwrap();
                 let mut y = poisoned(&device, x.len());
                 let salt = 0x0123_4567_89ab_cdef;
-                let unsalted = Stream {
-                    seed: stream.seed ^ salt,
-                    ..stream
-                };
+                let unsalted = Stream { seed: stream.seed ^ salt, ..stream };
                 let on_device = dropout::cuda::DeviceStream::new(&device, unsalted).unwrap();
                 let words = (&on_device, salt);
-                dropout::cuda::forward(&device, &config, words, rows, x.view(), y.view_mut())
-                    .unwrap();
+                dropout::cuda::forward(&device, &config, words, rows, x.view(), y.view_mut()).unwrap();
                 assert_eq!(y.to_vec(&device).unwrap(), expected, "{text}, {rows} rows");
             }
         }
@@ -394,8 +308,7 @@ fn dropout_of_meshes_draws_the_masks_of_the_cpu() {
             let words = dropout::cuda::DeviceStream::new(&device, stream).unwrap();
             let (words, to) = ((&words, 0), y.view_mut());
             let view = on_device.view();
-            dropout::cuda::drop_meshes(&device, probability, width, words, view, x.view(), to)
-                .unwrap();
+            dropout::cuda::drop_meshes(&device, probability, width, words, view, x.view(), to).unwrap();
             let what = format!("{}, {probability}, {width}", graph.name);
             assert_eq!(y.to_vec(&device).unwrap(), expected, "{what}");
         }
@@ -408,10 +321,7 @@ fn elementwise_operators() {
     let mut checks = Checks::new(device);
     let (first, second) = (kind("3x0 + 2x1"), kind("1x0 + 4x1 + 2x3"));
     let both = first.concatenated(&second);
-    let slice = elementwise::Slice {
-        kind: both.clone(),
-        channels: vec![1..3, 0..5],
-    };
+    let slice = elementwise::Slice { kind: both.clone(), channels: vec![1..3, 0..5] };
     let narrow = slice.output().unwrap();
     for rows in ROWS {
         let a = random(rows * first.dimension(), 1);
@@ -450,27 +360,9 @@ fn elementwise_operators() {
             let nan = |count: usize| poisoned(device, count);
             let (a, b, y, dy) = (up(&a), up(&b), up(&y), up(&dy));
             let mut joined = nan(y.len());
-            cuda::concatenate(
-                device,
-                &first,
-                &second,
-                rows,
-                a.view(),
-                b.view(),
-                joined.view_mut(),
-            )
-            .unwrap();
+            cuda::concatenate(device, &first, &second, rows, a.view(), b.view(), joined.view_mut()).unwrap();
             let (mut split_a, mut split_b) = (nan(a.len()), nan(b.len()));
-            cuda::split(
-                device,
-                &first,
-                &second,
-                rows,
-                y.view(),
-                split_a.view_mut(),
-                split_b.view_mut(),
-            )
-            .unwrap();
+            cuda::split(device, &first, &second, rows, y.view(), split_a.view_mut(), split_b.view_mut()).unwrap();
             let (mut sliced, mut unsliced) = (nan(dy.len()), nan(y.len()));
             cuda::slice(device, &slice, rows, y.view(), sliced.view_mut()).unwrap();
             cuda::unslice(device, &slice, rows, dy.view(), unsliced.view_mut()).unwrap();
@@ -482,26 +374,8 @@ fn elementwise_operators() {
             cuda::scale(device, -0.75, y.view(), scaled.view_mut()).unwrap();
             let (mut shares, mut gradient) = (nan(y.len()), nan(y.len()));
             cuda::softmax(device, width, y.view(), shares.view_mut()).unwrap();
-            cuda::softmax_backward(
-                device,
-                width,
-                shares.view(),
-                sum.view(),
-                gradient.view_mut(),
-            )
-            .unwrap();
-            [
-                joined,
-                split_a,
-                split_b,
-                sliced,
-                unsliced,
-                sum,
-                accumulated,
-                scaled,
-                shares,
-                gradient,
-            ]
+            cuda::softmax_backward(device, width, shares.view(), sum.view(), gradient.view_mut()).unwrap();
+            [joined, split_a, split_b, sliced, unsliced, sum, accumulated, scaled, shares, gradient]
         });
     }
     checks.finish("elementwise");

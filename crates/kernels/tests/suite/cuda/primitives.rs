@@ -19,10 +19,7 @@ fn invariants_of_irreps() {
             ("0x0", Heads(2)),
         ] {
             let features = kind(text);
-            let (a, b) = (
-                random(rows * features.dimension(), 1),
-                random(rows * features.dimension(), 2),
-            );
+            let (a, b) = (random(rows * features.dimension(), 1), random(rows * features.dimension(), 2));
             let s = random(rows * grouping.count(&features), 3);
             let d = random(rows * Irreps.count(&features), 4);
             let (wa, wb, ws) = (wide(&a), wide(&b), wide(&s));
@@ -80,14 +77,8 @@ fn features_on_edges() {
     for graph in graphs() {
         let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
         let (vertices, edge_count) = (graph.wide.vertex_count(), graph.wide.edge_count());
-        for (case, (text, heads)) in [
-            ("16x0 + 16x1 + 16x2", 4),
-            ("3x0 + 7x1 + 1x3", 1),
-            ("5x0", 5),
-            ("33x2", 3),
-        ]
-        .into_iter()
-        .enumerate()
+        for (case, (text, heads)) in
+            [("16x0 + 16x1 + 16x2", 4), ("3x0 + 7x1 + 1x3", 1), ("5x0", 5), ("33x2", 3)].into_iter().enumerate()
         {
             for frame in [EdgeFrame::Vertex, EdgeFrame::Edge] {
                 let op = edges::Reduce {
@@ -104,13 +95,7 @@ fn features_on_edges() {
                 let at_vertices = || vec![0.0; x.len()];
                 let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
                 edges::reference::gather(features, frame, graph.wide.view(), &wx, &mut gather);
-                edges::reference::gather_backward(
-                    features,
-                    frame,
-                    graph.wide.view(),
-                    &wv,
-                    &mut gather_dx,
-                );
+                edges::reference::gather_backward(features, frame, graph.wide.view(), &wv, &mut gather_dx);
                 let (mut spread, mut spread_dx) = (at_edges(), at_vertices());
                 edges::reference::spread(features, frame, graph.wide.view(), &wx, &mut spread);
                 let sum = edges::Reduce::sum(features.clone(), frame);
@@ -119,25 +104,11 @@ fn features_on_edges() {
                 let given = (case % 2 == 0).then_some(&ww[..]);
                 let (mut reduce, mut dv, mut dw) = (at_vertices(), at_edges(), vec![0.0; w.len()]);
                 edges::reference::reduce(&op, graph.wide.view(), &wv, given, &mut reduce);
-                edges::reference::reduce_backward(
-                    &op,
-                    graph.wide.view(),
-                    &wv,
-                    given,
-                    &wx,
-                    &mut dv,
-                    &mut dw,
-                );
+                edges::reference::reduce_backward(&op, graph.wide.view(), &wv, given, &wx, &mut dv, &mut dw);
                 let (mut soft, mut soft_dx) = (vec![0.0; w.len()], vec![0.0; w.len()]);
                 let scores: Vec<f32> = w.iter().map(|w| 300.0 * w).collect();
                 edges::reference::softmax(heads, graph.wide.view(), &wide(&scores), &mut soft);
-                edges::reference::softmax_backward(
-                    heads,
-                    graph.wide.view(),
-                    &ww,
-                    &ww,
-                    &mut soft_dx,
-                );
+                edges::reference::softmax_backward(heads, graph.wide.view(), &ww, &ww, &mut soft_dx);
                 let expected = [
                     ("gather", &gather[..]),
                     ("gather dx", &gather_dx),
@@ -159,37 +130,23 @@ fn features_on_edges() {
                     let at_vertices = || poisoned(device, x.len());
                     let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
                     cuda::gather(device, f, frame, g, x.view(), gather.view_mut()).unwrap();
-                    cuda::gather_backward(device, f, frame, g, v.view(), gather_dx.view_mut())
-                        .unwrap();
+                    cuda::gather_backward(device, f, frame, g, v.view(), gather_dx.view_mut()).unwrap();
                     let (mut spread, mut spread_dx) = (at_edges(), at_vertices());
                     cuda::spread(device, f, frame, g, x.view(), spread.view_mut()).unwrap();
-                    cuda::spread_backward(device, f, frame, g, v.view(), spread_dx.view_mut())
-                        .unwrap();
+                    cuda::spread_backward(device, f, frame, g, v.view(), spread_dx.view_mut()).unwrap();
                     let given = (case % 2 == 0).then_some(w.view());
                     let (mut reduce, mut dv) = (at_vertices(), at_edges());
                     let mut dw = poisoned(device, w.len());
                     cuda::reduce(device, &op, g, v.view(), given, reduce.view_mut()).unwrap();
                     let wanted = (Some(dv.view_mut()), Some(dw.view_mut()));
                     let (values, dy) = (v.view(), x.view());
-                    cuda::reduce_backward(
-                        device,
-                        &op,
-                        g,
-                        Some(values),
-                        given,
-                        dy,
-                        wanted.0,
-                        wanted.1,
-                    )
-                    .unwrap();
+                    cuda::reduce_backward(device, &op, g, Some(values), given, dy, wanted.0, wanted.1).unwrap();
                     let mut soft = poisoned(device, w.len());
                     let mut soft_dx = poisoned(device, w.len());
                     cuda::softmax(device, heads, g, scores.view(), soft.view_mut()).unwrap();
                     let (y, dy) = (w.view(), w.view());
                     cuda::softmax_backward(device, heads, g, y, dy, soft_dx.view_mut()).unwrap();
-                    [
-                        gather, gather_dx, spread, spread_dx, reduce, dv, dw, soft, soft_dx,
-                    ]
+                    [gather, gather_dx, spread, spread_dx, reduce, dv, dw, soft, soft_dx]
                 });
             }
         }
@@ -210,18 +167,11 @@ fn products_with_the_bases_of_meshes() {
             ("1x1", 1, true),
             ("3x1", 0, true),
         ] {
-            let op = mesh_product::MeshProduct {
-                features: kind(text),
-                columns,
-                complex,
-            };
+            let op = mesh_product::MeshProduct { features: kind(text), columns, complex };
             let width = op.features.dimension();
             let basis = random(vertices * columns * if complex { 2 } else { 1 }, 1);
             let weights: Vec<f32> = random(vertices, 2).iter().map(|w| 1.0 + w).collect();
-            let (x, y) = (
-                random(vertices * width, 3),
-                random(meshes * columns * width, 4),
-            );
+            let (x, y) = (random(vertices * width, 3), random(meshes * columns * width, 4));
             let (wb, ww, wx, wy) = (wide(&basis), wide(&weights), wide(&x), wide(&y));
             let at_rows = || vec![0.0; y.len()];
             let (mut project, mut weighted) = (at_rows(), at_rows());
@@ -229,9 +179,7 @@ fn products_with_the_bases_of_meshes() {
             mesh_product::reference::project(&op, offsets, &wb, Some(&ww), &wx, &mut weighted);
             let mut expand = vec![0.0; x.len()];
             mesh_product::reference::expand(&op, offsets, &wb, &wy, &mut expand);
-            let dx: Vec<f64> = (expand.iter().enumerate())
-                .map(|(at, value)| ww[at / width] * value)
-                .collect();
+            let dx: Vec<f64> = (expand.iter().enumerate()).map(|(at, value)| ww[at / width] * value).collect();
             let expected = [
                 ("project", &project[..]),
                 ("project with weights", &weighted),
@@ -270,11 +218,7 @@ fn diffusion_in_the_bases_of_meshes() {
         (&[0, 300, 301], "128x0", &[64], true),
         (&[0, 97], "4x2", &[3, 0, 5], true),
     ] {
-        let op = Diffusion {
-            features: kind(text),
-            columns: columns.to_vec(),
-            gradients,
-        };
+        let op = Diffusion { features: kind(text), columns: columns.to_vec(), gradients };
         let (vertices, meshes) = (offsets[offsets.len() - 1] as usize, offsets.len() - 1);
         let positive = |count, seed| -> Vec<f32> {
             let values = random(count, seed);
@@ -283,116 +227,41 @@ fn diffusion_in_the_bases_of_meshes() {
         let scale = 1.0 / (vertices as f32).sqrt();
         let bases = random(vertices * op.basis_width(), 1);
         let bases: Vec<f32> = bases.iter().map(|value| scale * value).collect();
-        let (mass, eigenvalues) = (
-            positive(vertices, 2),
-            positive(meshes * columns.iter().sum::<usize>(), 3),
-        );
-        let (log_times, bands) = (
-            random(op.parameter_count(), 4),
-            random(op.parameter_count(), 5),
-        );
+        let (mass, eigenvalues) = (positive(vertices, 2), positive(meshes * columns.iter().sum::<usize>(), 3));
+        let (log_times, bands) = (random(op.parameter_count(), 4), random(op.parameter_count(), 5));
         let x = random(vertices * op.features.dimension(), 6);
         let dy = random(vertices * op.output().dimension(), 7);
         let wide_arrays = [&mass, &bases, &eigenvalues, &log_times, &bands].map(|a| wide(a));
         let [m, b, e, t, w] = &wide_arrays;
-        let spectra = Spectra {
-            mass: &m[..],
-            bases: &b[..],
-            eigenvalues: &e[..],
-            packed: &[],
-        };
-        let filters = Filters {
-            log_times: &t[..],
-            bands: &w[..],
-        };
+        let spectra = Spectra { mass: &m[..], bases: &b[..], eigenvalues: &e[..], packed: &[] };
+        let filters = Filters { log_times: &t[..], bands: &w[..] };
         let (mut y, mut saved) = (vec![0.0; dy.len()], vec![0.0; op.saved_count(meshes)]);
         let mut scratch = Scratch::new();
         let wx = wide(&x);
-        diffusion::forward(
-            &op,
-            offsets,
-            spectra,
-            filters,
-            &wx,
-            &mut y,
-            &mut saved,
-            &mut scratch,
-        )
-        .unwrap();
+        diffusion::forward(&op, offsets, spectra, filters, &wx, &mut y, &mut saved, &mut scratch).unwrap();
         let (mut dx, mut dt) = (vec![0.0; x.len()], vec![1.0; log_times.len()]);
         let mut db = vec![2.0; bands.len()];
-        let gradients = Filters {
-            log_times: &mut dt[..],
-            bands: &mut db[..],
-        };
+        let gradients = Filters { log_times: &mut dt[..], bands: &mut db[..] };
         let (wdy, rows) = (wide(&dy), Some(&mut dx[..]));
-        diffusion::backward(
-            &op,
-            offsets,
-            spectra,
-            filters,
-            &saved,
-            &wdy,
-            rows,
-            gradients,
-            &mut scratch,
-        )
-        .unwrap();
-        let expected = [
-            ("y", &y[..]),
-            ("spectrum", &saved),
-            ("dx", &dx),
-            ("dlog times", &dt),
-            ("dbands", &db),
-        ];
+        diffusion::backward(&op, offsets, spectra, filters, &saved, &wdy, rows, gradients, &mut scratch).unwrap();
+        let expected = [("y", &y[..]), ("spectrum", &saved), ("dx", &dx), ("dlog times", &dt), ("dbands", &db)];
         checks.check(&format!("{text}, {columns:?}"), expected, |device| {
             let up = |values: &[f32]| device.upload(values).unwrap();
-            let (m, b, e, t, w) = (
-                up(&mass),
-                up(&bases),
-                up(&eigenvalues),
-                up(&log_times),
-                up(&bands),
-            );
+            let (m, b, e, t, w) = (up(&mass), up(&bases), up(&eigenvalues), up(&log_times), up(&bands));
             let (x, dy) = (up(&x), up(&dy));
-            let spectra = Spectra {
-                mass: m.view(),
-                bases: b.view(),
-                eigenvalues: e.view(),
-                packed: DeviceSlice::empty(),
-            };
-            let filters = Filters {
-                log_times: t.view(),
-                bands: w.view(),
-            };
-            let (mut y, mut saved) = (
-                poisoned(device, dy.len()),
-                poisoned(device, op.saved_count(meshes)),
-            );
+            let spectra =
+                Spectra { mass: m.view(), bases: b.view(), eigenvalues: e.view(), packed: DeviceSlice::empty() };
+            let filters = Filters { log_times: t.view(), bands: w.view() };
+            let (mut y, mut saved) = (poisoned(device, dy.len()), poisoned(device, op.saved_count(meshes)));
             let mut dx = poisoned(device, x.len());
             let mut dt = up(&vec![1.0; log_times.len()]);
             let mut db = up(&vec![2.0; bands.len()]);
             let (o, s) = (offsets, saved.view_mut());
-            diffusion::cuda::forward(device, &op, o, spectra, filters, x.view(), y.view_mut(), s)
-                .unwrap();
-            let gradients = Filters {
-                log_times: dt.view_mut(),
-                bands: db.view_mut(),
-            };
+            diffusion::cuda::forward(device, &op, o, spectra, filters, x.view(), y.view_mut(), s).unwrap();
+            let gradients = Filters { log_times: dt.view_mut(), bands: db.view_mut() };
             let rows = Some(dx.view_mut());
             let kept = saved.view();
-            diffusion::cuda::backward(
-                device,
-                &op,
-                o,
-                spectra,
-                filters,
-                kept,
-                dy.view(),
-                rows,
-                gradients,
-            )
-            .unwrap();
+            diffusion::cuda::backward(device, &op, o, spectra, filters, kept, dy.view(), rows, gradients).unwrap();
             [y, saved, dx, dt, db]
         });
     }
@@ -410,33 +279,19 @@ fn incidences_with_transport() {
         indices.extend((0..row * 3 % 7).map(|i| (row * 5 + i / 2 * 3) % 150));
         offsets.push(indices.len() as u32);
     }
-    let angles: Vec<f64> = random(indices.len(), 1)
-        .iter()
-        .map(|&a| 3.0 * f64::from(a))
-        .collect();
+    let angles: Vec<f64> = random(indices.len(), 1).iter().map(|&a| 3.0 * f64::from(a)).collect();
     let plain = IncidenceParts::faces(152, &offsets, &indices);
     let weights: Vec<f64> = angles.iter().map(|a| 1.0 + 0.2 * a).collect();
-    let rotating = IncidenceParts {
-        angles: Some(&angles),
-        ..plain
-    };
-    let weighted = IncidenceParts {
-        weights: Some(&weights),
-        ..rotating
-    };
+    let rotating = IncidenceParts { angles: Some(&angles), ..plain };
+    let weighted = IncidenceParts { weights: Some(&weights), ..rotating };
     let none = IncidenceParts::faces(0, &[0], &[]);
-    for (name, parts) in [
-        ("empty", &[none][..]),
-        ("without angles", &[plain]),
-        ("union", &[rotating, none, weighted, plain]),
-    ] {
+    for (name, parts) in
+        [("empty", &[none][..]), ("without angles", &[plain]), ("union", &[rotating, none, weighted, plain])]
+    {
         let wide_arrays = IncidenceArrays::<f64>::union(parts).unwrap();
         let narrow = IncidenceArrays::<f32>::union(parts).unwrap();
         let on_device = incidence::cuda::DeviceIncidence::new(&device, &narrow).unwrap();
-        for (case, text) in ["16x0 + 16x1 + 16x2", "5x0", "3x1 + 1x4"]
-            .into_iter()
-            .enumerate()
-        {
+        for (case, text) in ["16x0 + 16x1 + 16x2", "5x0", "3x1 + 1x4"].into_iter().enumerate() {
             let (features, mode) = (kind(text), AGGREGATIONS[case]);
             let r = random(narrow.row_count() * features.dimension(), 2);
             let c = random(narrow.column_count() * features.dimension(), 3);
@@ -463,8 +318,7 @@ fn incidences_with_transport() {
                 let g = &on_device;
                 cuda::apply(device, f, mode, g, c.view(), apply.view_mut()).unwrap();
                 cuda::apply_backward(device, f, mode, g, r.view(), apply_dx.view_mut()).unwrap();
-                cuda::apply_transposed(device, f, mode, g, r.view(), transposed.view_mut())
-                    .unwrap();
+                cuda::apply_transposed(device, f, mode, g, r.view(), transposed.view_mut()).unwrap();
                 let dx = transposed_dx.view_mut();
                 cuda::apply_transposed_backward(device, f, mode, g, c.view(), dx).unwrap();
                 [apply, apply_dx, transposed, transposed_dx]
@@ -489,15 +343,8 @@ fn mixtures_and_maxima_of_blocks() {
     let wide_arrays = IncidenceArrays::<f64>::union(&[parts]).unwrap();
     let narrow = IncidenceArrays::<f32>::union(&[parts]).unwrap();
     let on_device = incidence::cuda::DeviceIncidence::new(&device, &narrow).unwrap();
-    for (case, (weights, channels)) in [(32, 64), (5, 3), (37, 130), (1, 1)]
-        .into_iter()
-        .enumerate()
-    {
-        let op = Mixture {
-            aggregation: AGGREGATIONS[case % 3],
-            weights,
-            channels,
-        };
+    for (case, (weights, channels)) in [(32, 64), (5, 3), (37, 130), (1, 1)].into_iter().enumerate() {
+        let op = Mixture { aggregation: AGGREGATIONS[case % 3], weights, channels };
         let (x, w) = (random(533 * channels, 1), random(533 * weights, 2));
         let dy = random(152 * op.outputs(), 3);
         let (wx, ww, wdy) = (wide(&x), wide(&w), wide(&dy));
@@ -505,53 +352,37 @@ fn mixtures_and_maxima_of_blocks() {
         let [y, dx, dw] = &mut expected;
         incidence::mix(&op, &wide_arrays, &wx, &ww, y).unwrap();
         incidence::mix_backward(&op, &wide_arrays, &wx, &ww, &wdy, dx, dw).unwrap();
-        let expected = [
-            ("y", &expected[0][..]),
-            ("dx", &expected[1]),
-            ("dw", &expected[2]),
-        ];
-        checks.check(
-            &format!("{weights} weights, {channels} channels"),
-            expected,
-            |device| {
-                use incidence::cuda;
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let (x, w, dy) = (up(&x), up(&w), up(&dy));
-                let nan = |count: usize| poisoned(device, count);
-                let (mut y, mut dx, mut dw) = (nan(dy.len()), nan(x.len()), nan(w.len()));
-                let g = &on_device;
-                cuda::mix(device, &op, g, x.view(), w.view(), y.view_mut()).unwrap();
-                let (dx_view, dw_view) = (dx.view_mut(), dw.view_mut());
-                let (x, w, dy) = (x.view(), w.view(), dy.view());
-                cuda::mix_backward(device, &op, g, x, w, dy, dx_view, dw_view).unwrap();
-                [y, dx, dw]
-            },
-        );
+        let expected = [("y", &expected[0][..]), ("dx", &expected[1]), ("dw", &expected[2])];
+        checks.check(&format!("{weights} weights, {channels} channels"), expected, |device| {
+            use incidence::cuda;
+            let up = |values: &[f32]| device.upload(values).unwrap();
+            let (x, w, dy) = (up(&x), up(&w), up(&dy));
+            let nan = |count: usize| poisoned(device, count);
+            let (mut y, mut dx, mut dw) = (nan(dy.len()), nan(x.len()), nan(w.len()));
+            let g = &on_device;
+            cuda::mix(device, &op, g, x.view(), w.view(), y.view_mut()).unwrap();
+            let (dx_view, dw_view) = (dx.view_mut(), dw.view_mut());
+            let (x, w, dy) = (x.view(), w.view(), dy.view());
+            cuda::mix_backward(device, &op, g, x, w, dy, dx_view, dw_view).unwrap();
+            [y, dx, dw]
+        });
         // The same numbers as blocks.
-        let (mut y, mut dx) = (
-            vec![0.0; 533 * channels],
-            vec![0.0; 533 * channels * weights],
-        );
+        let (mut y, mut dx) = (vec![0.0; 533 * channels], vec![0.0; 533 * channels * weights]);
         let (x, dy) = (random(dx.len(), 4), random(y.len(), 5));
         let (wx, wdy) = (wide(&x), wide(&dy));
         elementwise::block_maximum(weights, channels, &wx, &mut y).unwrap();
         elementwise::block_maximum_backward(weights, channels, &wx, &y, &wdy, &mut dx).unwrap();
         let expected = [("maximum", &y[..]), ("maximum dx", &dx)];
-        checks.check(
-            &format!("{weights} blocks of {channels}"),
-            expected,
-            |device| {
-                use elementwise::cuda;
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let (x, dy) = (up(&x), up(&dy));
-                let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
-                cuda::block_maximum(device, weights, channels, x.view(), y.view_mut()).unwrap();
-                let (x, y_view, dy, dx_view) = (x.view(), y.view(), dy.view(), dx.view_mut());
-                cuda::block_maximum_backward(device, weights, channels, x, y_view, dy, dx_view)
-                    .unwrap();
-                [y, dx]
-            },
-        );
+        checks.check(&format!("{weights} blocks of {channels}"), expected, |device| {
+            use elementwise::cuda;
+            let up = |values: &[f32]| device.upload(values).unwrap();
+            let (x, dy) = (up(&x), up(&dy));
+            let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
+            cuda::block_maximum(device, weights, channels, x.view(), y.view_mut()).unwrap();
+            let (x, y_view, dy, dx_view) = (x.view(), y.view(), dy.view(), dx.view_mut());
+            cuda::block_maximum_backward(device, weights, channels, x, y_view, dy, dx_view).unwrap();
+            [y, dx]
+        });
     }
     checks.finish("mixtures and maxima of blocks");
 }

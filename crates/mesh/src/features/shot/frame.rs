@@ -33,34 +33,22 @@ impl ShotFrame {
             let weight = 1.0 - point.distance;
             let weighted = weight * point.offset;
             mean += weighted;
-            covariance += DMat3::from_cols(
-                point.offset.x * weighted,
-                point.offset.y * weighted,
-                point.offset.z * weighted,
-            );
+            covariance +=
+                DMat3::from_cols(point.offset.x * weighted, point.offset.y * weighted, point.offset.z * weighted);
         }
         let (values, axes) = symmetric_eigen(covariance);
         let (x, x_majority) = oriented(axes[0], support, mean, DVec3::ZERO);
         let (z, z_majority) = oriented(axes[2], support, mean, normal);
         let gap = |larger: f64, smaller: f64| {
-            if values[0] > 0.0 {
-                (larger - smaller) / values[0]
-            } else {
-                0.0
-            }
+            if values[0] > 0.0 { (larger - smaller) / values[0] } else { 0.0 }
         };
         Self {
             x,
             y: z.cross(x),
             z,
-            reliability: [
-                gap(values[0], values[1]),
-                gap(values[1], values[2]),
-                x_majority,
-                z_majority,
-            ]
-            .into_iter()
-            .fold(1.0, f64::min),
+            reliability: [gap(values[0], values[1]), gap(values[1], values[2]), x_majority, z_majority]
+                .into_iter()
+                .fold(1.0, f64::min),
         }
     }
 
@@ -72,12 +60,7 @@ impl ShotFrame {
 
 /// The axis, oriented towards the side that contains more of the support, and that majority. In a
 /// tie the side of the mean decides, then that of `last_resort`.
-fn oriented(
-    axis: DVec3,
-    support: &[SupportPoint],
-    mean: DVec3,
-    last_resort: DVec3,
-) -> (DVec3, f64) {
+fn oriented(axis: DVec3, support: &[SupportPoint], mean: DVec3, last_resort: DVec3) -> (DVec3, f64) {
     let (mut above, mut below) = (0u32, 0u32);
     for point in support {
         let height = axis.dot(point.offset);

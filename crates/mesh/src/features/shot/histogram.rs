@@ -55,10 +55,7 @@ fn around(place: f64, bins: usize) -> [(usize, f64); 2] {
     let from_centre = place * bins as f64 + bins as f64 - 0.5;
     let lower = from_centre as usize;
     let upper_weight = from_centre - lower as f64;
-    [
-        (lower % bins, 1.0 - upper_weight),
-        ((lower + 1) % bins, upper_weight),
-    ]
+    [(lower % bins, 1.0 - upper_weight), ((lower + 1) % bins, upper_weight)]
 }
 
 #[cfg(test)]
@@ -86,21 +83,12 @@ mod tests {
 
     #[test]
     fn a_vertex_at_the_centre_of_a_bin_is_counted_there_alone() {
-        let frame = ShotFrame {
-            x: DVec3::X,
-            y: DVec3::Y,
-            z: DVec3::Z,
-            reliability: 1.0,
-        };
+        let frame = ShotFrame { x: DVec3::X, y: DVec3::Y, z: DVec3::Z, reliability: 1.0 };
         // Azimuth 5 (centre at 67.5 degrees, counted from -180), upper half (45 degrees), outer
         // shell (3/4 of the radius), cosine 0: bin 5 of 11.
         let (sin, cos) = (67.5f64).to_radians().sin_cos();
         let offset = 0.75 * 0.5f64.sqrt() * DVec3::new(cos, sin, 1.0);
-        let point = SupportPoint {
-            offset,
-            distance: offset.length(),
-            normal: DVec3::X,
-        };
+        let point = SupportPoint { offset, distance: offset.length(), normal: DVec3::X };
         let mut row = vec![0.0; DESCRIPTOR_LENGTH];
         histogram(&frame, &[point], &mut row);
         let at = ((5 * 2 + 1) * 2 + 1) * 11 + 5;

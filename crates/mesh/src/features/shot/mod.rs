@@ -1,11 +1,11 @@
 //! SHOT: signatures of histograms of orientations (Tombari, Salti and Di Stefano, *Unique Signatures
 //! of Histograms for Local Surface Description*, 2010).
 //!
-//! The support of a vertex is the set of vertices within a radius. It defines a local reference
-//! frame ([`frames`]) and, in that frame, a histogram of normals ([`descriptors`], 352 scalars).
-//! Both are equivariant under rigid motion if the frame is unambiguous. If the surface around a
-//! vertex is symmetric, as on an icosahedron, no frame is unique and the result depends on
-//! rounding; [`ShotFrame::reliability`] measures this. A vertex whose faces have no area takes the mean normal of its neighbours.
+//! The support of a vertex is the set of vertices within a radius. It defines a local reference frame ([`frames`]) and,
+//! in that frame, a histogram of normals ([`descriptors`], 352 scalars). Both are equivariant under rigid motion if the
+//! frame is unambiguous. If the surface around a vertex is symmetric, as on an icosahedron, no frame is unique and the
+//! result depends on rounding; [`ShotFrame::reliability`] measures this. A vertex whose faces have no area takes the
+//! mean normal of its neighbours.
 
 mod frame;
 mod histogram;
@@ -110,18 +110,15 @@ pub fn frames(mesh: &Mesh, options: &ShotOptions) -> Result<Vec<ShotFrame>, Geom
 pub fn descriptors(mesh: &Mesh, options: &ShotOptions) -> Result<FeatureField, GeometryError> {
     let surroundings = Surroundings::new(mesh, options)?;
     let mut values = vec![0.0; DESCRIPTOR_LENGTH * mesh.vertex_count()];
-    values
-        .par_chunks_exact_mut(DESCRIPTOR_LENGTH)
-        .enumerate()
-        .for_each_init(Support::default, |support, (vertex, row)| {
+    values.par_chunks_exact_mut(DESCRIPTOR_LENGTH).enumerate().for_each_init(
+        Support::default,
+        |support, (vertex, row)| {
             surroundings.gather(vertex, support);
             let frame = ShotFrame::new(&support.points, surroundings.normals[vertex]);
             histogram(&frame, &support.points, row);
-        });
-    Ok(FeatureField {
-        kind: vec![(DESCRIPTOR_LENGTH, 0)],
-        values,
-    })
+        },
+    );
+    Ok(FeatureField { kind: vec![(DESCRIPTOR_LENGTH, 0)], values })
 }
 
 /// The gauge of the SHOT frames: the first axis of every vertex is the tangent component of its
@@ -145,9 +142,7 @@ pub fn gauge(mesh: &Mesh, options: &ShotOptions) -> Result<Gauge, GeometryError>
         if is_steep { frame.y } else { frame.x }
     };
     let frames = frames(mesh, options)?;
-    Ok(Gauge::Directions(
-        frames.into_iter().zip(normals).map(direction).collect(),
-    ))
+    Ok(Gauge::Directions(frames.into_iter().zip(normals).map(direction).collect()))
 }
 
 /// Spatial index that finds the support of a vertex.
@@ -191,31 +186,20 @@ impl Surroundings {
         for &vertex in mesh.faces().corners() {
             used[vertex as usize] = true;
         }
-        Ok(Self {
-            index: PointIndex::new(&points),
-            points,
-            normals,
-            used,
-            radius,
-        })
+        Ok(Self { index: PointIndex::new(&points), points, normals, used, radius })
     }
 
     /// Replaces the contents of `support` by the support of `vertex`.
     fn gather(&self, vertex: usize, support: &mut Support) {
         let centre = self.points[vertex];
-        self.index
-            .within(centre, self.radius, usize::MAX, &mut support.found);
+        self.index.within(centre, self.radius, usize::MAX, &mut support.found);
         support.points.clear();
         for found in &support.found {
             let point = found.point as usize;
             let offset = (self.points[point] - centre) / self.radius;
             let distance = offset.length();
             if self.used[point] && distance > 0.0 {
-                support.points.push(SupportPoint {
-                    offset,
-                    distance: distance.min(1.0),
-                    normal: self.normals[point],
-                });
+                support.points.push(SupportPoint { offset, distance: distance.min(1.0), normal: self.normals[point] });
             }
         }
     }

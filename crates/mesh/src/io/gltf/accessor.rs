@@ -38,26 +38,12 @@ fn bad(why: String) -> FileProblem {
 }
 
 fn unsupported(what: &str) -> FileProblem {
-    FileProblem::Unsupported {
-        what: what.to_owned(),
-    }
+    FileProblem::Unsupported { what: what.to_owned() }
 }
 
 impl<'a, 'e> Data<'a, 'e> {
-    pub(super) fn new(
-        root: &'a Root<'a>,
-        binary: Option<&'a [u8]>,
-        file_size: usize,
-        external: External<'e>,
-    ) -> Self {
-        Self {
-            root,
-            binary,
-            external,
-            loaded: HashMap::new(),
-            files: HashMap::new(),
-            file_size,
-        }
+    pub(super) fn new(root: &'a Root<'a>, binary: Option<&'a [u8]>, file_size: usize, external: External<'e>) -> Self {
+        Self { root, binary, external, loaded: HashMap::new(), files: HashMap::new(), file_size }
     }
 
     /// Number of elements of an accessor, and of values in each, without reading it.
@@ -73,9 +59,7 @@ impl<'a, 'e> Data<'a, 'e> {
             return Err(unsupported("a sparse glTF accessor"));
         }
         let Some(view) = accessor.buffer_view else {
-            return Err(unsupported(
-                "a glTF accessor without data (perhaps with Draco compression)",
-            ));
+            return Err(unsupported("a glTF accessor without data (perhaps with Draco compression)"));
         };
         let scalar = match accessor.component_type {
             5120 => Scalar::I8,
@@ -85,9 +69,7 @@ impl<'a, 'e> Data<'a, 'e> {
             5125 => Scalar::U32,
             5126 => Scalar::F32,
             other => {
-                return Err(bad(format!(
-                    "accessor {index} has the unknown type {other}"
-                )));
+                return Err(bad(format!("accessor {index} has the unknown type {other}")));
             }
         };
         let components = components(&accessor)?;
@@ -103,14 +85,9 @@ impl<'a, 'e> Data<'a, 'e> {
             .get(view.byte_offset..)
             .and_then(|rest| rest.get(..view.byte_length))
             .and_then(|view| view.get(accessor.byte_offset..));
-        let needed = accessor
-            .count
-            .checked_sub(1)
-            .map_or(Some(0), |gaps| gaps.checked_mul(stride)?.checked_add(size));
+        let needed = accessor.count.checked_sub(1).map_or(Some(0), |gaps| gaps.checked_mul(stride)?.checked_add(size));
         let (Some(bytes), Some(needed), true) = (bytes, needed, stride >= size) else {
-            return Err(bad(format!(
-                "accessor {index} exceeds its buffer view or buffer"
-            )));
+            return Err(bad(format!("accessor {index} exceeds its buffer view or buffer")));
         };
         let Some(bytes) = bytes.get(..needed) else {
             return Err(bad(format!("accessor {index} exceeds its buffer view")));
@@ -138,9 +115,7 @@ impl<'a, 'e> Data<'a, 'e> {
         }
         let buffer: Buffer = element(&self.root.buffers, index, "buffer")?;
         let Some(uri) = buffer.uri else {
-            let binary = self
-                .binary
-                .ok_or_else(|| bad(format!("buffer {index} has no data")))?;
+            let binary = self.binary.ok_or_else(|| bad(format!("buffer {index} has no data")))?;
             return Ok(Contents::Chunk(binary));
         };
         let content = if let Some(data) = uri.strip_prefix("data:") {
@@ -183,22 +158,19 @@ fn components(accessor: &Accessor) -> Result<usize, FileProblem> {
         "VEC2" => Ok(2),
         "VEC3" => Ok(3),
         "VEC4" => Ok(4),
-        other => Err(FileProblem::Unsupported {
-            what: format!("a glTF accessor of type '{}'", quote(other.as_bytes())),
-        }),
+        other => {
+            Err(FileProblem::Unsupported { what: format!("a glTF accessor of type '{}'", quote(other.as_bytes())) })
+        }
     }
 }
 
 /// The file name of a URI, which must be relative and must not leave the folder.
 fn file_name(uri: &str) -> Result<String, FileProblem> {
     let name = crate::io::text::percent_decoded(uri.as_bytes());
-    let leaves = name.contains(':')
-        || name.starts_with(['/', '\\'])
-        || name.split(['/', '\\']).any(|part| part == "..");
+    let leaves =
+        name.contains(':') || name.starts_with(['/', '\\']) || name.split(['/', '\\']).any(|part| part == "..");
     if leaves {
-        return Err(FileProblem::ExternalData {
-            file: quote(name.as_bytes()),
-        });
+        return Err(FileProblem::ExternalData { file: quote(name.as_bytes()) });
     }
     Ok(name)
 }

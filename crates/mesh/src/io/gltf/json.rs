@@ -123,9 +123,7 @@ impl Node {
 }
 
 fn bad_json(error: &serde_json::Error) -> FileProblem {
-    FileProblem::BadDocument {
-        why: format!("bad glTF JSON: {}", quote(error.to_string().as_bytes())),
-    }
+    FileProblem::BadDocument { why: format!("bad glTF JSON: {}", quote(error.to_string().as_bytes())) }
 }
 
 impl<'a> Root<'a> {
@@ -144,14 +142,9 @@ impl<'a> Root<'a> {
 }
 
 /// Parses element `index` of a list.
-pub(super) fn element<'a, T: Deserialize<'a>>(
-    list: &List<'a>,
-    index: usize,
-    what: &str,
-) -> Result<T, FileProblem> {
-    let raw = list.get(index).ok_or_else(|| FileProblem::BadDocument {
-        why: format!("{what} {index} does not exist"),
-    })?;
+pub(super) fn element<'a, T: Deserialize<'a>>(list: &List<'a>, index: usize, what: &str) -> Result<T, FileProblem> {
+    let raw =
+        list.get(index).ok_or_else(|| FileProblem::BadDocument { why: format!("{what} {index} does not exist") })?;
     parse(raw)
 }
 

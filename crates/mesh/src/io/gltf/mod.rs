@@ -27,8 +27,7 @@ pub(super) fn has_magic(content: &[u8]) -> bool {
 
 /// True if a JSON file is glTF: it has the required member `asset`.
 pub(super) fn is_json(content: &[u8]) -> bool {
-    content.trim_ascii_start().starts_with(b"{")
-        && content.windows(7).any(|window| window == b"\"asset\"")
+    content.trim_ascii_start().starts_with(b"{") && content.windows(7).any(|window| window == b"\"asset\"")
 }
 
 pub(super) fn parse(content: &[u8], external: External) -> Parsed<MeshFile> {
@@ -42,10 +41,7 @@ pub(super) fn parse(content: &[u8], external: External) -> Parsed<MeshFile> {
     let surface = json::Root::parse(json)
         .and_then(|root| scene::read(&root, Data::new(&root, binary, content.len(), external)))
         .map_err(FileProblem::of_file)?;
-    Ok(MeshFile {
-        notes: surface.notes,
-        ..assemble(surface.vertices, surface.faces, surface.attributes, format)?
-    })
+    Ok(MeshFile { notes: surface.notes, ..assemble(surface.vertices, surface.faces, surface.attributes, format)? })
 }
 
 /// The JSON and the optional binary chunk.
@@ -71,8 +67,6 @@ fn chunks(content: &[u8]) -> Parsed<(&[u8], Option<&[u8]>)> {
     }
     match json {
         Some(json) => Ok((json, binary)),
-        None => Err(bytes.fail(FileProblem::EndsEarly {
-            expected: "a JSON chunk",
-        })),
+        None => Err(bytes.fail(FileProblem::EndsEarly { expected: "a JSON chunk" })),
     }
 }

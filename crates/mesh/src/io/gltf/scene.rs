@@ -60,12 +60,7 @@ pub(super) fn read<'a>(root: &'a Root<'a>, data: Data<'a, '_>) -> Result<Surface
         let scene: Scene = element(&root.scenes, root.scene.unwrap_or(0), "scene")?;
         reader.nodes(scene.nodes)?;
     }
-    let Reader {
-        mut surface,
-        skipped,
-        dropped_columns,
-        ..
-    } = reader;
+    let Reader { mut surface, skipped, dropped_columns, .. } = reader;
     surface.attributes = surface.columns.take().unwrap_or_default();
     let skipped = skipped.note("primitive(s) of points or lines are skipped");
     surface.notes.extend(skipped);
@@ -81,8 +76,7 @@ impl Reader<'_, '_> {
     fn nodes(&mut self, roots: Vec<u32>) -> Result<(), FileProblem> {
         let mut visited = vec![false; self.root.nodes.len()];
         // Nodes that are still to be read at each depth, and the transform of their parent.
-        let mut open: Vec<(std::vec::IntoIter<u32>, Option<DMat4>)> =
-            vec![(roots.into_iter(), None)];
+        let mut open: Vec<(std::vec::IntoIter<u32>, Option<DMat4>)> = vec![(roots.into_iter(), None)];
         while let Some((siblings, parent)) = open.last_mut() {
             let Some(index) = siblings.next() else {
                 open.pop();
@@ -114,20 +108,14 @@ impl Reader<'_, '_> {
         for (number, raw) in mesh.primitives.iter().enumerate() {
             let primitive: Primitive = parse(raw)?;
             if !(4..=6).contains(&primitive.mode) {
-                self.skipped.add(|| Location::Element {
-                    kind: "primitive".to_owned(),
-                    index: number as u64,
-                    byte: 0,
-                });
+                self.skipped.add(|| Location::Element { kind: "primitive".to_owned(), index: number as u64, byte: 0 });
                 continue;
             }
             let wanted: Vec<(&str, usize)> = primitive
                 .attributes
                 .iter()
                 .map(|(name, &accessor)| (name.as_ref(), accessor))
-                .filter(|(name, _)| {
-                    name.starts_with('_') || matches!(*name, POSITION | "NORMAL" | "COLOR_0")
-                })
+                .filter(|(name, _)| name.starts_with('_') || matches!(*name, POSITION | "NORMAL" | "COLOR_0"))
                 .collect();
             let Some(&(_, position)) = wanted.iter().find(|(name, _)| *name == POSITION) else {
                 continue;
@@ -152,11 +140,9 @@ impl Reader<'_, '_> {
         let size = (count as u64).checked_mul(bytes);
         let size = size.and_then(|size| self.size.checked_add(size));
         let limit = (self.data.file_size as u64).saturating_mul(MOST_BYTES_PER_BYTE);
-        self.size = size
-            .filter(|&size| size <= limit)
-            .ok_or(FileProblem::SceneTooLarge {
-                vertices: (self.surface.vertices.len() as u64).saturating_add(count as u64),
-            })?;
+        self.size = size.filter(|&size| size <= limit).ok_or(FileProblem::SceneTooLarge {
+            vertices: (self.surface.vertices.len() as u64).saturating_add(count as u64),
+        })?;
         Ok(())
     }
 
@@ -242,9 +228,7 @@ impl Reader<'_, '_> {
         }
         let is_mirrored = transform.is_some_and(|matrix| matrix.determinant() < 0.0);
         if is_mirrored && primitive.mode == 4 {
-            corners
-                .chunks_exact_mut(3)
-                .for_each(|corners| corners.swap(1, 2));
+            corners.chunks_exact_mut(3).for_each(|corners| corners.swap(1, 2));
         }
         let faces = &mut self.surface.faces;
         match (primitive.mode, &corners[..]) {

@@ -32,20 +32,14 @@ struct Builder {
 
 impl Builder {
     /// Appends a view of rows of `row` bytes, each padded to `stride`, and returns its index.
-    fn view(
-        &mut self,
-        rows: impl Iterator<Item = Vec<u8>>,
-        stride: Option<usize>,
-        target: u32,
-    ) -> usize {
+    fn view(&mut self, rows: impl Iterator<Item = Vec<u8>>, stride: Option<usize>, target: u32) -> usize {
         let start = self.binary.len();
         for mut row in rows {
             row.resize(row.len().next_multiple_of(4), 0);
             self.binary.append(&mut row);
         }
         let length = self.binary.len() - start;
-        let mut view =
-            json!({"buffer": 0, "byteOffset": start, "byteLength": length, "target": target});
+        let mut view = json!({"buffer": 0, "byteOffset": start, "byteLength": length, "target": target});
         if let Some(stride) = stride {
             view["byteStride"] = stride.into();
         }
@@ -70,10 +64,7 @@ impl Glb {
     ///
     /// # Errors
     /// An integer has no exact representation in single precision.
-    pub(in crate::io) fn new(
-        mesh: &Mesh,
-        attributes: &[VertexAttribute],
-    ) -> Result<Self, FileProblem> {
+    pub(in crate::io) fn new(mesh: &Mesh, attributes: &[VertexAttribute]) -> Result<Self, FileProblem> {
         let mut builder = Builder::default();
         if mesh.vertex_count() == 0 {
             let document = json!({"asset": asset(), "scene": 0, "scenes": [{"nodes": []}]});
@@ -94,8 +85,7 @@ impl Glb {
             let rows = triangles.iter().map(|index| index.to_le_bytes().to_vec());
             let view = builder.view(rows, None, INDICES);
             let count = triangles.len();
-            let indices =
-                json!({"bufferView": view, "componentType": U32, "count": count, "type": "SCALAR"});
+            let indices = json!({"bufferView": view, "componentType": U32, "count": count, "type": "SCALAR"});
             primitive["indices"] = builder.accessor(indices).into();
         }
         let document = json!({
@@ -148,8 +138,7 @@ fn position(mesh: &Mesh, builder: &mut Builder) -> usize {
     }
     let single = |v: DVec3| v.to_array().map(|value| value as f32);
     let rows = mesh.vertices().iter();
-    let rows = rows
-        .map(|&position| bytemuck::cast_slice(&single(position).map(f32::to_le_bytes)).to_vec());
+    let rows = rows.map(|&position| bytemuck::cast_slice(&single(position).map(f32::to_le_bytes)).to_vec());
     let view = builder.view(rows, Some(12), VERTICES);
     builder.accessor(json!({
         "bufferView": view,
@@ -163,11 +152,7 @@ fn position(mesh: &Mesh, builder: &mut Builder) -> usize {
 
 /// Writes a group of columns as one attribute and returns its name and accessor.
 fn attribute(group: &Group, builder: &mut Builder) -> Result<(String, usize), FileProblem> {
-    let columns = group
-        .columns
-        .iter()
-        .map(storable)
-        .collect::<Result<Vec<_>, _>>()?;
+    let columns = group.columns.iter().map(storable).collect::<Result<Vec<_>, _>>()?;
     let count = columns.first().map_or(0, AttributeValues::len);
     // Columns of a group have one type, but may be stored in different ones.
     let kinds: Vec<u32> = columns.iter().map(component_type).collect();
@@ -187,13 +172,10 @@ fn attribute(group: &Group, builder: &mut Builder) -> Result<(String, usize), Fi
         }
         row
     };
-    let stride = (0..count)
-        .next()
-        .map_or(4, |_| row(0).len().next_multiple_of(4));
+    let stride = (0..count).next().map_or(4, |_| row(0).len().next_multiple_of(4));
     let view = builder.view((0..count).map(row), Some(stride), VERTICES);
     let shape = ["SCALAR", "VEC2", "VEC3", "VEC4"][columns.len().clamp(1, 4) - 1];
-    let mut accessor =
-        json!({"bufferView": view, "componentType": kind, "count": count, "type": shape});
+    let mut accessor = json!({"bufferView": view, "componentType": kind, "count": count, "type": shape});
     if is_colour {
         accessor["normalized"] = true.into();
     }
@@ -246,17 +228,11 @@ fn storable(column: &VertexAttribute) -> Result<AttributeValues, FileProblem> {
         AttributeValues::I32(_) | AttributeValues::U32(_) => {
             let mut too_large = values.iter_f64().filter(|value| value.abs() > LARGEST);
             if let Some(value) = too_large.next() {
-                return Err(FileProblem::ValueNotHeld {
-                    name: column.name.clone(),
-                    value,
-                    format: FileFormat::Glb,
-                });
+                return Err(FileProblem::ValueNotHeld { name: column.name.clone(), value, format: FileFormat::Glb });
             }
             AttributeValues::F32(integers.map(|value| value as f32).collect())
         }
-        AttributeValues::F64(_) => {
-            AttributeValues::F32(integers.map(|value| value as f32).collect())
-        }
+        AttributeValues::F64(_) => AttributeValues::F32(integers.map(|value| value as f32).collect()),
         _ => values.clone(),
     })
 }

@@ -41,10 +41,7 @@ impl Table {
         let mut shape = [0_u64; 3];
         for place in 0..integers {
             let value = input.bytes.number("an integer")?;
-            if let Some(slot) = usize::try_from(place)
-                .ok()
-                .and_then(|place| shape.get_mut(place))
-            {
+            if let Some(slot) = usize::try_from(place).ok().and_then(|place| shape.get_mut(place)) {
                 *slot = value;
             }
         }
@@ -53,12 +50,7 @@ impl Table {
             return Ok(None);
         }
         input.start();
-        let mut table = Self {
-            name,
-            components: components as usize,
-            tags: Vec::new(),
-            values: Vec::new(),
-        };
+        let mut table = Self { name, components: components as usize, tags: Vec::new(), values: Vec::new() };
         for _ in 0..rows {
             table.tags.push(input.tag()?);
             for _ in 0..components {
@@ -69,11 +61,7 @@ impl Table {
     }
 
     /// The values in the order of `rows` elements; `None` if one has none.
-    pub(super) fn into_field(
-        self,
-        rows: usize,
-        place: impl Fn(u64) -> Option<usize>,
-    ) -> Option<Field> {
+    pub(super) fn into_field(self, rows: usize, place: impl Fn(u64) -> Option<usize>) -> Option<Field> {
         // Also a limit on memory: a short table is no reason for a long column.
         if self.tags.len() < rows {
             return None;

@@ -186,16 +186,11 @@ impl Elements {
     }
 
     fn skip(&mut self, tag: u64) {
-        self.skipped.add(|| Location::Element {
-            kind: "element".to_owned(),
-            index: tag,
-            byte: 0,
-        });
+        self.skipped.add(|| Location::Element { kind: "element".to_owned(), index: tag, byte: 0 });
     }
 
     pub(super) fn note(&self) -> Option<String> {
-        self.skipped
-            .note("element(s) that are no surface elements are skipped")
+        self.skipped.note("element(s) that are no surface elements are skipped")
     }
 }
 

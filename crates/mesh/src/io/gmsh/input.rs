@@ -12,10 +12,7 @@ pub(super) struct Input<'a> {
 
 impl<'a> Input<'a> {
     pub(super) fn new(content: &'a [u8]) -> Self {
-        Self {
-            bytes: Bytes::new(content, true),
-            is_binary: false,
-        }
+        Self { bytes: Bytes::new(content, true), is_binary: false }
     }
 
     pub(super) fn fail(&self, problem: FileProblem) -> Box<Fault> {

@@ -59,9 +59,7 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
         let Some(section) = word.strip_prefix(b"$") else {
             let expected = "a section such as '$Nodes'";
             let found = quote(word);
-            return Err(reader
-                .input
-                .fail(FileProblem::Unexpected { found, expected }));
+            return Err(reader.input.fail(FileProblem::Unexpected { found, expected }));
         };
         reader.section(section)?;
         reader.input.skip_section(section)?;
@@ -76,10 +74,7 @@ impl Reader<'_> {
             (b"Nodes", Some(Version::V2)) => self.nodes_v2(),
             (b"Nodes", Some(Version::V4)) => self.nodes_v4(),
             (b"Elements", Some(Version::V2)) => self.elements.read_v2(&mut self.input, &self.nodes),
-            (b"Elements", Some(Version::V4)) => {
-                self.elements
-                    .read_v4(&mut self.input, &self.nodes, &self.groups)
-            }
+            (b"Elements", Some(Version::V4)) => self.elements.read_v4(&mut self.input, &self.nodes, &self.groups),
             (b"Entities", Some(Version::V4)) => self.entities(),
             (b"NodeData", Some(_)) => {
                 let table = data::Table::read(&mut self.input)?;
@@ -214,8 +209,7 @@ impl Reader<'_> {
         let mut columns = Columns::default();
         let mut left_out = 0;
         for table in self.node_data {
-            let field =
-                table.into_field(rows, |tag| self.nodes.get(&tag).map(|&node| node as usize));
+            let field = table.into_field(rows, |tag| self.nodes.get(&tag).map(|&node| node as usize));
             left_out += u64::from(!field.is_some_and(|field| columns.push(field, rows)));
         }
         let elements = self.elements;

@@ -36,8 +36,7 @@ pub(super) trait Body {
     /// Reads the length of a list.
     fn length(&mut self, row: Row, scalar: Scalar) -> Parsed<u64> {
         let length = self.integer(row, scalar)?;
-        u64::try_from(length)
-            .map_err(|_| FileProblem::NegativeLength { length }.at(self.location(row)))
+        u64::try_from(length).map_err(|_| FileProblem::NegativeLength { length }.at(self.location(row)))
     }
 
     /// Skips a property.
@@ -74,11 +73,8 @@ impl Ascii<'_> {
 
 impl Body for Ascii<'_> {
     fn begin(&mut self, row: Row) -> Parsed<()> {
-        self.words = self.lines.next_words().ok_or_else(|| {
-            row.element
-                .truncated(row.index)
-                .at_line(self.lines.number())
-        })?;
+        self.words =
+            self.lines.next_words().ok_or_else(|| row.element.truncated(row.index).at_line(self.lines.number()))?;
         Ok(())
     }
 
@@ -179,10 +175,8 @@ impl<const LITTLE_ENDIAN: bool> Body for Binary<'_, LITTLE_ENDIAN> {
 
     fn skip(&mut self, row: Row, scalar: Scalar, values: u64) -> Parsed<()> {
         let bytes = values.saturating_mul(scalar.bytes() as u64);
-        self.rest = usize::try_from(bytes)
-            .ok()
-            .and_then(|bytes| self.rest.get(bytes..))
-            .ok_or_else(|| self.truncated(row))?;
+        self.rest =
+            usize::try_from(bytes).ok().and_then(|bytes| self.rest.get(bytes..)).ok_or_else(|| self.truncated(row))?;
         Ok(())
     }
 
@@ -199,10 +193,6 @@ impl<const LITTLE_ENDIAN: bool> Body for Binary<'_, LITTLE_ENDIAN> {
     }
 
     fn location(&self, row: Row) -> Location {
-        Location::Element {
-            kind: quote(row.element.name),
-            index: row.index,
-            byte: self.file_size - self.rest.len(),
-        }
+        Location::Element { kind: quote(row.element.name), index: row.index, byte: self.file_size - self.rest.len() }
     }
 }

@@ -47,11 +47,7 @@ impl Element<'_> {
     }
 
     pub(super) fn truncated(&self, read: u64) -> FileProblem {
-        FileProblem::Truncated {
-            element: quote(self.name),
-            read,
-            declared: self.count,
-        }
+        FileProblem::Truncated { element: quote(self.name), read, declared: self.count }
     }
 }
 
@@ -69,14 +65,10 @@ impl<'a> Header<'a> {
     pub(super) fn read(content: &'a [u8]) -> Parsed<(Self, Lines<'a>)> {
         let mut lines = Lines::new(content);
         let magic = lines.next().unwrap_or_default();
-        let bare_returns = content[magic.len()..].starts_with(b"\r")
-            && !content[magic.len()..].starts_with(b"\r\n");
+        let bare_returns = content[magic.len()..].starts_with(b"\r") && !content[magic.len()..].starts_with(b"\r\n");
         let mut parts = HeaderParts::default();
         while let Some(line) = lines.next() {
-            if !parts
-                .line(Words::new(line), lines.number())
-                .map_err(|problem| problem.at_line(lines.number()))?
-            {
+            if !parts.line(Words::new(line), lines.number()).map_err(|problem| problem.at_line(lines.number()))? {
                 continue;
             }
             let mut end = content.len() - lines.rest().len();
@@ -84,15 +76,8 @@ impl<'a> Header<'a> {
                 // In a file with bare `\r` line ends, this `\n` is the first byte of data.
                 end -= 1;
             }
-            let encoding = parts
-                .encoding
-                .ok_or_else(|| missing("format").at_line(lines.number()))?;
-            let header = Self {
-                encoding,
-                elements: parts.elements,
-                stray_lines: parts.stray_lines,
-                end,
-            };
+            let encoding = parts.encoding.ok_or_else(|| missing("format").at_line(lines.number()))?;
+            let header = Self { encoding, elements: parts.elements, stray_lines: parts.stray_lines, end };
             header.check_room(content)?;
             return Ok((header, lines));
         }
@@ -104,12 +89,8 @@ impl<'a> Header<'a> {
         let spare = usize::from(self.encoding == PlyEncoding::Ascii);
         let mut room = Room::new(content.len() - self.end + spare, content.len());
         for element in &self.elements {
-            room.claim(
-                element.name,
-                element.count,
-                element.least_bytes(self.encoding),
-            )
-            .map_err(|problem| problem.at_line(element.line))?;
+            room.claim(element.name, element.count, element.least_bytes(self.encoding))
+                .map_err(|problem| problem.at_line(element.line))?;
         }
         Ok(())
     }
@@ -167,27 +148,18 @@ fn check_new<'a>(names: &mut HashSet<&'a [u8]>, name: &'a [u8]) -> Result<(), Fi
     if names.insert(name) {
         return Ok(());
     }
-    Err(bad_header(format!(
-        "the name '{}' is used twice",
-        quote(name)
-    )))
+    Err(bad_header(format!("the name '{}' is used twice", quote(name))))
 }
 
 fn read_format(mut words: Words) -> Result<PlyEncoding, FileProblem> {
     let name = words.next().unwrap_or_default();
     let version = words.next().unwrap_or_default();
-    let encoding = [
-        PlyEncoding::Ascii,
-        PlyEncoding::LittleEndian,
-        PlyEncoding::BigEndian,
-    ]
-    .into_iter()
-    .find(|encoding| encoding.name().as_bytes() == name);
+    let encoding = [PlyEncoding::Ascii, PlyEncoding::LittleEndian, PlyEncoding::BigEndian]
+        .into_iter()
+        .find(|encoding| encoding.name().as_bytes() == name);
     match encoding {
         Some(encoding) if version == b"1.0" => Ok(encoding),
-        _ => Err(FileProblem::Unsupported {
-            what: format!("PLY format '{} {}'", quote(name), quote(version)),
-        }),
+        _ => Err(FileProblem::Unsupported { what: format!("PLY format '{} {}'", quote(name), quote(version)) }),
     }
 }
 
@@ -196,12 +168,7 @@ fn read_element(mut words: Words, line: usize) -> Result<Element, FileProblem> {
     let (Some(name), Some(count)) = (words.next(), words.next()) else {
         return Err(bad_header("'element' needs a name and a count"));
     };
-    Ok(Element {
-        name,
-        count: number(count, "a count")?,
-        properties: Vec::new(),
-        line,
-    })
+    Ok(Element { name, count: number(count, "a count")?, properties: Vec::new(), line })
 }
 
 /// `property TYPE NAME` or `property list LENGTH_TYPE ITEM_TYPE NAME`
@@ -218,16 +185,12 @@ fn read_property(mut words: Words) -> Result<Property, FileProblem> {
         let length = scalar(&mut words)?;
         let item = scalar(&mut words)?;
         if !length.is_integer() {
-            return Err(bad_header(
-                "the length of a list must be of an integer type",
-            ));
+            return Err(bad_header("the length of a list must be of an integer type"));
         }
         Kind::List { length, item }
     } else {
         Kind::Scalar(scalar(&mut words)?)
     };
-    let name = words
-        .next()
-        .ok_or_else(|| bad_header("'property' needs a type and a name"))?;
+    let name = words.next().ok_or_else(|| bad_header("'property' needs a type and a name"))?;
     Ok(Property { name, kind })
 }

@@ -51,9 +51,7 @@ impl PlyEncoding {
 
 /// True if the first line is `ply`.
 pub(super) fn has_magic(content: &[u8]) -> bool {
-    Lines::new(content)
-        .next()
-        .is_some_and(|line| line.trim_ascii_end() == b"ply")
+    Lines::new(content).next().is_some_and(|line| line.trim_ascii_end() == b"ply")
 }
 
 pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
@@ -86,21 +84,11 @@ fn read_body(header: &Header, mut body: impl Body) -> Parsed<MeshFile> {
         match element.name {
             b"vertex" => (vertices, attributes) = read_vertices(element, &mut body)?,
             b"face" => {
-                let lists = IndexLists {
-                    element,
-                    vertices: vertex_count,
-                    with_separators: false,
-                };
-                face_attributes = lists.read(&mut body, &mut extra_values, |list| {
-                    push_face(list, &mut faces)
-                })?;
+                let lists = IndexLists { element, vertices: vertex_count, with_separators: false };
+                face_attributes = lists.read(&mut body, &mut extra_values, |list| push_face(list, &mut faces))?;
             }
             b"tristrips" | b"tristrip" => {
-                let lists = IndexLists {
-                    element,
-                    vertices: vertex_count,
-                    with_separators: true,
-                };
+                let lists = IndexLists { element, vertices: vertex_count, with_separators: true };
                 lists.read(&mut body, &mut extra_values, |list| {
                     for strip in list.split(|&corner| corner == SEPARATOR) {
                         push_strip(strip, &mut faces);
@@ -114,11 +102,8 @@ fn read_body(header: &Header, mut body: impl Body) -> Parsed<MeshFile> {
     // With strips, the faces are not those of the element `face`.
     face_attributes.retain(|attribute| attribute.values.len() == faces.len());
     let notes = [
-        header
-            .stray_lines
-            .note("unknown header line(s) are skipped"),
-        extra_values
-            .note("face line(s) have more values than the header declares, which are skipped"),
+        header.stray_lines.note("unknown header line(s) are skipped"),
+        extra_values.note("face line(s) have more values than the header declares, which are skipped"),
     ];
     Ok(MeshFile {
         face_attributes,
@@ -134,28 +119,20 @@ enum Part {
     Skipped(Kind),
 }
 
-fn read_vertices(
-    element: &Element,
-    body: &mut impl Body,
-) -> Parsed<(Vec<DVec3>, Vec<VertexAttribute>)> {
+fn read_vertices(element: &Element, body: &mut impl Body) -> Parsed<(Vec<DVec3>, Vec<VertexAttribute>)> {
     let count = element.count as usize;
     let mut attributes = Vec::new();
     let mut coordinates = 0;
     let mut parts = Vec::with_capacity(element.properties.len());
     for property in &element.properties {
-        let axis = [b"x", b"y", b"z"]
-            .iter()
-            .position(|name| *name == property.name);
+        let axis = [b"x", b"y", b"z"].iter().position(|name| *name == property.name);
         parts.push(match (property.kind, axis) {
             (Kind::Scalar(scalar), Some(axis)) => {
                 coordinates += 1;
                 Part::Coordinate(axis, scalar)
             }
             (Kind::Scalar(scalar), None) => {
-                attributes.push(VertexAttribute::new(
-                    String::from_utf8_lossy(property.name),
-                    scalar.column(count),
-                ));
+                attributes.push(VertexAttribute::new(String::from_utf8_lossy(property.name), scalar.column(count)));
                 Part::Attribute(attributes.len() - 1)
             }
             (kind @ Kind::List { .. }, _) => Part::Skipped(kind),
@@ -263,10 +240,7 @@ impl IndexLists<'_> {
         };
         let properties = &self.element.properties;
         properties.iter().position(is_indices).ok_or_else(|| {
-            let why = format!(
-                "'{}' needs a list of an integer type named vertex_indices",
-                quote(self.element.name)
-            );
+            let why = format!("'{}' needs a list of an integer type named vertex_indices", quote(self.element.name));
             bad_header(why).at_line(self.element.line)
         })
     }
@@ -282,8 +256,7 @@ impl IndexLists<'_> {
         for _ in 0..body.length(row, length)? {
             list.push(match body.integer(row, item)? {
                 -1 if self.with_separators => SEPARATOR,
-                vertex => vertex_index(vertex, self.vertices)
-                    .map_err(|problem| problem.at(body.location(row)))?,
+                vertex => vertex_index(vertex, self.vertices).map_err(|problem| problem.at(body.location(row)))?,
             });
         }
         Ok(())
@@ -292,9 +265,7 @@ impl IndexLists<'_> {
 
 fn push_face(corners: &[u32], faces: &mut Faces) -> Result<(), FileProblem> {
     if corners.len() < 3 {
-        return Err(FileProblem::ShortFace {
-            corners: corners.len(),
-        });
+        return Err(FileProblem::ShortFace { corners: corners.len() });
     }
     faces.push(corners);
     Ok(())

@@ -41,10 +41,7 @@ pub(in crate::io) fn write(
         writeln!(out, "property {} {name}", values.ply_type())?;
     }
     writeln!(out, "element face {}", mesh.face_count())?;
-    writeln!(
-        out,
-        "property list {length_type} {index_type} vertex_indices"
-    )?;
+    writeln!(out, "property list {length_type} {index_type} vertex_indices")?;
     for VertexAttribute { name, values } in face_attributes {
         writeln!(out, "property {} {name}", values.ply_type())?;
     }

@@ -57,10 +57,7 @@ impl Storage<'_> {
     pub(super) fn read(&mut self, tag: &Tag, text: &str) -> Result<AttributeValues, FileProblem> {
         let name = tag.attribute("type").unwrap_or_default();
         let scalar = scalar(&name).ok_or_else(|| FileProblem::Unsupported {
-            what: format!(
-                "a VTK array of type '{}'",
-                crate::io::error::quote(name.as_bytes())
-            ),
+            what: format!("a VTK array of type '{}'", crate::io::error::quote(name.as_bytes())),
         })?;
         let format = tag.attribute("format").unwrap_or_default();
         let bytes: Cow<[u8]> = match format.as_str() {
@@ -88,10 +85,7 @@ impl Storage<'_> {
             }
             _ => {
                 return Err(FileProblem::Unsupported {
-                    what: format!(
-                        "the VTK array format '{}'",
-                        crate::io::error::quote(format.as_bytes())
-                    ),
+                    what: format!("the VTK array format '{}'", crate::io::error::quote(format.as_bytes())),
                 });
             }
         };
@@ -115,12 +109,9 @@ impl Storage<'_> {
         // Number of blocks, their inflated size, that of the last one, and the compressed sizes.
         let header_size = count.saturating_add(3).saturating_mul(size);
         let (header, data) = source.split(header_size)?;
-        let sizes: Vec<u64> = (0..count as usize)
-            .map(|block| self.size(&header, 3 + block))
-            .collect::<Result<_, _>>()?;
-        let total = sizes
-            .iter()
-            .try_fold(0_u64, |sum, &size| sum.checked_add(size));
+        let sizes: Vec<u64> =
+            (0..count as usize).map(|block| self.size(&header, 3 + block)).collect::<Result<_, _>>()?;
+        let total = sizes.iter().try_fold(0_u64, |sum, &size| sum.checked_add(size));
         let total = total.ok_or_else(|| bad(TOO_SHORT))?;
         self.claim(total)?;
         let (data, _) = data.split(total)?;
@@ -143,15 +134,9 @@ impl Storage<'_> {
     /// A number of a header.
     fn size(&self, header: &[u8], place: usize) -> Result<u64, FileProblem> {
         let value = if self.wide_sizes {
-            header
-                .get(8 * place..)
-                .and_then(|b| u64::split_from(b, self.little_endian))
-                .map(|v| v.0)
+            header.get(8 * place..).and_then(|b| u64::split_from(b, self.little_endian)).map(|v| v.0)
         } else {
-            header
-                .get(4 * place..)
-                .and_then(|b| u32::split_from(b, self.little_endian))
-                .map(|v| u64::from(v.0))
+            header.get(4 * place..).and_then(|b| u32::split_from(b, self.little_endian)).map(|v| u64::from(v.0))
         };
         value.ok_or_else(|| bad(TOO_SHORT))
     }
@@ -183,9 +168,7 @@ impl<'a> Source<'a> {
     fn split(self, bytes: u64) -> Result<(Cow<'a, [u8]>, Self), FileProblem> {
         let at = |data: &'a [u8], bytes: u64| {
             let bytes = usize::try_from(bytes).ok();
-            bytes
-                .and_then(|bytes| data.split_at_checked(bytes))
-                .ok_or_else(|| bad(TOO_SHORT))
+            bytes.and_then(|bytes| data.split_at_checked(bytes)).ok_or_else(|| bad(TOO_SHORT))
         };
         match self {
             Self::Raw(data) => {
@@ -196,11 +179,7 @@ impl<'a> Source<'a> {
                 let length = base64::encoded_length(bytes);
                 // The last part of a text may lack its padding.
                 let available = text.len() as u64;
-                let length = if length > available && length - available < 3 {
-                    available
-                } else {
-                    length
-                };
+                let length = if length > available && length - available < 3 { available } else { length };
                 let (taken, rest) = at(text, length)?;
                 let mut decoded = base64::decode(taken)?;
                 if (decoded.len() as u64) < bytes {
@@ -220,11 +199,7 @@ impl<'a> Source<'a> {
             return Ok(data.split(bytes)?.0);
         };
         let header = usize::try_from(base64::encoded_length(size)).unwrap_or(usize::MAX);
-        if text
-            .get(..header)
-            .is_some_and(|header| header.ends_with(b"="))
-            && text.len() > header
-        {
+        if text.get(..header).is_some_and(|header| header.ends_with(b"=")) && text.len() > header {
             return Ok(Self::Base64(&text[header..]).split(bytes)?.0);
         }
         let total = size.checked_add(bytes).ok_or_else(|| bad(TOO_SHORT))?;

@@ -52,18 +52,10 @@ impl Cells {
     }
 
     /// Appends a cell with the given type and points.
-    pub(super) fn push(
-        &mut self,
-        kind: i64,
-        points: impl Iterator<Item = i64>,
-    ) -> Result<(), FileProblem> {
+    pub(super) fn push(&mut self, kind: i64, points: impl Iterator<Item = i64>) -> Result<(), FileProblem> {
         let cell = self.cells;
         self.cells = self.cells.saturating_add(1);
-        let location = || Location::Element {
-            kind: "cell".to_owned(),
-            index: cell as u64,
-            byte: 0,
-        };
+        let location = || Location::Element { kind: "cell".to_owned(), index: cell as u64, byte: 0 };
         let is_face = kind == STRIP || kind == PIXEL || POLYGONS.iter().any(|&(k, _)| k == kind);
         if !is_face {
             self.skipped.add(location);
@@ -93,8 +85,7 @@ impl Cells {
             _ => self.faces.push(&self.corners),
         }
         let cell = u32::try_from(cell).unwrap_or(u32::MAX);
-        self.cell_of_face
-            .extend((before..self.faces.len()).map(|_| cell));
+        self.cell_of_face.extend((before..self.faces.len()).map(|_| cell));
         Ok(())
     }
 
@@ -107,9 +98,7 @@ impl Cells {
         ends: &AttributeValues,
         leading_zero: bool,
     ) -> Result<(), FileProblem> {
-        let bad = FileProblem::BadData {
-            why: "the offsets of the cells are not ascending or exceed the connectivity",
-        };
+        let bad = FileProblem::BadData { why: "the offsets of the cells are not ascending or exceed the connectivity" };
         let mut start = 0;
         for (cell, end) in ends.iter_f64().skip(usize::from(leading_zero)).enumerate() {
             let end = end as usize;
@@ -136,9 +125,7 @@ impl Cells {
     ) -> Result<(), FileProblem> {
         let mut at = 0;
         for cell in 0..cells {
-            let bad = FileProblem::BadData {
-                why: "the sizes of the cells do not match their total",
-            };
+            let bad = FileProblem::BadData { why: "the sizes of the cells do not match their total" };
             if at >= values.len() {
                 return Err(bad);
             }
@@ -169,9 +156,7 @@ impl Cells {
 
     /// Notes about cells that are no faces.
     pub(super) fn notes(&self) -> Vec<String> {
-        let skipped = self
-            .skipped
-            .note("cell(s) that are no surface elements are skipped");
+        let skipped = self.skipped.note("cell(s) that are no surface elements are skipped");
         let short = self.short.note("face(s) with too few corners are skipped");
         skipped.into_iter().chain(short).collect()
     }

@@ -134,21 +134,17 @@ impl<'a> Reader<'a> {
             let mut words = std::iter::from_fn(|| self.bytes.next_word());
             scalar.parse_words(&mut words, count as usize)
         };
-        values
-            .map_err(|problem| self.bytes.fail(problem))?
-            .ok_or_else(|| {
-                let expected = "more values of an array";
-                self.bytes.fail(FileProblem::EndsEarly { expected })
-            })
+        values.map_err(|problem| self.bytes.fail(problem))?.ok_or_else(|| {
+            let expected = "more values of an array";
+            self.bytes.fail(FileProblem::EndsEarly { expected })
+        })
     }
 
     fn statement(&mut self, keyword: &'a [u8]) -> Parsed<()> {
         match keyword.to_ascii_uppercase().as_slice() {
             b"DATASET" => {
                 let word = self.bytes.word("the type of the data set")?;
-                if !word.eq_ignore_ascii_case(b"POLYDATA")
-                    && !word.eq_ignore_ascii_case(b"UNSTRUCTURED_GRID")
-                {
+                if !word.eq_ignore_ascii_case(b"POLYDATA") && !word.eq_ignore_ascii_case(b"UNSTRUCTURED_GRID") {
                     let what = format!("a VTK data set of type '{}'", quote(word));
                     return Err(self.bytes.fail(FileProblem::Unsupported { what }));
                 }
@@ -235,15 +231,10 @@ impl<'a> Reader<'a> {
             b"LOOKUP_TABLE" => {
                 self.bytes.word("a name")?;
                 let size = self.count()?;
-                let scalar = if self.is_binary {
-                    Scalar::U8
-                } else {
-                    Scalar::F32
-                };
+                let scalar = if self.is_binary { Scalar::U8 } else { Scalar::F32 };
                 self.array(size, 4, scalar)?;
             }
-            b"VECTORS" | b"NORMALS" | b"TENSORS" | b"TENSORS6" | b"GLOBAL_IDS"
-            | b"PEDIGREE_IDS" | b"EDGE_FLAGS" => {
+            b"VECTORS" | b"NORMALS" | b"TENSORS" | b"TENSORS6" | b"GLOBAL_IDS" | b"PEDIGREE_IDS" | b"EDGE_FLAGS" => {
                 let name = self.bytes.word("a name")?;
                 let scalar = self.scalar()?;
                 let components = match keyword {
@@ -253,11 +244,7 @@ impl<'a> Reader<'a> {
                     _ => 1,
                 };
                 let values = self.array(rows, components, scalar)?;
-                let name = if keyword == b"NORMALS" {
-                    b"Normals"
-                } else {
-                    name
-                };
+                let name = if keyword == b"NORMALS" { b"Normals" } else { name };
                 self.field(name, components, values);
             }
             b"TEXTURE_COORDINATES" => {
@@ -281,10 +268,7 @@ impl<'a> Reader<'a> {
                 }
             }
             _ => {
-                return Err(self.unexpected(
-                    keyword,
-                    "a keyword such as 'POINTS', 'POLYGONS' or 'POINT_DATA'",
-                ));
+                return Err(self.unexpected(keyword, "a keyword such as 'POINTS', 'POLYGONS' or 'POINT_DATA'"));
             }
         }
         Ok(())
@@ -333,26 +317,18 @@ impl<'a> Reader<'a> {
                     cells.push_counted(kinds, *count, values).map_err(fail)?;
                 }
                 (Some(CellArray::Offsets(offsets, points)), Some(kinds)) => {
-                    cells
-                        .push_arrays(kinds, points, offsets, true)
-                        .map_err(fail)?;
+                    cells.push_arrays(kinds, points, offsets, true).map_err(fail)?;
                 }
                 _ => {}
             }
         }
         let mut notes = cells.notes();
         let attributes = columns(self.point_data, vertices.len(), &mut notes, |values| values);
-        let face_attributes = columns(self.cell_data, cells.count(), &mut notes, |values| {
-            cells.of_faces(values)
-        });
+        let face_attributes = columns(self.cell_data, cells.count(), &mut notes, |values| cells.of_faces(values));
         let format = match self.is_binary {
             true => FileFormat::VtkBinary,
             false => FileFormat::VtkAscii,
         };
-        Ok(MeshFile {
-            face_attributes,
-            notes,
-            ..assemble(vertices, cells.faces, attributes, format)?
-        })
+        Ok(MeshFile { face_attributes, notes, ..assemble(vertices, cells.faces, attributes, format)? })
     }
 }

@@ -19,17 +19,11 @@ use crate::AttributeValues;
 /// Converts coordinates after each other to positions.
 fn positions(values: &AttributeValues) -> Result<Vec<DVec3>, FileProblem> {
     if !values.len().is_multiple_of(3) {
-        return Err(FileProblem::BadData {
-            why: "the coordinates of the last point are incomplete",
-        });
+        return Err(FileProblem::BadData { why: "the coordinates of the last point are incomplete" });
     }
     let mut positions = Vec::with_capacity(values.len() / 3);
     for at in (0..values.len()).step_by(3) {
-        positions.push(DVec3::new(
-            values.to_f64(at),
-            values.to_f64(at + 1),
-            values.to_f64(at + 2),
-        ));
+        positions.push(DVec3::new(values.to_f64(at), values.to_f64(at + 1), values.to_f64(at + 2)));
     }
     Ok(positions)
 }

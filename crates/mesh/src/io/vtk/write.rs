@@ -34,17 +34,8 @@ pub(in crate::io) fn write(
         writeln!(out, "</{section}>")?;
     }
     writeln!(out, "<Points>")?;
-    let coordinates = mesh
-        .vertices()
-        .iter()
-        .flat_map(|position| position.to_array());
-    write_array(
-        "Float64",
-        "Points",
-        " NumberOfComponents=\"3\"",
-        coordinates,
-        out,
-    )?;
+    let coordinates = mesh.vertices().iter().flat_map(|position| position.to_array());
+    write_array("Float64", "Points", " NumberOfComponents=\"3\"", coordinates, out)?;
     writeln!(out, "</Points>\n<Polys>")?;
     let faces = mesh.faces();
     if i32::try_from(faces.corners().len()).is_ok() {
@@ -108,18 +99,9 @@ fn write_array<T: Value>(
     write_bytes(kind, name, further, &bytes, out)
 }
 
-fn write_bytes(
-    kind: &str,
-    name: &str,
-    further: &str,
-    bytes: &[u8],
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn write_bytes(kind: &str, name: &str, further: &str, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     let name = escape(name);
-    writeln!(
-        out,
-        "<DataArray type=\"{kind}\" Name=\"{name}\"{further} format=\"binary\">"
-    )?;
+    writeln!(out, "<DataArray type=\"{kind}\" Name=\"{name}\"{further} format=\"binary\">")?;
     let mut data = Vec::with_capacity(8 + bytes.len());
     (bytes.len() as u64).append_to(&mut data, true);
     data.extend_from_slice(bytes);

@@ -20,10 +20,7 @@ pub(in crate::io) fn is_vtk(content: &[u8]) -> bool {
 pub(in crate::io) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     // Appended data may be raw bytes, which are no XML.
     const APPENDED: &[u8] = b"<AppendedData";
-    let end = content
-        .windows(APPENDED.len())
-        .position(|window| window == APPENDED)
-        .unwrap_or(content.len());
+    let end = content.windows(APPENDED.len()).position(|window| window == APPENDED).unwrap_or(content.len());
     let text = String::from_utf8_lossy(&content[..end]);
     let mut reader = Reader {
         storage: Storage {
@@ -51,9 +48,7 @@ pub(in crate::io) fn parse(content: &[u8]) -> Parsed<MeshFile> {
                 "DataArray" => {
                     let text = document.text_of_element()?;
                     if let Some(piece) = &mut piece {
-                        reader
-                            .array(&tag, &text, section, piece)
-                            .map_err(|p| document.fail(p))?;
+                        reader.array(&tag, &text, section, piece).map_err(|p| document.fail(p))?;
                     }
                 }
                 name => section = Section::of(name).unwrap_or(section),
@@ -77,9 +72,7 @@ pub(in crate::io) fn parse(content: &[u8]) -> Parsed<MeshFile> {
 }
 
 fn missing(what: &str) -> FileProblem {
-    FileProblem::BadDocument {
-        why: format!("the file lacks {what}"),
-    }
+    FileProblem::BadDocument { why: format!("the file lacks {what}") }
 }
 
 /// The data after `<AppendedData encoding="...">_`.
@@ -91,9 +84,7 @@ fn appended(content: &[u8]) -> Result<Option<Appended<'_>>, FileProblem> {
     let has = |word: &[u8]| tag.windows(word.len()).any(|window| window == word);
     let is_base64 = has(b"base64");
     if !is_base64 && !has(b"raw") {
-        return Err(FileProblem::Unsupported {
-            what: "this encoding of VTK appended data".to_owned(),
-        });
+        return Err(FileProblem::Unsupported { what: "this encoding of VTK appended data".to_owned() });
     }
     let rest = &content[end..];
     let start = rest.iter().position(|&b| b == b'_');
@@ -154,9 +145,7 @@ struct Topology {
 
 impl Piece {
     fn new(tag: &Tag) -> Result<Self, FileProblem> {
-        let before = tag
-            .number("NumberOfVerts", 0)?
-            .checked_add(tag.number("NumberOfLines", 0)?);
+        let before = tag.number("NumberOfVerts", 0)?.checked_add(tag.number("NumberOfLines", 0)?);
         Ok(Self {
             points: tag.number("NumberOfPoints", 0)?,
             cells_before: before.unwrap_or(u64::MAX),
@@ -208,22 +197,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn array(
-        &mut self,
-        tag: &Tag,
-        text: &str,
-        section: Section,
-        piece: &mut Piece,
-    ) -> Result<(), FileProblem> {
+    fn array(&mut self, tag: &Tag, text: &str, section: Section, piece: &mut Piece) -> Result<(), FileProblem> {
         let name = tag.attribute("Name").unwrap_or_default();
         let is_field = matches!(section, Section::PointData | Section::CellData);
         if section == Section::Other || (is_field && name.starts_with("vtkGhost")) {
             return Ok(());
         }
         if is_field && matches!(tag.attribute("type").as_deref(), Some("String" | "Bit")) {
-            self.surface
-                .notes
-                .push("an array of strings or bits is skipped".to_owned());
+            self.surface.notes.push("an array of strings or bits is skipped".to_owned());
             self.surface.notes.dedup();
             return Ok(());
         }
@@ -238,12 +219,7 @@ impl Reader<'_> {
                     None => break,
                 }
             }
-            let field = Field {
-                name,
-                components,
-                values,
-                component_names,
-            };
+            let field = Field { name, components, values, component_names };
             match section {
                 Section::PointData => piece.point_data.push(field),
                 _ => piece.cell_data.push(field),
@@ -265,9 +241,7 @@ impl Reader<'_> {
             "types" => topology.types = Some(values),
             "faces" | "faceoffsets" => {}
             _ => {
-                return Err(missing(
-                    "the names connectivity and offsets of its cell arrays",
-                ));
+                return Err(missing("the names connectivity and offsets of its cell arrays"));
             }
         }
         Ok(())
@@ -297,11 +271,7 @@ impl Reader<'_> {
                 cells.push_arrays(Kinds::All(kind), points, ends, false)?;
             }
         }
-        let Topology {
-            connectivity,
-            offsets,
-            types,
-        } = &piece.cells;
+        let Topology { connectivity, offsets, types } = &piece.cells;
         if let (Some(points), Some(ends), Some(types)) = (connectivity, offsets, types) {
             cells.push_arrays(Kinds::Each(types), points, ends, false)?;
         }
@@ -309,9 +279,7 @@ impl Reader<'_> {
         surface.notes.extend(cells.notes());
         let attributes = columns(piece.point_data, vertices.len(), &mut surface.notes, |v| v);
         let rows = cells.count();
-        let face_attributes = columns(piece.cell_data, rows, &mut surface.notes, |values| {
-            cells.of_faces(values)
-        });
+        let face_attributes = columns(piece.cell_data, rows, &mut surface.notes, |values| cells.of_faces(values));
         surface.append(vertices, cells.faces, attributes, face_attributes);
         Ok(())
     }
@@ -344,8 +312,7 @@ impl Surface {
         self.vertices.extend(vertices);
         let dropped = join_columns(&mut self.attributes, attributes);
         if join_columns(&mut self.face_attributes, face_attributes) || dropped {
-            self.notes
-                .push("arrays that are not in every piece are skipped".to_owned());
+            self.notes.push("arrays that are not in every piece are skipped".to_owned());
             self.notes.dedup();
         }
     }

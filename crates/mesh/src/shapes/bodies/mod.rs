@@ -48,23 +48,13 @@ pub struct BodyOptions {
 
 impl Default for BodyOptions {
     fn default() -> Self {
-        Self {
-            vertices: 6890,
-            seed: 0,
-            people: 1.0,
-            poses: 1.0,
-        }
+        Self { vertices: 6890, seed: 0, people: 1.0, poses: 1.0 }
     }
 }
 
 impl BodyOptions {
     fn check(&self) -> Result<(), ShapeError> {
-        require(
-            (500..=200_000).contains(&self.vertices),
-            "vertices",
-            self.vertices,
-            "from 500 to 200,000",
-        )?;
+        require((500..=200_000).contains(&self.vertices), "vertices", self.vertices, "from 500 to 200,000")?;
         for (name, value) in [("people", self.people), ("poses", self.poses)] {
             require((0.0..=1.0).contains(&value), name, value, "from 0 to 1")?;
         }
@@ -179,12 +169,7 @@ impl BodyFamily {
         let skin = Skin::new();
         let [low, high] = skin.bounds();
         let (positions, triangles) = isosurface(|p| skin.distance(p), low, high, LATTICE);
-        let surface = remesh(
-            Triangulation::new(positions, &triangles),
-            &skin,
-            LATTICE,
-            options.vertices,
-        );
+        let surface = remesh(Triangulation::new(positions, &triangles), &skin, LATTICE, options.vertices);
         require(
             surface.vertex_count() == options.vertices,
             "vertices",
@@ -198,9 +183,7 @@ impl BodyFamily {
         let vertices = 0..rest.vertex_count();
         let radii = vertices.clone().map(|vertex| {
             let shares = weights.of(vertex).iter();
-            shares
-                .map(|&(bone, weight)| weight * ANATOMY.bones[bone as usize].radius)
-                .sum()
+            shares.map(|&(bone, weight)| weight * ANATOMY.bones[bone as usize].radius).sum()
         });
         let parts = vertices.map(|vertex| {
             let (heaviest, _) = weights.of(vertex)[0];
@@ -211,15 +194,7 @@ impl BodyFamily {
         let (at_rest, faces) = rest.into_parts();
         let mut standing = at_rest.clone();
         stand_on_floor(&mut standing);
-        Ok(Self {
-            options: *options,
-            template: Mesh::new(standing, faces)?,
-            at_rest,
-            normals,
-            radii,
-            weights,
-            parts,
-        })
+        Ok(Self { options: *options, template: Mesh::new(standing, faces)?, at_rest, normals, radii, weights, parts })
     }
 
     /// Options of the family.
@@ -242,12 +217,10 @@ impl BodyFamily {
         let mut uniform = Uniform::of_stream(self.options.seed, index);
         let person = Person::draw(&mut uniform, self.options.people);
         let pose = pose::draw(&mut uniform, &person, self.options.poses);
-        let mut vertices: Vec<DVec3> = (0..self.template.vertex_count())
-            .map(|vertex| self.placed(vertex, &person, &pose))
-            .collect();
+        let mut vertices: Vec<DVec3> =
+            (0..self.template.vertex_count()).map(|vertex| self.placed(vertex, &person, &pose)).collect();
         stand_on_floor(&mut vertices);
-        Mesh::new(vertices, self.template.faces().clone())
-            .expect("bounded motions of finite points are finite")
+        Mesh::new(vertices, self.template.faces().clone()).expect("bounded motions of finite points are finite")
     }
 
     /// Position of a vertex of the template for the given person and pose.
@@ -256,10 +229,7 @@ impl BodyFamily {
         let at_rest = self.at_rest[vertex];
         let relief = person.relief(at_rest, self.radii[vertex]);
         let relieved = at_rest + relief * self.normals[vertex];
-        let shaped = shares
-            .iter()
-            .map(|&(bone, weight)| weight * person.bones[bone as usize].place(relieved))
-            .sum();
+        let shaped = shares.iter().map(|&(bone, weight)| weight * person.bones[bone as usize].place(relieved)).sum();
         blended(shares, pose, shaped)
     }
 }
@@ -295,11 +265,7 @@ fn blended(shares: &[(u8, f64)], pose: &Pose, p: DVec3) -> DVec3 {
         let Motion { rotation, shift } = pose[bone as usize];
         // q and -q are the same rotation; all quaternions of a vertex must lie in the same half
         // space.
-        let weight = if rotation.dot(heaviest) < 0.0 {
-            -weight
-        } else {
-            weight
-        };
+        let weight = if rotation.dot(heaviest) < 0.0 { -weight } else { weight };
         let shift = DQuat::from_xyzw(shift.x, shift.y, shift.z, 0.0);
         real += rotation * weight;
         dual += shift * rotation * (0.5 * weight);
@@ -319,9 +285,7 @@ fn numbered(surface: Triangulation) -> Result<Mesh, ShapeError> {
     let code = |p: DVec3| {
         let steps = ((p - low) / 0.002).to_array().map(|s| s as u64);
         (0..16).fold(0u64, |code, bit| {
-            let digit = (0..3)
-                .map(|axis| (steps[axis] >> bit & 1) << axis)
-                .sum::<u64>();
+            let digit = (0..3).map(|axis| (steps[axis] >> bit & 1) << axis).sum::<u64>();
             code | digit << (3 * bit)
         })
     };

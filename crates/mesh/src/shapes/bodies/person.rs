@@ -6,8 +6,8 @@ use std::f64::consts::TAU;
 use glam::{DMat3, DVec3};
 
 use super::skeleton::{
-    ABDOMEN, ANATOMY, BONE_COUNT, CHEST, CLAVICLE, FOOT, FOREARM, HAND, HEAD, NECK, PELVIS, SHIN,
-    THIGH, UPPER_ARM, mirrored, mirrored_bone,
+    ABDOMEN, ANATOMY, BONE_COUNT, CHEST, CLAVICLE, FOOT, FOREARM, HAND, HEAD, NECK, PELVIS, SHIN, THIGH, UPPER_ARM,
+    mirrored, mirrored_bone,
 };
 use crate::random::Uniform;
 
@@ -20,17 +20,9 @@ struct WaveBand {
 }
 
 /// Broad variation of the soft tissue.
-const BROAD_WAVES: WaveBand = WaveBand {
-    count: 10,
-    wavelengths: [0.3, 0.8],
-    amplitude: 0.028,
-};
+const BROAD_WAVES: WaveBand = WaveBand { count: 10, wavelengths: [0.3, 0.8], amplitude: 0.028 };
 /// Small detail, as in scanned bodies.
-const DETAIL_WAVES: WaveBand = WaveBand {
-    count: 20,
-    wavelengths: [0.05, 0.13],
-    amplitude: 0.0045,
-};
+const DETAIL_WAVES: WaveBand = WaveBand { count: 20, wavelengths: [0.05, 0.13], amplitude: 0.0045 };
 
 /// A bump of the skin with a height that varies between people; mirrored unless it is in the
 /// middle.
@@ -44,30 +36,10 @@ struct Bump {
 }
 
 const BUMPS: [Bump; 4] = [
-    Bump {
-        centre: DVec3::new(0.0, 1.075, 0.10),
-        radius: 0.12,
-        height: [-0.008, 0.05],
-        spread: 0.01,
-    },
-    Bump {
-        centre: DVec3::new(0.07, 1.305, 0.10),
-        radius: 0.05,
-        height: [0.004, 0.016],
-        spread: 0.014,
-    },
-    Bump {
-        centre: DVec3::new(0.075, 0.905, -0.12),
-        radius: 0.07,
-        height: [-0.002, 0.012],
-        spread: 0.01,
-    },
-    Bump {
-        centre: DVec3::new(0.15, 0.99, 0.0),
-        radius: 0.07,
-        height: [0.0, 0.02],
-        spread: 0.006,
-    },
+    Bump { centre: DVec3::new(0.0, 1.075, 0.10), radius: 0.12, height: [-0.008, 0.05], spread: 0.01 },
+    Bump { centre: DVec3::new(0.07, 1.305, 0.10), radius: 0.05, height: [0.004, 0.016], spread: 0.014 },
+    Bump { centre: DVec3::new(0.075, 0.905, -0.12), radius: 0.07, height: [-0.002, 0.012], spread: 0.01 },
+    Bump { centre: DVec3::new(0.15, 0.99, 0.0), radius: 0.07, height: [0.0, 0.02], spread: 0.006 },
 ];
 
 /// Deformation of the body around a bone.
@@ -140,9 +112,7 @@ impl Person {
         let mut bumps = Vec::new();
         for bump in &BUMPS {
             let [lean, stout] = bump.height;
-            let height = variety * lean.midpoint(stout)
-                + 0.5 * (stout - lean) * stoutness
-                + draw(bump.spread);
+            let height = variety * lean.midpoint(stout) + 0.5 * (stout - lean) * stoutness + draw(bump.spread);
             bumps.push((bump.centre, bump.radius, height));
             if bump.centre.x != 0.0 {
                 bumps.push((mirrored(bump.centre), bump.radius, height));
@@ -160,26 +130,17 @@ impl Person {
                 });
             }
         }
-        Self {
-            bones: shaped_bones(stature, &lengths, &girths),
-            waves,
-            bumps,
-        }
+        Self { bones: shaped_bones(stature, &lengths, &girths), waves, bumps }
     }
 
     /// Height of this person's skin above that of the body at rest, at the point `p` of the latter,
     /// where the half thickness of the limb is `radius`.
     pub(super) fn relief(&self, p: DVec3, radius: f64) -> f64 {
         let waves = self.waves.iter();
-        let waves: f64 = waves
-            .map(|wave| wave.amplitude * (wave.vector.dot(p) + wave.phase).sin())
-            .sum();
+        let waves: f64 = waves.map(|wave| wave.amplitude * (wave.vector.dot(p) + wave.phase).sin()).sum();
         let bumps = self.bumps.iter();
-        let bumps: f64 = bumps
-            .map(|&(centre, reach, height)| {
-                height * (-p.distance_squared(centre) / (reach * reach)).exp()
-            })
-            .sum();
+        let bumps: f64 =
+            bumps.map(|&(centre, reach, height)| height * (-p.distance_squared(centre) / (reach * reach)).exp()).sum();
         radius * waves + bumps
     }
 }
@@ -193,25 +154,15 @@ fn direction(uniform: &mut Uniform) -> DVec3 {
 }
 
 /// Scales every bone by its length along its axis and by its girth across, joint by joint.
-fn shaped_bones(
-    stature: f64,
-    lengths: &[f64; BONE_COUNT],
-    girths: &[f64; BONE_COUNT],
-) -> [BoneShape; BONE_COUNT] {
-    let mut shapes = [BoneShape {
-        from: DVec3::ZERO,
-        joint: DVec3::ZERO,
-        stretch: DMat3::IDENTITY,
-    }; BONE_COUNT];
+fn shaped_bones(stature: f64, lengths: &[f64; BONE_COUNT], girths: &[f64; BONE_COUNT]) -> [BoneShape; BONE_COUNT] {
+    let mut shapes = [BoneShape { from: DVec3::ZERO, joint: DVec3::ZERO, stretch: DMat3::IDENTITY }; BONE_COUNT];
     for (index, bone) in ANATOMY.bones.iter().enumerate() {
         let axis = bone.axis();
         let along = DMat3::from_cols(axis * axis.x, axis * axis.y, axis * axis.z);
         let across = DMat3::IDENTITY - along;
         shapes[index] = BoneShape {
             from: bone.joint,
-            joint: bone.parent.map_or(stature * bone.joint, |parent| {
-                shapes[parent].place(bone.joint)
-            }),
+            joint: bone.parent.map_or(stature * bone.joint, |parent| shapes[parent].place(bone.joint)),
             stretch: (across * girths[index] + along * lengths[index]) * stature,
         };
     }

@@ -5,8 +5,8 @@ use glam::{DQuat, DVec3};
 
 use super::person::Person;
 use super::skeleton::{
-    ABDOMEN, ANATOMY, BONE_COUNT, CHEST, CLAVICLE, FOOT, FOREARM, HAND, HEAD, NECK, PELVIS, SHIN,
-    THIGH, UPPER_ARM, mirrored_bone,
+    ABDOMEN, ANATOMY, BONE_COUNT, CHEST, CLAVICLE, FOOT, FOREARM, HAND, HEAD, NECK, PELVIS, SHIN, THIGH, UPPER_ARM,
+    mirrored_bone,
 };
 use crate::random::Uniform;
 
@@ -45,63 +45,32 @@ enum Axis {
 }
 
 const fn turn(axis: Axis, low: f64, natural: f64, high: f64) -> Turn {
-    Turn {
-        axis,
-        low,
-        natural,
-        high,
-    }
+    Turn { axis, low, natural, high }
 }
 
 /// Rotations of each joint of the middle and the left, outermost first: the last is applied first.
 const JOINTS: [(usize, &[Turn]); 12] = [
     (
         PELVIS,
-        &[
-            turn(Axis::Up, -35.0, 0.0, 35.0),
-            turn(Axis::Across, -6.0, 2.0, 14.0),
-            turn(Axis::Front, -6.0, 0.0, 6.0),
-        ],
+        &[turn(Axis::Up, -35.0, 0.0, 35.0), turn(Axis::Across, -6.0, 2.0, 14.0), turn(Axis::Front, -6.0, 0.0, 6.0)],
     ),
     (
         ABDOMEN,
-        &[
-            turn(Axis::Up, -18.0, 0.0, 18.0),
-            turn(Axis::Across, -14.0, 2.0, 28.0),
-            turn(Axis::Front, -14.0, 0.0, 14.0),
-        ],
+        &[turn(Axis::Up, -18.0, 0.0, 18.0), turn(Axis::Across, -14.0, 2.0, 28.0), turn(Axis::Front, -14.0, 0.0, 14.0)],
     ),
     (
         CHEST,
-        &[
-            turn(Axis::Up, -18.0, 0.0, 18.0),
-            turn(Axis::Across, -10.0, 1.0, 20.0),
-            turn(Axis::Front, -10.0, 0.0, 10.0),
-        ],
+        &[turn(Axis::Up, -18.0, 0.0, 18.0), turn(Axis::Across, -10.0, 1.0, 20.0), turn(Axis::Front, -10.0, 0.0, 10.0)],
     ),
     (
         NECK,
-        &[
-            turn(Axis::Up, -25.0, 0.0, 25.0),
-            turn(Axis::Across, -15.0, 0.0, 20.0),
-            turn(Axis::Front, -12.0, 0.0, 12.0),
-        ],
+        &[turn(Axis::Up, -25.0, 0.0, 25.0), turn(Axis::Across, -15.0, 0.0, 20.0), turn(Axis::Front, -12.0, 0.0, 12.0)],
     ),
     (
         HEAD,
-        &[
-            turn(Axis::Up, -25.0, 0.0, 25.0),
-            turn(Axis::Across, -15.0, 0.0, 15.0),
-            turn(Axis::Front, -8.0, 0.0, 8.0),
-        ],
+        &[turn(Axis::Up, -25.0, 0.0, 25.0), turn(Axis::Across, -15.0, 0.0, 15.0), turn(Axis::Front, -8.0, 0.0, 8.0)],
     ),
-    (
-        CLAVICLE,
-        &[
-            turn(Axis::Up, -12.0, 0.0, 10.0),
-            turn(Axis::Front, -6.0, 0.0, 18.0),
-        ],
-    ),
+    (CLAVICLE, &[turn(Axis::Up, -12.0, 0.0, 10.0), turn(Axis::Front, -6.0, 0.0, 18.0)]),
     (
         UPPER_ARM,
         &[
@@ -110,20 +79,10 @@ const JOINTS: [(usize, &[Turn]); 12] = [
             turn(Axis::Along, -45.0, 0.0, 45.0),
         ],
     ),
-    (
-        FOREARM,
-        &[
-            turn(Axis::Elbow, 0.0, 20.0, 100.0),
-            turn(Axis::Along, -30.0, 0.0, 30.0),
-        ],
-    ),
+    (FOREARM, &[turn(Axis::Elbow, 0.0, 20.0, 100.0), turn(Axis::Along, -30.0, 0.0, 30.0)]),
     (
         HAND,
-        &[
-            turn(Axis::Front, -35.0, 0.0, 35.0),
-            turn(Axis::Up, -15.0, 0.0, 15.0),
-            turn(Axis::Along, -30.0, 0.0, 30.0),
-        ],
+        &[turn(Axis::Front, -35.0, 0.0, 35.0), turn(Axis::Up, -15.0, 0.0, 15.0), turn(Axis::Along, -30.0, 0.0, 30.0)],
     ),
     (
         THIGH,
@@ -134,13 +93,7 @@ const JOINTS: [(usize, &[Turn]); 12] = [
         ],
     ),
     (SHIN, &[turn(Axis::Across, 0.0, 10.0, 100.0)]),
-    (
-        FOOT,
-        &[
-            turn(Axis::Across, -18.0, 0.0, 28.0),
-            turn(Axis::Up, -12.0, 0.0, 12.0),
-        ],
-    ),
+    (FOOT, &[turn(Axis::Across, -18.0, 0.0, 28.0), turn(Axis::Up, -12.0, 0.0, 12.0)]),
 ];
 
 /// A rigid motion: a rotation about the origin, then a translation.
@@ -181,11 +134,7 @@ fn draw_turns(uniform: &mut Uniform, range: f64) -> [DQuat; BONE_COUNT] {
     let mut turns = [DQuat::IDENTITY; BONE_COUNT];
     for (bone, joint) in &JOINTS {
         let mirror = mirrored_bone(*bone);
-        let sides = if mirror == *bone {
-            &[(*bone, false)][..]
-        } else {
-            &[(*bone, false), (mirror, true)]
-        };
+        let sides = if mirror == *bone { &[(*bone, false)][..] } else { &[(*bone, false), (mirror, true)] };
         for &(side, is_right) in sides {
             for turn in *joint {
                 turns[side] *= turn.draw(uniform, *bone, range, is_right);
@@ -200,11 +149,7 @@ impl Turn {
         // Extremes are rarer than angles near the natural pose.
         let at = uniform.signed();
         let at = at * at.abs().sqrt();
-        let side = if at < 0.0 {
-            self.natural - self.low
-        } else {
-            self.high - self.natural
-        };
+        let side = if at < 0.0 { self.natural - self.low } else { self.high - self.natural };
         let angle = (range * (self.natural + side * at)).to_radians();
         let axis = match self.axis {
             Axis::Across => DVec3::X,
@@ -215,35 +160,22 @@ impl Turn {
         };
         // A reflection reverses the sense of rotation and the component of the axis across the
         // body.
-        let axis = if is_right {
-            DVec3::new(axis.x, -axis.y, -axis.z)
-        } else {
-            axis
-        };
+        let axis = if is_right { DVec3::new(axis.x, -axis.y, -axis.z) } else { axis };
         DQuat::from_axis_angle(axis, angle)
     }
 }
 
 /// Rotates every bone about its joint and applies the motion of its parent.
 fn motions(person: &Person, turns: &[DQuat; BONE_COUNT]) -> Pose {
-    let mut pose = [Motion {
-        rotation: DQuat::IDENTITY,
-        shift: DVec3::ZERO,
-    }; BONE_COUNT];
+    let mut pose = [Motion { rotation: DQuat::IDENTITY, shift: DVec3::ZERO }; BONE_COUNT];
     for (index, bone) in ANATOMY.bones.iter().enumerate() {
         let joint = person.bones[index].joint;
         let (rotation, goes_to) = match bone.parent {
-            Some(parent) => (
-                pose[parent].rotation * turns[index],
-                pose[parent].apply(joint),
-            ),
+            Some(parent) => (pose[parent].rotation * turns[index], pose[parent].apply(joint)),
             None => (turns[index], joint),
         };
         let rotation = rotation.normalize();
-        pose[index] = Motion {
-            rotation,
-            shift: goes_to - rotation * joint,
-        };
+        pose[index] = Motion { rotation, shift: goes_to - rotation * joint };
     }
     pose
 }
@@ -253,26 +185,20 @@ fn motions(person: &Person, turns: &[DQuat; BONE_COUNT]) -> Pose {
 /// skeleton.
 fn clashes(person: &Person, pose: &Pose) -> bool {
     let limbs = [UPPER_ARM, FOREARM, HAND, THIGH, SHIN, FOOT];
-    limbs
-        .iter()
-        .flat_map(|&limb| [limb, mirrored_bone(limb)])
-        .any(|limb| {
-            let bone = &ANATOMY.bones[limb];
-            let mut solids = ANATOMY
-                .solids
-                .iter()
-                .filter(|solid| bones_between(limb, solid.bone) > NEIGHBOURHOOD);
-            let probes = PROBES.map(|along| {
-                let shaped = person.bones[limb].place(bone.joint.lerp(bone.tip, along));
-                pose[limb].apply(shaped)
-            });
-            solids.any(|solid| {
-                probes.iter().any(|&probe| {
-                    let on_rest = person.bones[solid.bone].unplace(pose[solid.bone].undo(probe));
-                    solid.distance(on_rest) < CLEARANCE * bone.radius
-                })
+    limbs.iter().flat_map(|&limb| [limb, mirrored_bone(limb)]).any(|limb| {
+        let bone = &ANATOMY.bones[limb];
+        let mut solids = ANATOMY.solids.iter().filter(|solid| bones_between(limb, solid.bone) > NEIGHBOURHOOD);
+        let probes = PROBES.map(|along| {
+            let shaped = person.bones[limb].place(bone.joint.lerp(bone.tip, along));
+            pose[limb].apply(shaped)
+        });
+        solids.any(|solid| {
+            probes.iter().any(|&probe| {
+                let on_rest = person.bones[solid.bone].unplace(pose[solid.bone].undo(probe));
+                solid.distance(on_rest) < CLEARANCE * bone.radius
             })
         })
+    })
 }
 
 /// Number of joints between two bones.
@@ -317,10 +243,7 @@ mod tests {
         let mut uniform = Uniform::new(1);
         for _ in 0..500 {
             let turns = draw_turns(&mut uniform, 1.0);
-            for (shin, forearm) in [
-                (SHIN, FOREARM),
-                (mirrored_bone(SHIN), mirrored_bone(FOREARM)),
-            ] {
+            for (shin, forearm) in [(SHIN, FOREARM), (mirrored_bone(SHIN), mirrored_bone(FOREARM))] {
                 let shin = turns[shin] * DVec3::NEG_Y;
                 assert!(shin.z <= 1e-12 && shin.x.abs() < 1e-12, "{shin}");
                 let axis = ANATOMY.bones[forearm].axis();
@@ -340,8 +263,7 @@ mod tests {
     #[test]
     fn both_sides_turn_as_mirror_images() {
         let lift = turn(Axis::Elbow, 90.0, 90.0, 90.0);
-        let [left, right] =
-            [false, true].map(|is_right| lift.draw(&mut Uniform::new(0), FOREARM, 1.0, is_right));
+        let [left, right] = [false, true].map(|is_right| lift.draw(&mut Uniform::new(0), FOREARM, 1.0, is_right));
         let axis = ANATOMY.bones[FOREARM].axis();
         assert!((right * mirrored(axis)).distance(mirrored(left * axis)) < 1e-12);
         assert!((left * axis).z > 0.9);

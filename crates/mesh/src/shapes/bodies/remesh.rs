@@ -50,12 +50,7 @@ impl Guide for Skin {
 
 /// Remeshes a closed surface near the skin, with edges of about `first_length`, to `vertices`
 /// vertices on the skin, or as close to that number as its topology allows.
-pub(super) fn remesh(
-    surface: Triangulation,
-    skin: &Skin,
-    first_length: f64,
-    vertices: usize,
-) -> Triangulation {
+pub(super) fn remesh(surface: Triangulation, skin: &Skin, first_length: f64, vertices: usize) -> Triangulation {
     let sites = area_sites(&surface);
     let base = base_length(&sites, skin, vertices as f64);
     let cut = Cut::of_closed(surface);
@@ -101,14 +96,10 @@ fn area_sites(surface: &Triangulation) -> Vec<(DVec3, f64)> {
 fn base_length(sites: &[(DVec3, f64)], skin: &Skin, vertices: f64) -> f64 {
     let count = |base: f64| {
         let density = 2.0 / 3.0_f64.sqrt();
-        let shares = sites
-            .par_iter()
-            .map(|&(middle, area)| density * area / skin.edge_length(middle, base).powi(2));
+        let shares = sites.par_iter().map(|&(middle, area)| density * area / skin.edge_length(middle, base).powi(2));
         shares.collect::<Vec<f64>>().iter().sum::<f64>()
     };
     // The count is inversely proportional to the squared length, except for thin limbs and large
     // lengths.
-    (0..LENGTH_STEPS).fold(0.02, |base, _| {
-        base * (count(base) / vertices).sqrt().min(4.0)
-    })
+    (0..LENGTH_STEPS).fold(0.02, |base, _| base * (count(base) / vertices).sqrt().min(4.0))
 }

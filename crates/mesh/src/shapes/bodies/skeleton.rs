@@ -72,11 +72,7 @@ pub(super) enum Form {
     /// Union of balls with centres on a segment and radii interpolated between its ends.
     RoundCone { ends: [DVec3; 2], radii: [f64; 2] },
     /// An ellipsoid; the columns of `axes` are its unit axes.
-    Ellipsoid {
-        centre: DVec3,
-        axes: DMat3,
-        radii: DVec3,
-    },
+    Ellipsoid { centre: DVec3, axes: DMat3, radii: DVec3 },
 }
 
 /// A part of the volume of the body.
@@ -130,14 +126,7 @@ const ANKLE: DVec3 = DVec3::new(0.172, 0.085, -0.022);
 const TOES: DVec3 = DVec3::new(0.205, 0.028, 0.155);
 
 fn left_and_middle_bones() -> Vec<Bone> {
-    let bone = |parent, joint, tip, radius, fineness, part| Bone {
-        parent,
-        joint,
-        tip,
-        radius,
-        fineness,
-        part,
-    };
+    let bone = |parent, joint, tip, radius, fineness, part| Bone { parent, joint, tip, radius, fineness, part };
     let middle = |y, z| DVec3::new(0.0, y, z);
     let [lumbar, thoracic, cervical, atlas, crown] = [
         middle(1.045, -0.01),
@@ -149,48 +138,13 @@ fn left_and_middle_bones() -> Vec<Bone> {
     vec![
         bone(None, middle(0.945, 0.0), lumbar, 0.13, 1.0, BodyPart::Torso),
         bone(Some(PELVIS), lumbar, thoracic, 0.12, 1.0, BodyPart::Torso),
-        bone(
-            Some(ABDOMEN),
-            thoracic,
-            cervical,
-            0.13,
-            1.0,
-            BodyPart::Torso,
-        ),
+        bone(Some(ABDOMEN), thoracic, cervical, 0.13, 1.0, BodyPart::Torso),
         bone(Some(CHEST), cervical, atlas, 0.056, 0.9, BodyPart::Head),
         bone(Some(NECK), atlas, crown, 0.085, 0.72, BodyPart::Head),
-        bone(
-            Some(CHEST),
-            DVec3::new(0.025, 1.425, -0.005),
-            SHOULDER,
-            0.06,
-            1.0,
-            BodyPart::Torso,
-        ),
-        bone(
-            Some(CLAVICLE),
-            SHOULDER,
-            ELBOW,
-            0.047,
-            1.0,
-            BodyPart::UpperArmLeft,
-        ),
-        bone(
-            Some(UPPER_ARM),
-            ELBOW,
-            WRIST,
-            0.036,
-            0.9,
-            BodyPart::ForearmLeft,
-        ),
-        bone(
-            Some(FOREARM),
-            WRIST,
-            FINGERTIPS,
-            0.03,
-            0.62,
-            BodyPart::HandLeft,
-        ),
+        bone(Some(CHEST), DVec3::new(0.025, 1.425, -0.005), SHOULDER, 0.06, 1.0, BodyPart::Torso),
+        bone(Some(CLAVICLE), SHOULDER, ELBOW, 0.047, 1.0, BodyPart::UpperArmLeft),
+        bone(Some(UPPER_ARM), ELBOW, WRIST, 0.036, 0.9, BodyPart::ForearmLeft),
+        bone(Some(FOREARM), WRIST, FINGERTIPS, 0.03, 0.62, BodyPart::HandLeft),
         bone(Some(PELVIS), HIP, KNEE, 0.075, 1.0, BodyPart::ThighLeft),
         bone(Some(THIGH), KNEE, ANKLE, 0.05, 1.0, BodyPart::ShinLeft),
         bone(Some(SHIN), ANKLE, TOES, 0.035, 0.72, BodyPart::FootLeft),
@@ -207,128 +161,28 @@ fn left_and_middle_solids() -> Vec<Solid> {
     let leaning = |degrees: f64| DMat3::from_rotation_x(degrees.to_radians());
     vec![
         // Trunk.
-        ellipsoid(
-            PELVIS,
-            at(0.0, 0.945, -0.004),
-            level,
-            at(0.163, 0.115, 0.108),
-            0.0,
-        ),
-        ellipsoid(
-            ABDOMEN,
-            at(0.0, 1.085, 0.004),
-            level,
-            at(0.134, 0.16, 0.098),
-            0.09,
-        ),
-        ellipsoid(
-            CHEST,
-            at(0.0, 1.27, -0.012),
-            leaning(-4.0),
-            at(0.152, 0.19, 0.112),
-            0.08,
-        ),
-        ellipsoid(
-            CHEST,
-            at(0.068, 1.325, 0.058),
-            level,
-            at(0.075, 0.058, 0.045),
-            0.05,
-        ),
-        ellipsoid(
-            PELVIS,
-            at(0.072, 0.905, -0.052),
-            level,
-            at(0.082, 0.085, 0.075),
-            0.05,
-        ),
+        ellipsoid(PELVIS, at(0.0, 0.945, -0.004), level, at(0.163, 0.115, 0.108), 0.0),
+        ellipsoid(ABDOMEN, at(0.0, 1.085, 0.004), level, at(0.134, 0.16, 0.098), 0.09),
+        ellipsoid(CHEST, at(0.0, 1.27, -0.012), leaning(-4.0), at(0.152, 0.19, 0.112), 0.08),
+        ellipsoid(CHEST, at(0.068, 1.325, 0.058), level, at(0.075, 0.058, 0.045), 0.05),
+        ellipsoid(PELVIS, at(0.072, 0.905, -0.052), level, at(0.082, 0.085, 0.075), 0.05),
         // Shoulders and neck.
-        round_cone(
-            CLAVICLE,
-            at(0.05, 1.415, -0.02),
-            SHOULDER,
-            0.066,
-            0.056,
-            0.06,
-        ),
-        round_cone(
-            CHEST,
-            at(0.0, 1.48, -0.03),
-            at(0.10, 1.43, -0.03),
-            0.05,
-            0.045,
-            0.05,
-        ),
-        round_cone(
-            NECK,
-            at(0.0, 1.44, -0.025),
-            at(0.0, 1.57, 0.0),
-            0.062,
-            0.054,
-            0.04,
-        ),
+        round_cone(CLAVICLE, at(0.05, 1.415, -0.02), SHOULDER, 0.066, 0.056, 0.06),
+        round_cone(CHEST, at(0.0, 1.48, -0.03), at(0.10, 1.43, -0.03), 0.05, 0.045, 0.05),
+        round_cone(NECK, at(0.0, 1.44, -0.025), at(0.0, 1.57, 0.0), 0.062, 0.054, 0.04),
         // Head: skull, jaw, nose, ear.
-        ellipsoid(
-            HEAD,
-            at(0.0, 1.655, 0.008),
-            level,
-            at(0.077, 0.102, 0.096),
-            0.035,
-        ),
-        ellipsoid(
-            HEAD,
-            at(0.0, 1.592, 0.034),
-            leaning(-15.0),
-            at(0.058, 0.062, 0.066),
-            0.04,
-        ),
-        round_cone(
-            HEAD,
-            at(0.0, 1.66, 0.096),
-            at(0.0, 1.622, 0.113),
-            0.009,
-            0.013,
-            0.02,
-        ),
-        ellipsoid(
-            HEAD,
-            at(0.078, 1.638, 0.0),
-            level,
-            at(0.011, 0.032, 0.02),
-            0.012,
-        ),
+        ellipsoid(HEAD, at(0.0, 1.655, 0.008), level, at(0.077, 0.102, 0.096), 0.035),
+        ellipsoid(HEAD, at(0.0, 1.592, 0.034), leaning(-15.0), at(0.058, 0.062, 0.066), 0.04),
+        round_cone(HEAD, at(0.0, 1.66, 0.096), at(0.0, 1.622, 0.113), 0.009, 0.013, 0.02),
+        ellipsoid(HEAD, at(0.078, 1.638, 0.0), level, at(0.011, 0.032, 0.02), 0.012),
         // Arm.
         round_cone(UPPER_ARM, SHOULDER, ELBOW, 0.056, 0.038, 0.045),
-        ellipsoid(
-            UPPER_ARM,
-            SHOULDER.lerp(ELBOW, 0.5),
-            arm_axes(),
-            at(0.1, 0.046, 0.05),
-            0.05,
-        ),
+        ellipsoid(UPPER_ARM, SHOULDER.lerp(ELBOW, 0.5), arm_axes(), at(0.1, 0.046, 0.05), 0.05),
         round_cone(FOREARM, ELBOW, WRIST, 0.039, 0.027, 0.03),
-        ellipsoid(
-            FOREARM,
-            ELBOW.lerp(WRIST, 0.28),
-            arm_axes(),
-            at(0.09, 0.042, 0.044),
-            0.04,
-        ),
+        ellipsoid(FOREARM, ELBOW.lerp(WRIST, 0.28), arm_axes(), at(0.09, 0.042, 0.044), 0.04),
         // Hand: palm, fingers held together, thumb.
-        ellipsoid(
-            HAND,
-            WRIST + 0.055 * along_hand,
-            hand,
-            at(0.062, 0.021, 0.043),
-            0.03,
-        ),
-        ellipsoid(
-            HAND,
-            WRIST + 0.122 * along_hand,
-            hand,
-            at(0.066, 0.017, 0.036),
-            0.02,
-        ),
+        ellipsoid(HAND, WRIST + 0.055 * along_hand, hand, at(0.062, 0.021, 0.043), 0.03),
+        ellipsoid(HAND, WRIST + 0.122 * along_hand, hand, at(0.066, 0.017, 0.036), 0.02),
         round_cone(
             HAND,
             WRIST + 0.03 * along_hand + at(0.0, 0.0, 0.022),
@@ -339,45 +193,13 @@ fn left_and_middle_solids() -> Vec<Solid> {
         ),
         // Leg.
         round_cone(THIGH, at(0.092, 0.885, 0.0), KNEE, 0.087, 0.053, 0.05),
-        ellipsoid(
-            THIGH,
-            at(0.108, 0.76, 0.014),
-            level,
-            at(0.079, 0.15, 0.08),
-            0.05,
-        ),
+        ellipsoid(THIGH, at(0.108, 0.76, 0.014), level, at(0.079, 0.15, 0.08), 0.05),
         round_cone(SHIN, KNEE, ANKLE, 0.051, 0.035, 0.04),
-        ellipsoid(
-            SHIN,
-            at(0.148, 0.37, -0.022),
-            level,
-            at(0.05, 0.12, 0.05),
-            0.05,
-        ),
+        ellipsoid(SHIN, at(0.148, 0.37, -0.022), level, at(0.05, 0.12, 0.05), 0.05),
         // Foot: heel, instep, ball and toes.
-        round_cone(
-            FOOT,
-            at(0.170, 0.036, -0.05),
-            at(0.196, 0.034, 0.09),
-            0.034,
-            0.034,
-            0.03,
-        ),
-        round_cone(
-            FOOT,
-            at(0.172, 0.085, -0.015),
-            at(0.195, 0.036, 0.10),
-            0.034,
-            0.026,
-            0.03,
-        ),
-        ellipsoid(
-            FOOT,
-            at(0.203, 0.029, 0.115),
-            level,
-            at(0.047, 0.026, 0.068),
-            0.02,
-        ),
+        round_cone(FOOT, at(0.170, 0.036, -0.05), at(0.196, 0.034, 0.09), 0.034, 0.034, 0.03),
+        round_cone(FOOT, at(0.172, 0.085, -0.015), at(0.195, 0.036, 0.10), 0.034, 0.026, 0.03),
+        ellipsoid(FOOT, at(0.203, 0.029, 0.115), level, at(0.047, 0.026, 0.068), 0.02),
     ]
 }
 
@@ -388,27 +210,13 @@ fn arm_axes() -> DMat3 {
     DMat3::from_cols(along, across, along.cross(across))
 }
 
-fn round_cone(
-    bone: usize,
-    from: DVec3,
-    to: DVec3,
-    from_radius: f64,
-    to_radius: f64,
-    blend: f64,
-) -> Solid {
-    let form = Form::RoundCone {
-        ends: [from, to],
-        radii: [from_radius, to_radius],
-    };
+fn round_cone(bone: usize, from: DVec3, to: DVec3, from_radius: f64, to_radius: f64, blend: f64) -> Solid {
+    let form = Form::RoundCone { ends: [from, to], radii: [from_radius, to_radius] };
     Solid { form, bone, blend }
 }
 
 fn ellipsoid(bone: usize, centre: DVec3, axes: DMat3, radii: DVec3, blend: f64) -> Solid {
-    let form = Form::Ellipsoid {
-        centre,
-        axes,
-        radii,
-    };
+    let form = Form::Ellipsoid { centre, axes, radii };
     Solid { form, bone, blend }
 }
 
@@ -418,38 +226,22 @@ impl Solid {
         let form = match &self.form {
             Form::RoundCone { ends, .. } if ends.iter().all(|end| end.x == 0.0) => return None,
             Form::Ellipsoid { centre, .. } if centre.x == 0.0 => return None,
-            Form::RoundCone { ends, radii } => Form::RoundCone {
-                ends: ends.map(mirrored),
-                radii: *radii,
-            },
-            Form::Ellipsoid {
-                centre,
-                axes,
-                radii,
-            } => Form::Ellipsoid {
+            Form::RoundCone { ends, radii } => Form::RoundCone { ends: ends.map(mirrored), radii: *radii },
+            Form::Ellipsoid { centre, axes, radii } => Form::Ellipsoid {
                 centre: mirrored(*centre),
-                axes: DMat3::from_cols(
-                    mirrored(axes.x_axis),
-                    mirrored(axes.y_axis),
-                    mirrored(axes.z_axis),
-                ),
+                axes: DMat3::from_cols(mirrored(axes.x_axis), mirrored(axes.y_axis), mirrored(axes.z_axis)),
                 radii: *radii,
             },
         };
-        Some(Self {
-            form,
-            bone: mirrored_bone(self.bone),
-            blend: self.blend,
-        })
+        Some(Self { form, bone: mirrored_bone(self.bone), blend: self.blend })
     }
 
     /// Centre and radius of a bounding ball.
     pub(super) fn ball(&self) -> (DVec3, f64) {
         match &self.form {
-            Form::RoundCone { ends, radii } => (
-                ends[0].midpoint(ends[1]),
-                0.5 * ends[0].distance(ends[1]) + radii[0].max(radii[1]),
-            ),
+            Form::RoundCone { ends, radii } => {
+                (ends[0].midpoint(ends[1]), 0.5 * ends[0].distance(ends[1]) + radii[0].max(radii[1]))
+            }
             Form::Ellipsoid { centre, radii, .. } => (*centre, radii.max_element()),
         }
     }
@@ -469,11 +261,7 @@ impl Solid {
                 let t = (s - rho * sine / (1.0 - sine * sine).sqrt()).clamp(0.0, length);
                 (s - t).hypot(rho) - radii[0] + sine * t
             }
-            Form::Ellipsoid {
-                centre,
-                axes,
-                radii,
-            } => {
+            Form::Ellipsoid { centre, axes, radii } => {
                 // With g(q) = |q / r|, the first-order distance is (g - 1) / |grad g|. It is scaled
                 // by g to stay close to the distance far away, and is never less than the distance
                 // to the bounding ball.

@@ -26,42 +26,27 @@ pub(super) struct Skin {
 
 impl Skin {
     pub(super) fn new() -> Self {
-        Self {
-            anatomy: &ANATOMY,
-            balls: ANATOMY.solids.iter().map(Solid::ball).collect(),
-        }
+        Self { anatomy: &ANATOMY, balls: ANATOMY.solids.iter().map(Solid::ball).collect() }
     }
 
     /// Bounding box of the body with a margin.
     pub(super) fn bounds(&self) -> [DVec3; 2] {
-        let ends = self
-            .anatomy
-            .bones
-            .iter()
-            .flat_map(|bone| [bone.joint, bone.tip]);
-        let (low, high) = ends.fold((DVec3::INFINITY, DVec3::NEG_INFINITY), |(low, high), p| {
-            (low.min(p), high.max(p))
-        });
+        let ends = self.anatomy.bones.iter().flat_map(|bone| [bone.joint, bone.tip]);
+        let (low, high) = ends.fold((DVec3::INFINITY, DVec3::NEG_INFINITY), |(low, high), p| (low.min(p), high.max(p)));
         [low - 0.14, high + 0.14]
     }
 
     /// Approximate signed distance to the skin, negative inside.
     pub(super) fn distance(&self, p: DVec3) -> f64 {
         let nearby = union(self.nearby_solids(p), p);
-        if nearby < NEAR {
-            nearby
-        } else {
-            union(self.anatomy.solids.iter(), p)
-        }
+        if nearby < NEAR { nearby } else { union(self.anatomy.solids.iter(), p) }
     }
 
     /// Solids that may be closer to `p` than `FAR`.
     fn nearby_solids(&self, p: DVec3) -> impl Iterator<Item = &Solid> {
         let pairs = self.anatomy.solids.iter().zip(&self.balls);
         pairs
-            .filter(move |(_, (centre, radius))| {
-                p.distance_squared(*centre) < (radius + FAR) * (radius + FAR)
-            })
+            .filter(move |(_, (centre, radius))| p.distance_squared(*centre) < (radius + FAR) * (radius + FAR))
             .map(|(solid, _)| solid)
     }
 
@@ -114,9 +99,7 @@ impl Skin {
 
 /// Smooth minimum of the distances to the given solids.
 fn union<'a>(solids: impl Iterator<Item = &'a Solid>, p: DVec3) -> f64 {
-    solids.fold(f64::INFINITY, |union, solid| {
-        smooth_minimum(union, solid.distance(p), solid.blend)
-    })
+    solids.fold(f64::INFINITY, |union, solid| smooth_minimum(union, solid.distance(p), solid.blend))
 }
 
 /// Smooth minimum of two numbers, twice differentiable. It is up to `blend / 6` below the minimum
@@ -155,8 +138,7 @@ mod tests {
     fn leaving_out_far_solids_changes_nothing() {
         let skin = Skin::new();
         for i in 0..20_000 {
-            let [x, y, z] =
-                [0.754_877, 0.569_840, 0.438_579].map(|step| (step * f64::from(i)) % 1.0);
+            let [x, y, z] = [0.754_877, 0.569_840, 0.438_579].map(|step| (step * f64::from(i)) % 1.0);
             let p = DVec3::new(0.9 * x, 1.9 * y, 0.4 * z - 0.2);
             let full = union(ANATOMY.solids.iter(), p);
             assert!((skin.distance(p) - full).abs() < 1e-9, "{p}");

@@ -39,11 +39,7 @@ pub(super) struct SkinWeights {
 impl SkinWeights {
     /// Computes the weights of all vertices of the body at rest.
     pub(super) fn new(mesh: &Mesh, adjacency: &Adjacency, skin: &Skin) -> Self {
-        let nearest: Vec<usize> = mesh
-            .vertices()
-            .par_iter()
-            .map(|&p| skin.nearest_bone(p))
-            .collect();
+        let nearest: Vec<usize> = mesh.vertices().par_iter().map(|&p| skin.nearest_bone(p)).collect();
         // M H, in units of the Laplacian weight 1 / sqrt(3) of an edge between equilateral
         // triangles.
         let hold: Vec<f64> = vertex_areas(mesh)
@@ -64,11 +60,7 @@ impl SkinWeights {
         for vertex in 0..mesh.vertex_count() {
             let start = entries.len();
             let shares = by_bone.iter().map(|weights| weights[vertex]);
-            entries.extend(
-                (0u8..)
-                    .zip(shares)
-                    .filter(|&(_, weight)| weight > NEGLIGIBLE),
-            );
+            entries.extend((0u8..).zip(shares).filter(|&(_, weight)| weight > NEGLIGIBLE));
             let own = &mut entries[start..];
             own.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
             let total: f64 = own.iter().map(|(_, weight)| weight).sum();
@@ -102,16 +94,12 @@ fn equilibrium(adjacency: &Adjacency, hold: &[f64], is_held: impl Fn(usize) -> b
     let count = hold.len();
     let diagonal = |v: usize| adjacency.row(v).len() as f64 + hold[v];
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let mut solution: Vec<f64> = (0..count)
-        .map(|v| f64::from(u8::from(is_held(v))))
-        .collect();
+    let mut solution: Vec<f64> = (0..count).map(|v| f64::from(u8::from(is_held(v)))).collect();
     // With the initial guess p, the residual M H p - (L + M H) p is - L p.
     let mut residual: Vec<f64> = (0..count)
         .map(|v| {
             let neighbours = adjacency.neighbours_of(v).iter();
-            neighbours
-                .map(|&n| solution[n as usize] - solution[v])
-                .sum()
+            neighbours.map(|&n| solution[n as usize] - solution[v]).sum()
         })
         .collect();
     let mut scaled: Vec<f64> = (0..count).map(|v| residual[v] / diagonal(v)).collect();
@@ -125,8 +113,7 @@ fn equilibrium(adjacency: &Adjacency, hold: &[f64], is_held: impl Fn(usize) -> b
         }
         for v in 0..count {
             let neighbours = adjacency.neighbours_of(v).iter();
-            image[v] = diagonal(v) * direction[v]
-                - neighbours.map(|&n| direction[n as usize]).sum::<f64>();
+            image[v] = diagonal(v) * direction[v] - neighbours.map(|&n| direction[n as usize]).sum::<f64>();
         }
         let step = energy / dot(&direction, &image);
         for v in 0..count {
@@ -159,22 +146,13 @@ mod tests {
             assert!((above[v] + below[v] - 1.0).abs() < 1e-6);
             assert!((-1e-6..=1.0 + 1e-6).contains(&above[v]));
             // Check the equation row by row.
-            let flow: f64 = adjacency
-                .neighbours_of(v)
-                .iter()
-                .map(|&n| above[v] - above[n as usize])
-                .sum();
+            let flow: f64 = adjacency.neighbours_of(v).iter().map(|&n| above[v] - above[n as usize]).sum();
             let held = hold[v] * (above[v] - f64::from(u8::from(upper(v))));
             assert!((flow + held).abs() < 1e-6);
         }
         // The weights are smooth across the border: no edge has a jump.
         let steepest = (0..mesh.vertex_count())
-            .flat_map(|v| {
-                adjacency
-                    .neighbours_of(v)
-                    .iter()
-                    .map(move |&n| (v, n as usize))
-            })
+            .flat_map(|v| adjacency.neighbours_of(v).iter().map(move |&n| (v, n as usize)))
             .map(|(a, b)| (above[a] - above[b]).abs())
             .fold(0.0, f64::max);
         assert!(steepest < 0.45, "{steepest}");

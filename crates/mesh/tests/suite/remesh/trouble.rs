@@ -5,9 +5,7 @@ use gemcnn_mesh::shapes::icosphere;
 use gemcnn_mesh::{DVec3, Mesh, MeshReport};
 use proptest::prelude::*;
 
-use super::{
-    FLIP, JITTER, MIDPOINT, REFINE, RESAMPLE, SIMPLIFY, all_kinds, assert_valid, fixture, iso,
-};
+use super::{FLIP, JITTER, MIDPOINT, REFINE, RESAMPLE, SIMPLIFY, all_kinds, assert_valid, fixture, iso};
 
 fn mesh_of(vertices: usize, faces: &[&[u32]]) -> Mesh {
     let curve = (0..vertices).map(|i| i as f64 / vertices as f64);
@@ -24,16 +22,8 @@ fn moebius_strip(cells: u32) -> Mesh {
         [-0.3, -0.1, 0.1, 0.3].map(|t| out + t * across)
     });
     let vertex = |i: u32, j: u32| if i < cells { 4 * i + j } else { 3 - j };
-    let faces = (0..cells).flat_map(|i| {
-        (0..3).map(move |j| {
-            [
-                vertex(i, j),
-                vertex(i + 1, j),
-                vertex(i + 1, j + 1),
-                vertex(i, j + 1),
-            ]
-        })
-    });
+    let faces = (0..cells)
+        .flat_map(|i| (0..3).map(move |j| [vertex(i, j), vertex(i + 1, j), vertex(i + 1, j + 1), vertex(i, j + 1)]));
     Mesh::new(vertices.collect(), faces.collect()).unwrap()
 }
 
@@ -45,14 +35,8 @@ fn trouble() -> Vec<(String, Mesh)> {
         ("one triangle".into(), mesh_of(4, &[&[0, 1, 2]])),
         ("pillow".into(), mesh_of(3, &[&[0, 1, 2], &[2, 1, 0]])),
         ("twice".into(), mesh_of(3, &[&[0, 1, 2], &[0, 1, 2]])),
-        (
-            "repeats".into(),
-            mesh_of(4, &[&[0, 0, 2], &[0, 1, 2, 1], &[1, 2, 3]]),
-        ),
-        (
-            "pages".into(),
-            mesh_of(5, &[&[0, 1, 2], &[0, 1, 3], &[1, 0, 4]]),
-        ),
+        ("repeats".into(), mesh_of(4, &[&[0, 0, 2], &[0, 1, 2, 1], &[1, 2, 3]])),
+        ("pages".into(), mesh_of(5, &[&[0, 1, 2], &[0, 1, 3], &[1, 0, 4]])),
         ("pinch".into(), mesh_of(5, &[&[0, 1, 2], &[0, 3, 4]])),
         ("turned".into(), mesh_of(4, &[&[0, 1, 2], &[0, 1, 3]])),
         ("moebius".into(), moebius_strip(24)),
@@ -61,15 +45,9 @@ fn trouble() -> Vec<(String, Mesh)> {
     for (name, place) in [
         ("one point", (|_| DVec3::ONE) as fn(usize) -> DVec3),
         ("line", |i| DVec3::X * i as f64),
-        ("huge", |i| {
-            1e200 * [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z][i]
-        }),
-        ("largest", |i| {
-            1.5e308 * [DVec3::NEG_X, DVec3::X, DVec3::Y, DVec3::Z][i]
-        }),
-        ("tiny", |i| {
-            1e-300 * [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z][i]
-        }),
+        ("huge", |i| 1e200 * [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z][i]),
+        ("largest", |i| 1.5e308 * [DVec3::NEG_X, DVec3::X, DVec3::Y, DVec3::Z][i]),
+        ("tiny", |i| 1e-300 * [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z][i]),
     ] {
         let vertices = (0..4).map(place).collect();
         let faces = tetrahedron.iter().collect();
@@ -82,15 +60,8 @@ fn trouble() -> Vec<(String, Mesh)> {
         let mut vertices = sphere.vertices().to_vec();
         vertices.extend(sphere.vertices().iter().map(|&v| 1.1 * v + 0.01 * DVec3::Z));
         let renamed = |v: u32| if shared.contains(&v) { v } else { v + 162 };
-        let other = sphere
-            .faces()
-            .iter()
-            .map(|f| [f[0], f[1], f[2]].map(renamed));
-        let faces = sphere
-            .faces()
-            .iter()
-            .map(|f| [f[0], f[1], f[2]])
-            .chain(other);
+        let other = sphere.faces().iter().map(|f| [f[0], f[1], f[2]].map(renamed));
+        let faces = sphere.faces().iter().map(|f| [f[0], f[1], f[2]]).chain(other);
         let mesh = Mesh::new(vertices, faces.collect()).unwrap();
         meshes.push((format!("spheres that share {}", shared.len()), mesh));
     }
@@ -130,14 +101,7 @@ fn no_mesh_is_too_much_trouble() {
 #[test]
 fn surfaces_that_are_no_oriented_manifold_are_remeshed_beside_their_seams() {
     let mesh = moebius_strip(60);
-    let kinds = [
-        iso(MeshSize::EdgeLength(0.6)),
-        SIMPLIFY,
-        MIDPOINT,
-        REFINE,
-        FLIP,
-        JITTER,
-    ];
+    let kinds = [iso(MeshSize::EdgeLength(0.6)), SIMPLIFY, MIDPOINT, REFINE, FLIP, JITTER];
     for kind in &kinds {
         let result = remesh(&mesh, kind, 2).unwrap();
         let report = MeshReport::new(&result.mesh);
@@ -147,9 +111,7 @@ fn surfaces_that_are_no_oriented_manifold_are_remeshed_beside_their_seams() {
         assert!((0.98..1.02).contains(&ratio), "{kind:?}: {ratio}");
         assert_ne!(result.mesh.faces().corners(), mesh.faces().corners());
     }
-    let spheres = trouble()
-        .into_iter()
-        .filter(|(name, _)| name.starts_with("spheres that share"));
+    let spheres = trouble().into_iter().filter(|(name, _)| name.starts_with("spheres that share"));
     for (name, mesh) in spheres {
         let before = MeshReport::new(&mesh);
         for kind in &kinds {
@@ -158,10 +120,7 @@ fn surfaces_that_are_no_oriented_manifold_are_remeshed_beside_their_seams() {
             assert_eq!(after.euler, before.euler, "{name} {kind:?}");
             assert_eq!(
                 (after.nonmanifold_edges > 0, after.nonmanifold_vertices > 0),
-                (
-                    before.nonmanifold_edges > 0,
-                    before.nonmanifold_vertices > 0
-                ),
+                (before.nonmanifold_edges > 0, before.nonmanifold_vertices > 0),
                 "{name} {kind:?}"
             );
             assert!(after.closed, "{name} {kind:?}");

@@ -21,20 +21,14 @@ fn solved(mesh: &Mesh, equation: Equation, start: &State, time: f64, steps: usiz
 
 fn field(mesh: &Mesh, value: impl Fn(DVec3) -> f64) -> State {
     let values: Vec<f64> = mesh.vertices().iter().map(|&p| value(p)).collect();
-    State {
-        rates: vec![0.0; values.len()],
-        values,
-    }
+    State { rates: vec![0.0; values.len()], values }
 }
 
 /// Coefficients of tangent vectors in the frames of the graph.
 fn vectors(mesh: &Mesh, value: impl Fn(DVec3) -> DVec3) -> State {
     let graph = graph(mesh);
     let pairs = graph.frames().iter().zip(mesh.vertices());
-    State {
-        values: pairs.flat_map(|(f, &p)| f.coefficients(value(p))).collect(),
-        rates: Vec::new(),
-    }
+    State { values: pairs.flat_map(|(f, &p)| f.coefficients(value(p))).collect(), rates: Vec::new() }
 }
 
 /// Root of the mean squared difference, relative to the wanted values.
@@ -55,11 +49,7 @@ fn analytic() -> [Analytic; 3] {
         (spheres(), |p| p.x * p.y, 24.0 * PI),
         (spheres(), |p| p.z * (5.0 * p.z * p.z - 3.0), 48.0 * PI),
         // The unit square with free borders.
-        (
-            squares,
-            |p| (PI * p.x).cos() * (2.0 * PI * p.y).cos(),
-            5.0 * PI * PI,
-        ),
+        (squares, |p| (PI * p.x).cos() * (2.0 * PI * p.y).cos(), 5.0 * PI * PI),
     ]
 }
 
@@ -101,8 +91,7 @@ fn heat_and_waves_converge_with_second_order_to_analytic_solutions() {
 fn vectors_on_the_sphere_decay_with_the_curvature() {
     // Rotations and their quarter turns have the eigenvalue 1 / R^2 of the connection Laplacian.
     let axis = DVec3::new(0.3, -0.5, 0.8);
-    let fields: [fn(DVec3, DVec3) -> DVec3; 2] =
-        [|axis, p| axis.cross(p), |axis, p| axis - p * axis.dot(p)];
+    let fields: [fn(DVec3, DVec3) -> DVec3; 2] = [|axis, p| axis.cross(p), |axis, p| axis - p * axis.dot(p)];
     for value in fields {
         let errors = (2..=4).map(|subdivisions| {
             let mesh = shapes::icosphere(subdivisions).unwrap();
@@ -160,16 +149,12 @@ fn mass_and_energy_are_conserved_or_fall() {
     for mesh in [irregular_square(9, 4), shapes::icosphere(2).unwrap()] {
         let laplacian = SurfaceLaplacian::new(&mesh).unwrap();
         let graph = graph(&mesh);
-        let bump =
-            |p: DVec3, at: f64| (-9.0 * (p - DVec3::new(at, 0.4, 0.0)).length_squared()).exp();
-        let values: Vec<f64> = (mesh.vertices().iter())
-            .flat_map(|&p| [bump(p, 0.2), 1.6 * bump(p, 0.9) - 0.5])
-            .collect();
+        let bump = |p: DVec3, at: f64| (-9.0 * (p - DVec3::new(at, 0.4, 0.0)).length_squared()).exp();
+        let values: Vec<f64> =
+            (mesh.vertices().iter()).flat_map(|&p| [bump(p, 0.2), 1.6 * bump(p, 0.9) - 0.5]).collect();
         let mass = |state: &State| {
             let rows = state.values.chunks_exact(2).zip(laplacian.mass());
-            rows.fold([0.0; 2], |sum, (row, m)| {
-                [sum[0] + m * row[0], sum[1] + m * row[1]]
-            })
+            rows.fold([0.0; 2], |sum, (row, m)| [sum[0] + m * row[0], sum[1] + m * row[1]])
         };
         for (equation, step) in [
             (Equation::Heat, 1e-3),
@@ -180,16 +165,10 @@ fn mass_and_energy_are_conserved_or_fall() {
             (Equation::CahnHilliard { width: 0.08 }, 0.1),
         ] {
             let evolution = Evolution::new(&laplacian, equation, graph.frames(), step).unwrap();
-            let mut state = State {
-                values: values.clone(),
-                rates: values.iter().map(|u| 0.5 - u).collect(),
-            };
+            let mut state = State { values: values.clone(), rates: values.iter().map(|u| 0.5 - u).collect() };
             if equation == Equation::Wave {
                 // Waves without mean motion keep their mass, too.
-                let drift = mass(&State {
-                    values: state.rates.clone(),
-                    rates: Vec::new(),
-                });
+                let drift = mass(&State { values: state.rates.clone(), rates: Vec::new() });
                 for row in state.rates.chunks_exact_mut(2) {
                     row[0] -= drift[0];
                     row[1] -= drift[1];
@@ -216,10 +195,7 @@ fn mass_and_energy_are_conserved_or_fall() {
                 assert!(change < 1e-10, "{equation:?}, {step}: {change}");
             }
             if equation != Equation::Wave {
-                assert!(
-                    energy[1] < 0.99 * first[1],
-                    "{equation:?}: nothing happened"
-                );
+                assert!(energy[1] < 0.99 * first[1], "{equation:?}: nothing happened");
             }
         }
     }
@@ -236,18 +212,13 @@ fn diffused_vectors_do_not_depend_on_the_frames() {
         let frames = graph.frames();
         let flow = |p: &DVec3| DVec3::new(p.z, (3.0 * p.x).sin(), 0.2 - p.y);
         let pairs = frames.iter().zip(mesh.vertices());
-        let mut state = State {
-            values: pairs.flat_map(|(f, p)| f.coefficients(flow(p))).collect(),
-            rates: Vec::new(),
-        };
+        let mut state = State { values: pairs.flat_map(|(f, p)| f.coefficients(flow(p))).collect(), rates: Vec::new() };
         let evolution = Evolution::new(&laplacian, Equation::VectorHeat, frames, 2e-3).unwrap();
         for _ in 0..5 {
             evolution.advance(&mut state, 1).unwrap();
         }
         let pairs = frames.iter().zip(state.values.chunks_exact(2));
-        pairs
-            .map(|(frame, z)| frame.vector([z[0], z[1]]))
-            .collect::<Vec<DVec3>>()
+        pairs.map(|(frame, z)| frame.vector([z[0], z[1]])).collect::<Vec<DVec3>>()
     });
     for (a, b) in results[0].iter().zip(&results[1]) {
         assert!((*a - *b).length() < 1e-12);
@@ -260,11 +231,9 @@ fn steps_and_fields_that_make_no_sense_are_refused() {
     let laplacian = SurfaceLaplacian::new(&mesh).unwrap();
     let graph = graph(&mesh);
     let new = |equation, step| Evolution::new(&laplacian, equation, graph.frames(), step);
-    for (equation, step) in [
-        (Equation::Wave, -0.1),
-        (Equation::Heat, f64::NAN),
-        (Equation::CahnHilliard { width: 0.0 }, 0.1),
-    ] {
+    for (equation, step) in
+        [(Equation::Wave, -0.1), (Equation::Heat, f64::NAN), (Equation::CahnHilliard { width: 0.0 }, 0.1)]
+    {
         let error = new(equation, step).unwrap_err();
         assert!(matches!(error, SurfaceError::BadTime { .. }), "{error}");
     }

@@ -6,8 +6,7 @@ use gemcnn_mesh::features::{
 };
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::surface::{
-    Derivative, HeatSolver, Jets, OperatorOptions, OperatorStoreError, SurfaceError,
-    SurfaceLaplacian, SurfaceOperators,
+    Derivative, HeatSolver, Jets, OperatorOptions, OperatorStoreError, SurfaceError, SurfaceLaplacian, SurfaceOperators,
 };
 use gemcnn_mesh::{DVec3, Mesh};
 
@@ -23,9 +22,7 @@ fn jets_are_exact_on_quadratic_polynomials_in_the_plane() {
     let field: Vec<f64> = mesh
         .vertices()
         .iter()
-        .map(|v| {
-            5.0 + a * v.x + b * v.y + 0.5 * c * v.x * v.x + d * v.x * v.y + 0.5 * e * v.y * v.y
-        })
+        .map(|v| 5.0 + a * v.x + b * v.y + 0.5 * c * v.x * v.x + d * v.x * v.y + 0.5 * e * v.y * v.y)
         .collect();
     let gradient = jets.gradient(&field, 1).unwrap();
     let hessian = jets.apply(0, Derivative::RaiseTwice, &field, 1).unwrap();
@@ -43,10 +40,7 @@ fn jets_are_exact_on_quadratic_polynomials_in_the_plane() {
         // The traceless Hessian rotates twice as fast as the frame.
         let angle = 2.0 * frame.e1.y.atan2(frame.e1.x);
         let (sine, cosine) = angle.sin_cos();
-        let exact = [
-            cosine * (c - e) + sine * 2.0 * d,
-            cosine * 2.0 * d - sine * (c - e),
-        ];
+        let exact = [cosine * (c - e) + sine * 2.0 * d, cosine * 2.0 * d - sine * (c - e)];
         for part in 0..2 {
             worst[1] = worst[1].max((hessian[2 * vertex + part] - exact[part]).abs());
         }
@@ -87,17 +81,11 @@ fn jets_of_transported_fields_transform_with_the_frames() {
             let after = b.apply(order, derivative, &moved, 1).unwrap();
             let scale = before.iter().fold(0.0f64, |max, x| max.max(x.abs()));
             for (x, y) in after.iter().zip(&expected) {
-                assert!(
-                    (x - y).abs() < 1e-11 * scale,
-                    "{order} {derivative:?}: {x} {y}"
-                );
+                assert!((x - y).abs() < 1e-11 * scale, "{order} {derivative:?}: {x} {y}");
             }
         }
     }
-    assert!(matches!(
-        a.apply(1, Derivative::Raise, &field, 2),
-        Err(SurfaceError::FieldLength { columns: 2, .. })
-    ));
+    assert!(matches!(a.apply(1, Derivative::Raise, &field, 2), Err(SurfaceError::FieldLength { columns: 2, .. })));
 }
 
 #[test]
@@ -124,10 +112,7 @@ fn implicit_heat_agrees_with_spectral_heat_and_blocks_with_columns() {
             }
         }
     }
-    assert!(matches!(
-        HeatSolver::new(&laplacian, 0, graph.frames(), &[0.0]),
-        Err(SurfaceError::BadTime { .. })
-    ));
+    assert!(matches!(HeatSolver::new(&laplacian, 0, graph.frames(), &[0.0]), Err(SurfaceError::BadTime { .. })));
 }
 
 #[test]
@@ -155,10 +140,7 @@ fn gradients_of_the_sphere_are_tangent_derivatives() {
 #[test]
 fn stored_operators_are_read_back_and_checked() {
     let mesh = shapes::icosphere(2).unwrap();
-    let options = OperatorOptions {
-        eigenpairs: [10, 0, 6],
-        jets: true,
-    };
+    let options = OperatorOptions { eigenpairs: [10, 0, 6], jets: true };
     let operators = SurfaceOperators::new(&mesh, &graph(&mesh), &options).unwrap();
     let orders: Vec<usize> = operators.bases.iter().map(|basis| basis.order).collect();
     assert_eq!(orders, [0, 2]);
@@ -173,10 +155,7 @@ fn stored_operators_are_read_back_and_checked() {
     assert_eq!(restored.to_bytes().unwrap(), bytes);
     assert!(SurfaceOperators::from_bytes(&bytes[..bytes.len() - 4]).is_err());
     let graph_bytes = graph(&mesh).to_safetensors().unwrap();
-    assert!(matches!(
-        SurfaceOperators::from_bytes(&graph_bytes),
-        Err(OperatorStoreError::Version { found: None })
-    ));
+    assert!(matches!(SurfaceOperators::from_bytes(&graph_bytes), Err(OperatorStoreError::Version { found: None })));
 }
 
 #[test]
@@ -199,27 +178,16 @@ fn curvature_of_sphere_and_torus_is_known() {
             let unit = laplacian.scale().recip();
             let mean = 0.5 * (first + second) * unit;
             let half = 0.5 * (first - second) * unit;
-            let z = [
-                curvature.traceless[2 * vertex],
-                curvature.traceless[2 * vertex + 1],
-            ];
-            assert!(
-                (curvature.mean[vertex] - mean).abs() < 0.05 * first * unit,
-                "{vertex}"
-            );
-            assert!(
-                (z[0].hypot(z[1]) - half).abs() < 0.05 * first * unit,
-                "{vertex}"
-            );
+            let z = [curvature.traceless[2 * vertex], curvature.traceless[2 * vertex + 1]];
+            assert!((curvature.mean[vertex] - mean).abs() < 0.05 * first * unit, "{vertex}");
+            assert!((z[0].hypot(z[1]) - half).abs() < 0.05 * first * unit, "{vertex}");
             let gaussian = curvature.mean[vertex].powi(2) - z[0] * z[0] - z[1] * z[1];
             let product = first * second * unit * unit;
             assert!((gaussian - product).abs() < 0.2 * (first * unit).powi(2));
         }
         let [scalar, second] = [basis(mesh, 0, 40), basis(mesh, 2, 40)];
         let mass = laplacian.mass();
-        let smooth = curvature
-            .smoothed(mass, &scalar, &second, &[1e-3, 1e-2])
-            .unwrap();
+        let smooth = curvature.smoothed(mass, &scalar, &second, &[1e-3, 1e-2]).unwrap();
         assert_eq!(smooth.kind, [(2, 0), (2, 2)]);
         for (row, mean) in smooth.rows().zip(&curvature.mean) {
             assert!((row[0] - mean).abs() < 0.1 * laplacian.scale().recip() * 2.5);
@@ -253,18 +221,12 @@ fn centroid_features_are_invariant_under_rigid_motions() {
     vertices.push(DVec3::new(0.3, -0.4, 1.2));
     let mesh = Mesh::new(vertices, faces).unwrap();
     let rotation = rotation_about_skew_axis();
-    let moved = mesh
-        .map_vertices(|v| 3.0 * rotation(v) + DVec3::new(5.0, -2.0, 9.0))
-        .unwrap();
+    let moved = mesh.map_vertices(|v| 3.0 * rotation(v) + DVec3::new(5.0, -2.0, 9.0)).unwrap();
     let huge = mesh.map_vertices(|v| 1e200 * v).unwrap();
-    let [a, b, c] =
-        [&mesh, &moved, &huge].map(|mesh| centroid_features(mesh, &graph(mesh)).unwrap());
+    let [a, b, c] = [&mesh, &moved, &huge].map(|mesh| centroid_features(mesh, &graph(mesh)).unwrap());
     assert_eq!(a.kind, [(2, 0), (1, 1)]);
     let framed = a.values.len() - 2;
-    for (x, (y, z)) in a.values[..framed]
-        .iter()
-        .zip(b.values.iter().zip(&c.values))
-    {
+    for (x, (y, z)) in a.values[..framed].iter().zip(b.values.iter().zip(&c.values)) {
         assert!((x - y).abs() < 1e-9 && (x - z).abs() < 1e-9);
     }
     for row in a.rows() {
@@ -278,15 +240,9 @@ fn centroids_weight_by_area() {
     // The right half has small cells, which must not pull the centroid towards it.
     let sheet = shapes::grid(5, 21, Cells::Quads).unwrap();
     let uneven = |v: DVec3| {
-        if v.x < 4.0 {
-            v.x
-        } else {
-            4.0 + (v.x - 4.0) / 4.0
-        }
+        if v.x < 4.0 { v.x } else { 4.0 + (v.x - 4.0) / 4.0 }
     };
-    let sheet = sheet
-        .map_vertices(|v| DVec3::new(uneven(v), v.y, 0.0))
-        .unwrap();
+    let sheet = sheet.map_vertices(|v| DVec3::new(uneven(v), v.y, 0.0)).unwrap();
     let field = centroid_features(&sheet, &graph(&sheet)).unwrap();
     let low = sheet.vertices().iter().fold(DVec3::MAX, |l, v| l.min(*v));
     let high = sheet.vertices().iter().fold(DVec3::MIN, |h, v| h.max(*v));
@@ -296,10 +252,7 @@ fn centroids_weight_by_area() {
         assert!((row[1] - expected).abs() < 1e-12 && row[0].abs() < 1e-12);
     }
     let point = sheet.map_vertices(|_| DVec3::ONE).unwrap();
-    assert!(matches!(
-        centroid_features(&point, &graph(&sheet)),
-        Err(SurfaceError::NoExtent { faces: 80 })
-    ));
+    assert!(matches!(centroid_features(&point, &graph(&sheet)), Err(SurfaceError::NoExtent { faces: 80 })));
 }
 
 /// A rotation about a skew axis (Rodrigues' formula).

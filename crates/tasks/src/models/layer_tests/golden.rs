@@ -47,11 +47,7 @@ fn spirals_and_feast_equal_an_independent_script() {
     let feast = &golden.feast;
     let feast_weight = (0..OUTPUTS).flat_map(|o| feast.weight.iter().flat_map(move |m| &m[o]));
     for (layer, values, expected) in [
-        (
-            Layer::Spiral,
-            vec![spiral.weight.concat(), spiral.bias.clone()],
-            spiral.output.concat(),
-        ),
+        (Layer::Spiral, vec![spiral.weight.concat(), spiral.bias.clone()], spiral.output.concat()),
         (
             Layer::Feast,
             vec![

@@ -10,16 +10,9 @@ fn symmetry_errors(layer: Layer) -> [f64; 3] {
     let kinds = [FeatureType::scalars(INPUTS), FeatureType::scalars(OUTPUTS)];
     let options = GeometryOptions::default();
     let error = |mesh: &Mesh, symmetry: &Symmetry| {
-        let trial = Trial {
-            mesh,
-            options: &options,
-            input: &kinds[0],
-            output: &kinds[1],
-            seed: 1,
-        };
-        let apply = |mesh: &Mesh, graph: &GaugeGraph, x: &[f64]| {
-            forward(layer, &layer.batch::<f64>(&[(mesh, graph)]), x)
-        };
+        let trial = Trial { mesh, options: &options, input: &kinds[0], output: &kinds[1], seed: 1 };
+        let apply =
+            |mesh: &Mesh, graph: &GaugeGraph, x: &[f64]| forward(layer, &layer.batch::<f64>(&[(mesh, graph)]), x);
         mesh_error(&trial, symmetry, apply).unwrap()
     };
     [
@@ -34,9 +27,7 @@ fn half_turn(mesh: &Mesh) -> Vec<u32> {
     let points = mesh.vertices();
     let image = |p: &DVec3| DVec3::new(-p.x, -p.y, p.z);
     let find = |p: DVec3| points.iter().position(|q| q.distance(p) < 1e-9);
-    (points.iter())
-        .map(|p| find(image(p)).expect("the mesh is symmetric") as u32)
-        .collect()
+    (points.iter()).map(|p| find(image(p)).expect("the mesh is symmetric") as u32).collect()
 }
 
 /// Invariance to frames, motions and isometries: exact, or off by a number between two bounds.
@@ -52,23 +43,14 @@ fn layers_have_the_symmetries_that_they_should_have() {
         // The angle is that of a frame.
         (Layer::Monet, [off(0.3, 1.5), exact.clone(), off(0.3, 1.5)]),
         // The maximum over a few rotations is not that over all.
-        (
-            Layer::Geodesic,
-            [off(0.05, 1.0), exact.clone(), off(0.05, 1.0)],
-        ),
+        (Layer::Geodesic, [off(0.05, 1.0), exact.clone(), off(0.05, 1.0)]),
         (Layer::Acnn, [exact.clone(), exact.clone(), off(0.02, 0.5)]),
-        (
-            Layer::Zernike,
-            [off(0.05, 1.0), exact.clone(), off(0.05, 1.0)],
-        ),
+        (Layer::Zernike, [off(0.05, 1.0), exact.clone(), off(0.05, 1.0)]),
     ] {
         let errors = symmetry_errors(layer);
         println!("{layer:?}: {errors:?}");
         for (error, bounds) in errors.iter().zip(bounds) {
-            assert!(
-                bounds.contains(error),
-                "{layer:?}: {error:.2e} is not in {bounds:?}"
-            );
+            assert!(bounds.contains(error), "{layer:?}: {error:.2e} is not in {bounds:?}");
         }
     }
 }

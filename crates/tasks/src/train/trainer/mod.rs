@@ -23,8 +23,8 @@ use super::seen::Seen;
 use super::stop::StopFlag;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
-    Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule, StepSettings,
-    Stepper, Stream, Workspace,
+    Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule, StepSettings, Stepper, Stream,
+    Workspace,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,10 +101,7 @@ impl<'a> Trainer<'a> {
         config.check()?;
         config.check_objective(problem.objective)?;
         if problem.training.is_empty() {
-            return Err(TaskError::setting(
-                "data",
-                "the training part has no meshes",
-            ));
+            return Err(TaskError::setting("data", "the training part has no meshes"));
         }
         let mut workspace = Workspace::new(device.clone());
         workspace.set_product_mode(config.precision.into());
@@ -149,11 +146,7 @@ impl<'a> Trainer<'a> {
                 stepper: Stepper::default(),
             },
             is_saved: false,
-            unread: Unread {
-                losses: Vec::new(),
-                since: Instant::now(),
-                last: Vec::new(),
-            },
+            unread: Unread { losses: Vec::new(), since: Instant::now(), last: Vec::new() },
             clock: Clock::new(),
             cache: GraphCache::new(device),
             problem,
@@ -199,23 +192,14 @@ impl<'a> Trainer<'a> {
                 device: &Device::Cpu,
             };
             let prepared = PreparedBatch::load(source, &first, None)?;
-            let State {
-                network,
-                parameters,
-                workspace,
-                ..
-            } = &mut self.state;
+            let State { network, parameters, workspace, .. } = &mut self.state;
             let batch = &prepared.batch;
             network.calibrate(workspace, parameters, batch.levels(), batch.features())?;
         }
         Ok(())
     }
 
-    fn resume(
-        &mut self,
-        checkpoint: Checkpoint,
-        observer: &mut dyn Observer,
-    ) -> Result<(), TaskError> {
+    fn resume(&mut self, checkpoint: Checkpoint, observer: &mut dyn Observer) -> Result<(), TaskError> {
         let path = self.run.checkpoint();
         let differences = self.identity.differences(&checkpoint.identity);
         if !differences.is_empty() {
@@ -224,8 +208,7 @@ impl<'a> Trainer<'a> {
         let epochs = self.problem.config.epochs;
         let begun = checkpoint.progress.epoch + u64::from(checkpoint.progress.step > 0);
         if epochs < begun {
-            let problem =
-                format!("the run is in epoch {begun} already; it can end there at the earliest");
+            let problem = format!("the run is in epoch {begun} already; it can end there at the earliest");
             return Err(TaskError::setting("training.epochs", problem));
         }
         if let Some(before) = checkpoint.identity.epochs().filter(|&n| n != epochs) {
@@ -234,11 +217,7 @@ impl<'a> Trainer<'a> {
                  run of {epochs} epochs"
             )));
         }
-        let State {
-            parameters,
-            optimiser,
-            ..
-        } = &mut self.state;
+        let State { parameters, optimiser, .. } = &mut self.state;
         *optimiser = checkpoint.load(&path, parameters)?;
         self.progress = checkpoint.progress;
         self.is_saved = true;
@@ -255,16 +234,12 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Trains until all epochs are done, evaluations stop improving, or `stop` is requested. Writes checkpoints, metrics
-    /// and, after each evaluation and at the end, the model to the run directory.
+    /// Trains until all epochs are done, evaluations stop improving, or `stop` is requested. Writes checkpoints,
+    /// metrics and, after each evaluation and at the end, the model to the run directory.
     ///
     /// # Errors
     /// A sample that cannot be loaded, a loss that is not finite, or a full disk. The latest checkpoint stays.
-    pub fn run(
-        &mut self,
-        observer: &mut dyn Observer,
-        stop: &StopFlag,
-    ) -> Result<Outcome, TaskError> {
+    pub fn run(&mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, TaskError> {
         let config = self.problem.config;
         let (epochs, steps) = (config.epochs, self.plan.steps());
         observer.observe(Event::Started {
@@ -286,12 +261,7 @@ impl<'a> Trainer<'a> {
         let first = self.progress.epoch * steps + self.progress.step;
         let (plan, range) = (self.plan.clone(), (first, epochs * steps));
         std::thread::scope(|scope| {
-            let source = BatchSource {
-                samples: &training,
-                objective: &objective,
-                cache: &cache,
-                device: &device,
-            };
+            let source = BatchSource { samples: &training, objective: &objective, cache: &cache, device: &device };
             let mut batches = Prefetch::start(scope, source, plan, range);
             while !self.is_finished() {
                 if stop.is_requested() {
@@ -318,8 +288,7 @@ impl<'a> Trainer<'a> {
                 }
             }
             let last = self.progress.history.last().cloned();
-            let last =
-                last.ok_or_else(|| TaskError::setting("training", "no epoch was trained"))?;
+            let last = last.ok_or_else(|| TaskError::setting("training", "no epoch was trained"))?;
             self.checkpoint()?;
             if last.epoch < epochs {
                 observer.observe(Event::Note(&format!(
@@ -345,32 +314,20 @@ impl<'a> Trainer<'a> {
     fn step(&mut self, prepared: &PreparedBatch) -> Result<(), TaskError> {
         let config = self.problem.config;
         let rate = self.rate(self.progress.epoch * self.plan.steps() + self.progress.step);
-        let State {
-            network,
-            parameters,
-            optimiser,
-            workspace,
-            stepper,
-        } = &mut self.state;
+        let State { network, parameters, optimiser, workspace, stepper } = &mut self.state;
         let settings = StepSettings {
             rate,
-            randomness: Stream {
-                seed: config.seed,
-                step: optimiser.steps(),
-            },
+            randomness: Stream { seed: config.seed, step: optimiser.steps() },
             clip: (config.clip > 0.0).then_some(config.clip),
         };
         let batch = &prepared.batch;
-        let loss = stepper
-            .step(
-                &**network, parameters, optimiser, workspace, batch, settings,
-            )
-            .map_err(|error| match error {
-                NnError::NotFinite { what } => {
-                    self.diverged(self.progress.step, &prepared.samples, what)
-                }
-                other => other.into(),
-            })?;
+        let loss =
+            stepper.step(&**network, parameters, optimiser, workspace, batch, settings).map_err(
+                |error| match error {
+                    NnError::NotFinite { what } => self.diverged(self.progress.step, &prepared.samples, what),
+                    other => other.into(),
+                },
+            )?;
         let loss = BatchLoss::new(loss, batch);
         let samples = &prepared.samples;
         self.clock.meshes += samples.len() as u64;
@@ -381,10 +338,7 @@ impl<'a> Trainer<'a> {
         self.progress.step += 1;
         self.is_saved = false;
         let is_host = matches!(self.state.workspace.device(), Device::Cpu);
-        if is_host
-            || self.unread.losses.len() >= UNREAD
-            || self.unread.since.elapsed() >= UNREAD_FOR
-        {
+        if is_host || self.unread.losses.len() >= UNREAD || self.unread.since.elapsed() >= UNREAD_FOR {
             self.read_losses()?;
         }
         Ok(())
@@ -465,22 +419,14 @@ impl<'a> Trainer<'a> {
     }
 
     fn evaluate(&mut self) -> Result<Option<Scores>, TaskError> {
-        let State {
-            network,
-            parameters,
-            optimiser,
-            workspace,
-            ..
-        } = &mut self.state;
+        let State { network, parameters, optimiser, workspace, .. } = &mut self.state;
         let averaged = optimiser.averaged(parameters)?;
         let batch = self.plan.meshes_per_step();
         let held_out = self.progress.scaled(self.problem.held_out);
         let objective = Arc::new(self.objective.as_ref().clone().without_smoothing());
         let objective = (&objective, self.progress.target_scaling.as_ref());
         let cache = &self.cache;
-        evaluate(
-            &**network, &averaged, workspace, &held_out, objective, cache, batch,
-        )
+        evaluate(&**network, &averaged, workspace, &held_out, objective, cache, batch)
     }
 
     /// Records of all completed epochs.
@@ -505,18 +451,8 @@ impl<'a> Trainer<'a> {
         }
         self.read_losses()?;
         self.progress.seconds += self.clock.lap();
-        let State {
-            parameters,
-            optimiser,
-            ..
-        } = &self.state;
-        let written = Checkpoint::write(
-            self.run,
-            &self.identity,
-            &self.progress,
-            parameters,
-            optimiser,
-        )?;
+        let State { parameters, optimiser, .. } = &self.state;
+        let written = Checkpoint::write(self.run, &self.identity, &self.progress, parameters, optimiser)?;
         if let Written::NotFinite { name } = written {
             return Err(TaskError::Diverged {
                 what: format!("`{name}`"),
@@ -545,10 +481,8 @@ impl<'a> Trainer<'a> {
             loss: scores.map(|scores| scores.loss),
             accuracy: scores.and_then(|scores| scores.accuracy),
             meshes_per_second: self.clock.meshes as f64 / elapsed.max(f64::MIN_POSITIVE),
-            time_left: Duration::try_from_secs_f64(
-                elapsed / self.clock.steps.max(1) as f64 * left as f64,
-            )
-            .unwrap_or(Duration::MAX),
+            time_left: Duration::try_from_secs_f64(elapsed / self.clock.steps.max(1) as f64 * left as f64)
+                .unwrap_or(Duration::MAX),
         }
     }
 }
@@ -556,11 +490,7 @@ impl<'a> Trainer<'a> {
 impl Progress {
     /// The samples with the scaling of the run.
     fn scaled<'s>(&'s self, source: &'s dyn SampleSource) -> Scaled<'s> {
-        Scaled {
-            source,
-            features: &self.scaling,
-            targets: self.target_scaling.as_ref(),
-        }
+        Scaled { source, features: &self.scaling, targets: self.target_scaling.as_ref() }
     }
 }
 

@@ -11,7 +11,8 @@ use gemcnn_nn::{Archive, Module, NnError, Parameters};
 type NetworkAndParameters = (Box<dyn Module<f32>>, Parameters<f32>);
 
 impl Trainer<'_> {
-    /// Writes the model of an epoch if `keep_best` is set and its evaluation is the best so far; true if it was written.
+    /// Writes the model of an epoch if `keep_best` is set and its evaluation is the best so far; true if it was
+    /// written.
     pub(super) fn keep_best(&self, epoch: u64, scores: Option<Scores>) -> Result<bool, TaskError> {
         let Some(scores) = scores.filter(|_| self.problem.config.keep_best) else {
             return Ok(false);
@@ -45,10 +46,8 @@ impl Trainer<'_> {
             let best = read_sealed(&path)?;
             Ok((best.json::<u64>(model::EPOCH)?, best))
         };
-        let best = read().map_err(|error: NnError| TaskError::Model {
-            path: path.clone(),
-            source: Box::new(error.into()),
-        })?;
+        let best =
+            read().map_err(|error: NnError| TaskError::Model { path: path.clone(), source: Box::new(error.into()) })?;
         Ok(Some(best).filter(|(epoch, _)| *epoch == record.epoch))
     }
 
@@ -81,15 +80,8 @@ impl Trainer<'_> {
     /// The current model as an archive, with averaged weights if there is an average.
     pub(super) fn archive(&self, epoch: u64) -> Result<Archive, TaskError> {
         let mut archive = Archive::new();
-        let State {
-            network,
-            parameters,
-            optimiser,
-            ..
-        } = &self.state;
-        optimiser
-            .averaged(parameters)?
-            .store(&mut archive, WEIGHTS)?;
+        let State { network, parameters, optimiser, .. } = &self.state;
+        optimiser.averaged(parameters)?.store(&mut archive, WEIGHTS)?;
         archive.set_json(model::EPOCH, &epoch)?;
         archive.set_json(model::OUTPUT, &network.output().to_string())?;
         archive.set_json(model::CONFIG, self.problem.settings)?;
@@ -106,12 +98,7 @@ impl Trainer<'_> {
     /// # Errors
     /// A failed GPU operation.
     pub fn into_model(self) -> Result<NetworkAndParameters, TaskError> {
-        let State {
-            network,
-            parameters,
-            optimiser,
-            ..
-        } = self.state;
+        let State { network, parameters, optimiser, .. } = self.state;
         let parameters = optimiser.averaged(&parameters)?.into_owned();
         Ok((network, parameters))
     }
