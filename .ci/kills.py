@@ -29,7 +29,7 @@ training = { epochs = 8, validation = 0.4, keep_best = true, checkpoint = { step
 BODIES = ["--count", "5", "--vertices", "500"]
 TIMES = re.compile(r"^(seconds|training_seconds|meshes_per_second)")
 # Kills in a row before a command is left to finish.
-MOST_KILLS = 8
+MAX_KILLS = 8
 
 
 class Command:
@@ -160,7 +160,7 @@ class Workshop:
         """Kills a command a few times and lets it finish; gives the number of kills."""
         self.clear(command)
         kills = 0
-        for _ in range(moments.randint(1, MOST_KILLS)):
+        for _ in range(moments.randint(1, MAX_KILLS)):
             if kills == most or command.is_done(self.work):
                 break
             process = self.start(command.now(self.work))

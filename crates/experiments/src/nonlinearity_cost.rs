@@ -106,9 +106,6 @@ pub struct Report {
 }
 
 /// Measures everything, networks on `device`.
-///
-/// # Errors
-/// Settings out of range, or work on a GPU that failed.
 pub fn run(settings: &Settings, device: &Device) -> Result<Report, TaskError> {
     let mesh = shapes::torus(settings.segments.0, settings.segments.1, 1.0, 0.4, Cells::Triangles)
         .map_err(|error| TaskError::setting("segments", error.to_string()))?;

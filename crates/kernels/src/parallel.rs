@@ -12,22 +12,22 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const TILE: usize = 72;
 
 /// Largest number of partial sums of a reduction over vertices.
-const MOST_PARTIAL_SUMS: usize = 32;
+const MAX_PARTIAL_SUMS: usize = 32;
 
 /// Vertices of each partial sum of a reduction: a multiple of the row blocks. Depends only on the number of
 /// vertices, so that sums are the same for any number of threads.
 pub(crate) fn reduction_block(vertices: usize) -> usize {
-    vertices.div_ceil(MOST_PARTIAL_SUMS).next_multiple_of(24).max(TILE)
+    vertices.div_ceil(MAX_PARTIAL_SUMS).next_multiple_of(24).max(TILE)
 }
 
 /// Largest number of pieces of [`piece_length`].
-const MOST_PIECES: usize = 64;
+const MAX_PIECES: usize = 64;
 
 /// Length of the pieces of a loop over `count` items: at least `least` (and 1), and such that there are at
 /// most 64 pieces. Depends only on the sizes, so that sums over the pieces, added in order, are the same
 /// for any number of threads.
 pub(crate) fn piece_length(count: usize, least: usize) -> usize {
-    count.div_ceil(MOST_PIECES).max(least).max(1)
+    count.div_ceil(MAX_PIECES).max(least).max(1)
 }
 
 /// Pieces of a [`Loop`] for each thread: free threads take what others have not begun.
@@ -123,14 +123,14 @@ fn share(workers: usize, count: usize, work: &(dyn Fn(usize, &mut dyn Iterator<I
 }
 
 /// Fewest rows worth a task of their own.
-const LEAST_ROWS: usize = 64;
+const MIN_ROWS: usize = 64;
 
 /// Calls `work(row, y_row)` for every row of `width` numbers of `y`.
 pub(crate) fn for_rows<T: Real>(y: &mut [T], width: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     if y.is_empty() {
         return;
     }
-    let piece = piece_length(y.len() / width, LEAST_ROWS);
+    let piece = piece_length(y.len() / width, MIN_ROWS);
     let pieces = y.par_chunks_mut(piece * width).enumerate();
     pieces.run(|(index, rows)| {
         Arch::new().dispatch(

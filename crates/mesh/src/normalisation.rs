@@ -8,7 +8,7 @@ use glam::DVec3;
 /// neighbour from that mean.
 const SPIKE: f64 = 4.0;
 /// Largest share of the vertices that can be spikes. With more, they are the shape of the surface.
-const MOST_SPIKES: f64 = 0.005;
+const MAX_SPIKES: f64 = 0.005;
 
 /// The mesh with its centroid at the origin and unit area. Spikes are moved to the mean of their neighbours first: one
 /// vertex far away from a scan would change position, size and spectrum of the whole mesh.
@@ -45,7 +45,7 @@ fn tamed(mesh: &Mesh) -> Result<Mesh, MeshError> {
     let is_spike =
         |&vertex: &usize| counts[vertex] >= 3 && points[vertex].distance(means[vertex]) > SPIKE * reaches[vertex];
     let spikes: Vec<usize> = (0..points.len()).filter(is_spike).collect();
-    let most = (MOST_SPIKES * points.len() as f64).max(1.0);
+    let most = (MAX_SPIKES * points.len() as f64).max(1.0);
     if spikes.is_empty() || spikes.len() as f64 > most {
         return Ok(mesh.clone());
     }

@@ -4,7 +4,7 @@ use crate::DVec3;
 use glam::DMat3;
 
 /// Maximum number of sweeps over the three off-diagonal entries; five reach rounding on any matrix.
-const MOST_SWEEPS: usize = 16;
+const MAX_SWEEPS: usize = 16;
 
 /// Eigenvalues of a symmetric matrix in descending order, and orthonormal eigenvectors, by Jacobi
 /// rotations. The result is accurate to rounding even for equal eigenvalues. No library functions
@@ -12,7 +12,7 @@ const MOST_SWEEPS: usize = 16;
 pub(crate) fn symmetric_eigen(matrix: DMat3) -> ([f64; 3], [DVec3; 3]) {
     let mut a = matrix.to_cols_array_2d();
     let mut vectors = DVec3::AXES;
-    for _ in 0..MOST_SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         let off_diagonal = a[0][1].abs() + a[0][2].abs() + a[1][2].abs();
         let diagonal = a[0][0].abs() + a[1][1].abs() + a[2][2].abs();
         if off_diagonal <= f64::EPSILON * f64::EPSILON * diagonal {

@@ -8,7 +8,7 @@ use crate::polygon::vector_area;
 
 /// Maximum number of corners for ear clipping, which takes at least quadratic time. Larger polygons
 /// are fanned.
-const MOST_CORNERS_CLIPPED: usize = 256;
+const MAX_CORNERS_CLIPPED: usize = 256;
 
 /// Triangulates a polygon with the given vector area. Each triangle has the orientation of the
 /// polygon and is given by indices into `corners`. Convex polygons are fanned from their first
@@ -16,7 +16,7 @@ const MOST_CORNERS_CLIPPED: usize = 256;
 /// is triangulated without the hole. The triangles of a self-intersecting polygon are arbitrary.
 pub fn triangulate(corners: &[DVec3], area: DVec3, triangles: &mut Vec<[usize; 3]>) {
     triangles.clear();
-    if corners.len() > 3 && corners.len() <= MOST_CORNERS_CLIPPED {
+    if corners.len() > 3 && corners.len() <= MAX_CORNERS_CLIPPED {
         let flat = flatten(corners, area);
         let turns_left = |i: usize| {
             let n = flat.len();

@@ -110,9 +110,6 @@ impl Archive {
 
     /// Writes a file atomically: under a temporary name in the same folder, then renamed. A reader never sees a
     /// partial file, not even after a power failure.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), NnError> {
         let path = path.as_ref();
         let bytes = self.to_bytes()?;
@@ -246,9 +243,6 @@ pub(crate) fn no_differences(differences: Vec<String>) -> Result<(), NnError> {
 
 impl<T: Real> Parameters<T> {
     /// Stores all values and running statistics in an archive under `group`.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     pub fn store(&self, archive: &mut Archive, group: &str) -> Result<(), NnError> {
         let on_device = self.read_values()?;
         for (index, entry) in self.iter().enumerate() {

@@ -56,9 +56,6 @@ impl<T: Real> BasisBatch<T> {
     }
 
     /// Joins complex bases, for features of a single order above 0.
-    ///
-    /// # Errors
-    /// As [`real`](Self::real).
     pub fn complex(columns: usize, parts: &[BasisParts<'_>]) -> Result<Self, NnError> {
         Self::new(columns, true, parts)
     }

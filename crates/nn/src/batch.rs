@@ -163,9 +163,6 @@ impl<T: Real> ClustersOn<'_, T> {
 
 impl<T: Real> ClusterBatch<T> {
     /// Joins the clusters of several meshes.
-    ///
-    /// # Errors
-    /// Arrays that do not fit together, or more vertices than 32-bit indices can address.
     pub fn new(parts: &[ClusterParts<'_>]) -> Result<Self, NnError> {
         Ok(Self { arrays: ClusterArrays::union(parts)?, sent: Sent::default() })
     }
@@ -336,9 +333,6 @@ impl<T: Real> HierarchyBatch<T> {
 
     /// Joins batches of the same number of levels. This is faster than [`new`](Self::new), which converts
     /// angles: batches of single meshes are worth keeping.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
         let depth = batches.first().map_or(0, |batch| batch.levels.len());
         for (index, batch) in batches.iter().enumerate() {

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use std::ops::RangeInclusive;
 
 /// Largest number of values of a model: more is a typing error, and would take gigabytes before anything else fails.
-const MOST_VALUES: usize = 1 << 28;
+const MAX_VALUES: usize = 1 << 28;
 
 /// Adds the parameters of layers to [`Parameters`]. The same seed and the same layers in the same
 /// order give the same values.
@@ -134,10 +134,10 @@ impl<'p, T: Real> Builder<'p, T> {
                 let product = |total: usize, &size| total.checked_mul(size);
                 let count = shape.iter().try_fold(1, product);
                 let total = count.and_then(|count| self.count.checked_add(count));
-                let (Some(count), Some(total)) = (count, total.filter(|&n| n <= MOST_VALUES)) else {
+                let (Some(count), Some(total)) = (count, total.filter(|&n| n <= MAX_VALUES)) else {
                     return Err(NnError::setting(
                         format!("`{path}` of shape {shape:?}"),
-                        format!("a model has at most {MOST_VALUES} values; choose smaller sizes"),
+                        format!("a model has at most {MAX_VALUES} values; choose smaller sizes"),
                     ));
                 };
                 self.count = total;
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn sizes_without_bounds_are_refused_before_they_are_allocated() {
-        for shape in [&[usize::MAX, 80, 80][..], &[100_000_000_000], &[1 << 16, 1 << 16], &[MOST_VALUES]] {
+        for shape in [&[usize::MAX, 80, 80][..], &[100_000_000_000], &[1 << 16, 1 << 16], &[MAX_VALUES]] {
             let mut parameters = Parameters::<f32>::new();
             let mut builder = Builder::new(&mut parameters, 1);
             builder.constant("a", &[1], Role::Offset, 1.0).unwrap();

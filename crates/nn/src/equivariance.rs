@@ -104,9 +104,6 @@ pub fn hierarchy_error<T: Real>(
 }
 
 /// As [`equivariance_error`], for functions that also read the mesh.
-///
-/// # Errors
-/// As [`equivariance_error`].
 pub fn mesh_error<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,

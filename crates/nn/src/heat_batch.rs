@@ -36,9 +36,6 @@ pub struct HeatBatch<T> {
 
 impl<T: Real> HeatBatch<T> {
     /// Joins the arrays of meshes.
-    ///
-    /// # Errors
-    /// Arrays that do not fit together, or more entries than 32-bit indices can address.
     pub fn new(meshes: impl IntoIterator<Item = Arc<HeatArrays>>) -> Result<Self, NnError> {
         let parts: Vec<Arc<HeatArrays>> = meshes.into_iter().collect();
         let (mut mesh_offsets, mut vertices) = (vec![0], 0);
@@ -106,9 +103,6 @@ impl<T: Real> HeatBatch<T> {
     }
 
     /// Joins batches.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
         Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
     }

@@ -28,9 +28,6 @@ pub struct IncidenceBatch<T> {
 
 impl<T: Real> IncidenceBatch<T> {
     /// Joins the incidences of several meshes.
-    ///
-    /// # Errors
-    /// Arrays that do not fit together, or more entries than 32-bit indices can address.
     pub fn new(parts: &[IncidenceParts<'_>]) -> Result<Self, NnError> {
         Ok(Self {
             arrays: IncidenceArrays::union(parts)?,

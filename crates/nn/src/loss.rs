@@ -16,15 +16,9 @@ pub trait LossOperator<T: Real, const N: usize = 1> {
     type Saved;
 
     /// Computes the value and what the backward pass needs.
-    ///
-    /// # Errors
-    /// Inputs of the wrong type or size, or work on a GPU that failed.
     fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(LossValue, Self::Saved), NnError>;
 
     /// Computes the gradients by the inputs of `weight` times the loss.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     fn backward(
         &self,
         context: &mut Context<'_, T>,
@@ -64,9 +58,6 @@ impl Loss {
     }
 
     /// The value. Reading it from a GPU waits for all queued work.
-    ///
-    /// # Errors
-    /// Work on the GPU that failed.
     pub fn value(&self) -> Result<f64, NnError> {
         Ok(match &self.value {
             LossValue::Number(value) => *value,
@@ -95,9 +86,6 @@ impl Loss {
 
     /// Number of classified rows and of correct ones; `None` for regression losses. Reading it from a
     /// GPU waits for all queued work.
-    ///
-    /// # Errors
-    /// Work on the GPU that failed.
     pub fn score(&self) -> Result<Option<Score>, NnError> {
         Ok(match &self.value {
             LossValue::Number(_) | LossValue::CudaNumber(..) => None,

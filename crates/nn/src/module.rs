@@ -28,9 +28,6 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     /// # Shapes
     /// `x`: one row of the input type for each vertex of the finest graph, or for each mesh in modules that
     /// follow a global pooling; result: rows of the output type.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows, or too few levels.
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError>;
 
     /// The sum of the output for `x` and of `skipped`, features of the output type: the end of a residual block. The
@@ -56,9 +53,6 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
 
     /// Runs the module and as many of the pointwise layers that follow it as it can apply itself. Returns the result
     /// and their number. The default applies none.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
     fn forward_then<'a>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -107,9 +101,6 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Shapes
     /// As [`forward`](Module::forward), with one label for each row of the output.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows, too few levels, or a label out of range.
     fn classify<'a>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -140,9 +131,6 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Shapes
     /// `x` as in [`forward`](Module::forward); result: one class for each row of the output.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows, too few levels, or outputs that are not finite.
     fn predict_classes<'a>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -154,9 +142,6 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
 
     /// Rescales gauge convolutions on data before training, so that features have unit scale in every
     /// order after each of them ([`Tape::calibrating`]). This runs on the CPU, also if the workspace is on a GPU.
-    ///
-    /// # Errors
-    /// Features of another type or number of rows, or too few levels.
     fn calibrate<'a>(
         &self,
         workspace: &mut Workspace<T>,

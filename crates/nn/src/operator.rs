@@ -74,16 +74,10 @@ pub trait Operator<T: Real, const N: usize = 1> {
     }
 
     /// Computes the output ([`Var::new`]) and what the backward pass needs.
-    ///
-    /// # Errors
-    /// Inputs of the wrong type or size, or work on a GPU that failed.
     fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(Var<T>, Self::Saved), NnError>;
 
     /// Computes the gradients by the inputs from the gradient by the output, and adds to the gradients of
     /// its parameters ([`Context::gradients`]). A gradient that is not `wanted` may be `None`.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     fn backward(
         &self,
         context: &mut Context<'_, T>,
@@ -121,33 +115,21 @@ impl<T: Real> Context<'_, T> {
     }
 
     /// A buffer of `length` unspecified values.
-    ///
-    /// # Errors
-    /// Too little memory on the GPU.
     pub fn buffer(&self, length: usize) -> Result<Storage<T>, NnError> {
         self.workspace.take(length)
     }
 
     /// A buffer of `length` unspecified values if `wanted`: for a gradient.
-    ///
-    /// # Errors
-    /// Too little memory on the GPU.
     pub fn buffer_if(&self, wanted: bool, length: usize) -> Result<Option<Storage<T>>, NnError> {
         wanted.then(|| self.buffer(length)).transpose()
     }
 
     /// A buffer of `length` zeros.
-    ///
-    /// # Errors
-    /// Too little memory on the GPU.
     pub fn zeros(&self, length: usize) -> Result<Storage<T>, NnError> {
         self.workspace.zeros(length)
     }
 
     /// A copy of a buffer.
-    ///
-    /// # Errors
-    /// Too little memory on the GPU.
     pub fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>, NnError> {
         self.workspace.duplicate(values)
     }
@@ -210,9 +192,6 @@ impl<T: Real> Context<'_, T> {
     }
 
     /// A random number stream of its own for the calling operator; `None` unless training.
-    ///
-    /// # Errors
-    /// Work on the GPU that failed.
     pub fn random_stream(&mut self) -> Result<Option<RandomStream>, NnError> {
         let Access::Training { randomness, .. } = &self.access else {
             return Ok(None);

@@ -108,9 +108,6 @@ impl<T: Real> PatchBatch<T> {
     }
 
     /// Joins batches.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
         Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
     }

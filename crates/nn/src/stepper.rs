@@ -102,9 +102,6 @@ impl<T: Real> Stepper<T> {
 
     /// One training step on a batch, on the device of the workspace. Nothing waits for a GPU until the loss is
     /// read.
-    ///
-    /// # Errors
-    /// A batch that does not fit the model, settings out of range, or work on a GPU that failed.
     pub fn step(
         &mut self,
         module: &dyn Module<T>,

@@ -59,9 +59,6 @@ impl<T: Real> Storage<T> {
     }
 
     /// The values on the host. Values of a GPU are copied, after all queued work.
-    ///
-    /// # Errors
-    /// Work on the GPU that failed.
     pub fn read(&self) -> Result<Cow<'_, [T]>, NnError> {
         match &self.memory {
             OnDevice::Host(values) => Ok(Cow::Borrowed(values)),

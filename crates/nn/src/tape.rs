@@ -174,9 +174,6 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// As [`input`](Self::input), for data whose gradient is wanted:
     /// [`backward_to`](Self::backward_to) returns it.
-    ///
-    /// # Errors
-    /// As [`input`](Self::input).
     pub fn tracked_input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
         let input = self.input(kind, values)?;
         Ok(match self.is_training() {
@@ -186,9 +183,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies an operator.
-    ///
-    /// # Errors
-    /// Inputs of another tape, and errors of the operator.
     pub fn apply<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Var<T>, NnError>
     where
         O: Operator<T, N> + 'a,
@@ -205,9 +199,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies a loss operator, which ends a forward pass.
-    ///
-    /// # Errors
-    /// Inputs of another tape, and errors of the operator.
     pub fn apply_loss<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Loss, NnError>
     where
         O: LossOperator<T, N> + 'a,

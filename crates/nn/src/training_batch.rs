@@ -123,10 +123,6 @@ pub(crate) struct BatchShape<T> {
 
 impl<T: Real> TrainingBatch<T> {
     /// A batch on graphs, or on hierarchies for models that pool. Batches may share graphs.
-    ///
-    /// # Errors
-    /// Another number of features than the vertices of the finest graph need, or a target that does not
-    /// fit the objective.
     pub fn new(
         graphs: impl Into<Arc<HierarchyBatch<T>>>,
         kind: FeatureType,

@@ -48,9 +48,6 @@ impl<T: Real> Var<T> {
     }
 
     /// The values on the host, row after row. Values of a GPU are copied, after all queued work.
-    ///
-    /// # Errors
-    /// Work on the GPU that failed.
     pub fn values(&self) -> Result<Cow<'_, [T]>, NnError> {
         self.value.read()
     }

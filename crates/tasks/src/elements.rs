@@ -87,9 +87,6 @@ impl Elements {
     }
 
     /// Elements of a mesh with a number of vertices, given the start of each among the vertices of all, and these.
-    ///
-    /// # Errors
-    /// Arrays that do not fit together.
     pub(crate) fn from_parts(
         vertices: usize,
         [offsets, corners]: [&[u32]; 2],

@@ -10,11 +10,11 @@ use gemcnn_nn::{FeatureType, IGNORE, Target};
 use gemcnn_view::page::{ClassTable, Confusion, Element, Field, Page, PageMesh, Role, UNKNOWN, Values};
 
 /// Meshes with more vertices have no frames in a page.
-pub const MOST_FRAMES: usize = 200_000;
+pub const MAX_FRAMES: usize = 200_000;
 /// Largest number of features in a page.
-const MOST_FEATURES: usize = 64;
+const MAX_FEATURES: usize = 64;
 /// Largest number of classes of a confusion matrix.
-const MOST_CONFUSED: usize = 100;
+const MAX_CONFUSED: usize = 100;
 
 /// How assessments become meshes of a page.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl<'a> PredictionPage<'a> {
         let is_correspondence = model.config.task == Task::Correspondence;
         let classes = model.classes.as_ref().filter(|_| !is_correspondence);
         let count = classes.map(|classes| classes.count());
-        let count = count.filter(|&count| count <= MOST_CONFUSED);
+        let count = count.filter(|&count| count <= MAX_CONFUSED);
         Self { model, template, confusion: count.map(|count| vec![vec![0; count]; count]) }
     }
 
@@ -154,7 +154,7 @@ impl<'a> PredictionPage<'a> {
             facts.push((self.score_name().into(), format!("{score:.4}")));
         }
         fields.extend(features(&assessed));
-        let is_small = assessed.mesh.vertex_count() <= MOST_FRAMES;
+        let is_small = assessed.mesh.vertex_count() <= MAX_FRAMES;
         let mesh = PageMesh {
             frames: is_small.then_some(assessed.frames),
             fields,
@@ -277,7 +277,7 @@ fn value_fields(
 /// The scalar features of the vertices.
 fn features(assessed: &Assessment) -> impl Iterator<Item = Field> {
     let width = assessed.kind.dimension().max(1);
-    let scalars = assessed.kind.multiplicity(0).min(MOST_FEATURES);
+    let scalars = assessed.kind.multiplicity(0).min(MAX_FEATURES);
     (0..scalars).map(move |channel| {
         let rows = assessed.features.chunks_exact(width);
         let column = rows.map(|row| row[channel]).collect();

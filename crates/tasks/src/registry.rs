@@ -133,9 +133,6 @@ impl<C: Chosen + ?Sized> Choice<C> {
     }
 
     /// A kind with default settings, or several, separated by commas.
-    ///
-    /// # Errors
-    /// As [`of_kind`](Self::of_kind).
     pub fn of_kinds(names: &str) -> Result<Self, TaskError> {
         match names.contains(',') {
             false => Self::of_kind(names.trim()),

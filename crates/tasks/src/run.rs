@@ -16,10 +16,6 @@ use std::sync::{Arc, Mutex};
 /// Trains the model of a configuration in a run directory, from the checkpoint if there is one. After each evaluation,
 /// and when it is stopped, the directory holds the model so far; when all epochs are done, also the learning curve, and
 /// predictions for a few held-out meshes. Then the run is [finished](RunDirectory::is_finished).
-///
-/// # Errors
-/// Invalid settings, data or model; a loss that is not finite; a full disk; a checkpoint that is damaged or
-/// from another run.
 pub fn train(
     config: &RunConfig,
     run: &RunDirectory,

@@ -147,9 +147,6 @@ pub trait SampleSource: Send + Sync {
 
     /// Loads a sample for a step of training, where it may be changed at random. The result depends on the sample and
     /// on the visit alone. By default the sample is as [`load`](Self::load) returns it.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
     fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
         let _ = visit;
         self.load(index)
@@ -157,9 +154,6 @@ pub trait SampleSource: Send + Sync {
 
     /// Checksum of the content of a sample, by default of its name. A run can be resumed only with the
     /// same samples.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
         Ok(*blake3::hash(self.name(index).as_bytes()).as_bytes())
     }

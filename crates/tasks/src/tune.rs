@@ -13,7 +13,7 @@ use std::path::Path;
 /// A trial trains for the epochs of the run divided by this number.
 const SHARE: u64 = 10;
 /// Smallest number of epochs of a trial.
-const LEAST_EPOCHS: u64 = 3;
+const MIN_EPOCHS: u64 = 3;
 
 /// File with the trials.
 const FILE: &str = "tuning.json";
@@ -113,7 +113,7 @@ impl Tuner<'_> {
         let path = self.directory.join(format!("trial-{number}"));
         let mut short = config.clone();
         let epochs = self.base.training.epochs;
-        short.training.epochs = (epochs / SHARE).max(LEAST_EPOCHS).min(epochs);
+        short.training.epochs = (epochs / SHARE).max(MIN_EPOCHS).min(epochs);
         observer.observe(Event::Note(&format!("trial {number}: {change}")));
         let result = trained(&short, &path, self.cache, self.device, observer, self.stop);
         let (error, seconds) = match result {

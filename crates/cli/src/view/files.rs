@@ -4,14 +4,14 @@ use super::titled;
 use crate::failure::Failure;
 use crate::mesh;
 use gemcnn_mesh::{AttributeValues, DVec3, GaugeGraph, GeometryOptions, MeshFile, VertexAttribute};
-use gemcnn_tasks::page::MOST_FRAMES;
+use gemcnn_tasks::page::MAX_FRAMES;
 use gemcnn_view::page::{ClassTable, Element, Field, Page, PageMesh, Role, Values};
 use gemcnn_view::render::label_colour;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Integers with more distinct values are numbers and not labels.
-const MOST_LABELS: usize = 256;
+const MAX_LABELS: usize = 256;
 /// Properties that are no labels.
 const CHANNELS: [&str; 4] = ["red", "green", "blue", "alpha"];
 /// The property of predicted labels, by `gemcnn predict`.
@@ -49,7 +49,7 @@ pub(super) fn page(paths: &[PathBuf]) -> Result<Page, Failure> {
         if is_prediction(path) {
             mark_predictions(&mut fields);
         }
-        let is_small = file.mesh.vertex_count() <= MOST_FRAMES;
+        let is_small = file.mesh.vertex_count() <= MAX_FRAMES;
         framed &= is_small;
         let options = GeometryOptions { estimate_normals: true, ..Default::default() };
         let graph = (is_small).then(|| GaugeGraph::new(&file.mesh, &options).ok());
@@ -93,7 +93,7 @@ fn label_tables(files: &[MeshFile]) -> BTreeMap<String, Vec<i64>> {
             match integers(&column.values) {
                 Some(values) => {
                     let table = tables.entry(&column.name).or_default();
-                    if table.len() <= MOST_LABELS {
+                    if table.len() <= MAX_LABELS {
                         table.extend(values);
                     }
                 }
@@ -103,7 +103,7 @@ fn label_tables(files: &[MeshFile]) -> BTreeMap<String, Vec<i64>> {
             }
         }
     }
-    tables.retain(|name, labels| labels.len() <= MOST_LABELS && !others.contains(name));
+    tables.retain(|name, labels| labels.len() <= MAX_LABELS && !others.contains(name));
     let sorted = |(name, labels): (&str, BTreeSet<i64>)| (name.to_owned(), labels.into_iter().collect());
     tables.into_iter().map(sorted).collect()
 }

@@ -16,7 +16,7 @@ use crate::output::{count, print, say, write_file};
 use crate::progress;
 use clap::Args;
 use gemcnn_tasks::data::mesh_files;
-use gemcnn_view::page::{MOST_VERTICES, Page};
+use gemcnn_view::page::{MAX_VERTICES, Page};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -45,7 +45,7 @@ pub struct ViewArgs {
     up: UpAxis,
 
     /// Largest number of vertices of a mesh in the page. Larger meshes are simplified.
-    #[arg(long, value_name = "N", default_value_t = MOST_VERTICES as u32, value_parser = clap::value_parser!(u32).range(100..))]
+    #[arg(long, value_name = "N", default_value_t = MAX_VERTICES as u32, value_parser = clap::value_parser!(u32).range(100..))]
     vertices: u32,
 
     /// Number of held-out meshes of a run in the page: those with the worst scores.

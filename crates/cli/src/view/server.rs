@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longest request in bytes.
-const MOST_BYTES: u64 = 16_384;
+const MAX_BYTES: u64 = 16_384;
 /// Most connections at a time; further ones are closed.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// A connection that is silent for this long is closed.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -54,7 +54,7 @@ impl Server {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
-                if open.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+                if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
                     open.fetch_sub(1, Ordering::Relaxed);
                     continue;
                 }
@@ -89,7 +89,7 @@ impl Drop for Server {
 fn serve(mut stream: TcpStream, address: SocketAddr, answer: &dyn Fn(&str) -> Option<Answer>) -> Result<()> {
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(SILENCE))?;
-    let mut lines = BufReader::new(stream.try_clone()?.take(MOST_BYTES)).lines();
+    let mut lines = BufReader::new(stream.try_clone()?.take(MAX_BYTES)).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     let mut host = String::new();
     for line in lines {

@@ -65,21 +65,12 @@ pub fn convolution(
 /// A convolution with all its buffers on a device.
 pub trait Convolution: Send {
     /// Runs the forward pass on one set of features.
-    ///
-    /// # Errors
-    /// Buffers that do not fit, or work on a GPU that failed.
     fn forward(&mut self, set: usize) -> Result<(), NnError>;
 
     /// Runs the backward pass on one set of features.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
     fn backward(&mut self, set: usize) -> Result<(), NnError>;
 
     /// Reads the results of one set.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     fn results(&self, set: usize) -> Result<ConvolutionResults, NnError>;
 }
 

@@ -96,9 +96,6 @@ impl Passes {
     }
 
     /// Runs the forward pass, which records nothing.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     pub fn forward(&mut self) -> Result<Var<f32>, NnError> {
         let mut tape = Tape::inference(&mut self.workspace, &self.parameters);
         let (levels, x) = (Levels::from(&*self.graphs), self.x.clone());
@@ -106,9 +103,6 @@ impl Passes {
     }
 
     /// Runs the forward and the backward pass. Gradients of parameters add up.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     pub fn backward(&mut self) -> Result<Var<f32>, NnError> {
         let randomness = Stream { seed: 1, step: 0 };
         let mut tape = Tape::training(&mut self.workspace, &mut self.parameters, randomness);
@@ -121,9 +115,6 @@ impl Passes {
     }
 
     /// Runs both passes once and reads their results.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     pub fn results(&mut self) -> Result<PassResults, NnError> {
         self.parameters.clear_gradients();
         let y = self.backward()?.values()?.into_owned();

@@ -20,7 +20,7 @@ const TRIES: usize = 3;
 /// Bytes read at once.
 const PIECE: usize = 1 << 16;
 /// Upper limit for a file; all gzipped files of the data set are smaller.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Progress of the download.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,8 +155,8 @@ impl Fetcher<'_> {
                 break;
             }
             received += count as u64;
-            if received > MOST_BYTES {
-                return Err(refuse(format!("more than {MOST_BYTES} bytes, too many for this file")));
+            if received > MAX_BYTES {
+                return Err(refuse(format!("more than {MAX_BYTES} bytes, too many for this file")));
             }
             part.write_all(&piece[..count]).map_err(MnistError::file(&self.part))?;
             observer(Download::Progress { name: self.file.name, received, total });

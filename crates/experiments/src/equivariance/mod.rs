@@ -199,9 +199,6 @@ pub struct Report {
 }
 
 /// Measures everything, on all threads.
-///
-/// # Errors
-/// Settings out of range.
 pub fn run(settings: &Settings) -> Result<Report, TaskError> {
     settings.check()?;
     let mut rows = measure::<f64>(settings, Precision::F64)?;

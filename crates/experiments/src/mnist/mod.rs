@@ -179,9 +179,6 @@ impl train::Observer for Relay<'_, '_> {
 
 impl Experiment {
     /// Lists the runs: all geometries and models of one seed before the next seed.
-    ///
-    /// # Errors
-    /// Settings out of range for the data.
     pub fn runs(&self, data: &Mnist) -> Result<Vec<RunSettings>, TaskError> {
         let validation_digits = self.validation_digits;
         let most = data.train.len().saturating_sub(validation_digits);

@@ -49,9 +49,6 @@ impl Report {
 
     /// Writes `results.json`, `table.md`, `errors.png`, `errors.svg`, and pictures of the grids with a digit on
     /// each.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), TaskError> {
         write_json(&folder.join(RESULTS), &self.results)?;
         write_text(&folder.join(TABLE), &self.to_string())?;

@@ -178,9 +178,6 @@ impl GridOptions {
 
     /// The gauge graph of one grid. All frames point up: the first axis points to the vertex above, and in the
     /// top row away from the vertex below. On the flat grid all frames are parallel.
-    ///
-    /// # Errors
-    /// As [`mesh`](Self::mesh).
     pub fn graph(&self, surface: Surface, part: Part, index: usize) -> Result<GaugeGraph, TaskError> {
         let mesh = self.mesh(surface, part, index)?;
         let refuse = |source: GeometryError| TaskError::Geometry { name: name(surface, index), source };
@@ -199,9 +196,6 @@ impl GridOptions {
     }
 
     /// The gauge graphs of one part of a geometry.
-    ///
-    /// # Errors
-    /// As [`mesh`](Self::mesh).
     pub fn graphs(&self, surface: Surface, part: Part) -> Result<Vec<GaugeGraph>, TaskError> {
         let count = match surface {
             Surface::Flat => 1,

@@ -112,9 +112,6 @@ impl Report {
     }
 
     /// Writes `results.json`, `table.md` and the figure `operators`.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<(), TaskError> {
         write_results(self, &self.to_markdown(), directory)?;
         self.chart().write(&directory.join("operators"))?;

@@ -89,9 +89,6 @@ pub(super) fn columns(state: usize, is_vector: bool) -> Vec<String> {
 
 /// Makes the data set of an equation in a folder. Files that are there already are kept. Processes that write at the
 /// same time share the file `lock`.
-///
-/// # Errors
-/// Settings out of range, or files that cannot be written.
 pub fn make(equation: Equation, settings: &DataSettings, folder: &Path, lock: &Path) -> Result<(), TaskError> {
     settings.check()?;
     let description = folder.join(DESCRIPTION_FILE);

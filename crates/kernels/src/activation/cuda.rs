@@ -52,9 +52,6 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 }
 
 /// `y = f(x)` for every value.
-///
-/// # Errors
-/// `y` of another length than `x`, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     activation: &Activation,
@@ -68,9 +65,6 @@ pub fn forward(
 }
 
 /// `dx = f'(x) dy` for every value.
-///
-/// # Errors
-/// `dy` or `dx` of another length than `x`, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     activation: &Activation,

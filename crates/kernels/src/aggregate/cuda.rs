@@ -13,13 +13,13 @@ pub(crate) const GATHER: KernelSource =
 pub(crate) const ADJOINT: KernelSource = KernelSource::new("adjoint", include_str!("adjoint.cu"));
 
 /// Largest number of sums that a thread keeps in registers.
-const MOST_SUMS: usize = 96;
+const MAX_SUMS: usize = 96;
 /// Smallest number of vertices of a block that multiplies their rows.
 const TENSOR_VERTICES: usize = 16;
 /// Largest size of the edges of a block in shared memory, in bytes.
 const EDGE_BYTES: usize = 12 << 10;
 /// Largest size of the rows of a block in shared memory, in bytes.
-pub(crate) const MOST_SHARED_BYTES: usize = 64 << 10;
+pub(crate) const MAX_SHARED_BYTES: usize = 64 << 10;
 
 /// The number of an aggregation in the kernels.
 pub(crate) fn number(aggregation: Aggregation) -> u32 {
@@ -114,7 +114,7 @@ impl GatherPlan {
             destinations[sum.ring * harmonics + sum.harmonic] = to_u32(OPERATOR, sum.destination)? as i32;
         }
         let mut vector = together;
-        while vector > 1 && 2 * harmonics * vector > MOST_SUMS {
+        while vector > 1 && 2 * harmonics * vector > MAX_SUMS {
             vector /= 2;
         }
         Ok(Self {
@@ -145,7 +145,7 @@ impl GatherPlan {
     pub fn fits_in_shared_memory(&self, stride: usize) -> bool {
         let units = irrep_rows(&self.source, self.vector).len();
         let shape = self.shape_of(self.vector, units);
-        shape.rings == self.radial.rings && shape.shared_bytes(stride) <= MOST_SHARED_BYTES
+        shape.rings == self.radial.rings && shape.shared_bytes(stride) <= MAX_SHARED_BYTES
     }
 
     /// What another kernel that holds rows of this stride in shared memory is compiled for and reads.
@@ -202,7 +202,7 @@ impl GatherPlan {
 
     fn shape_of(&self, vector: usize, units: usize) -> Shape {
         let rings = self.radial.rings;
-        let together = 2 * self.harmonics * vector * rings <= MOST_SUMS;
+        let together = 2 * self.harmonics * vector * rings <= MAX_SUMS;
         Shape {
             harmonics: self.harmonics,
             rings: if together { rings } else { 1 },
@@ -347,9 +347,6 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 }
 
 /// `a = G x`.
-///
-/// # Errors
-/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &Aggregate,
@@ -390,9 +387,6 @@ pub fn forward(
 }
 
 /// `dx = G^T da`.
-///
-/// # Errors
-/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     op: &Aggregate,

@@ -162,9 +162,6 @@ impl Aggregate {
 }
 
 /// `a = G x`.
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,
@@ -181,9 +178,6 @@ pub fn forward<T: Real>(
 }
 
 /// `dx = G^T da`.
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &Aggregate,
     graph: GraphView<'_, T>,

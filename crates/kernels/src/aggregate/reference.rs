@@ -37,9 +37,6 @@ fn weight<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, p: usize, edge: usiz
 }
 
 /// Reference version of [`forward`](super::forward).
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, x: &[T], a: &mut [T]) -> Result<(), KernelError> {
     let sizes = (graph.vertex_count(), graph.columns());
     op.check(sizes, ("x", x), ("a", a))?;
@@ -65,9 +62,6 @@ pub fn forward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, x: &[T], a: &mu
 }
 
 /// Reference version of [`backward`](super::backward), scattered edge by edge.
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, da: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     let sizes = (graph.vertex_count(), graph.columns());
     op.check(sizes, ("dx", &*dx), ("da", da))?;

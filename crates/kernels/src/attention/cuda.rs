@@ -21,9 +21,6 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new(
 );
 
 /// True if one kernel can do it: the device multiplies on tensor cores, and rows and weights are small enough.
-///
-/// # Errors
-/// Out of memory.
 pub fn supports(device: &CudaDevice, op: &Attention) -> Result<bool, CudaError> {
     let counts = op.output.multiplicities();
     let empty = op.input.dimension() == 0 || op.output.dimension() == 0;
@@ -75,9 +72,6 @@ fn copy_parts(
 
 /// Copies the weights of a head to its place in `all`, the weights of all heads
 /// ([`parameter_count`](Attention::parameter_count) numbers).
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn pack(
     device: &CudaDevice,
     op: &Attention,
@@ -89,9 +83,6 @@ pub fn pack(
 }
 
 /// Adds the gradients of a head, from those of all heads.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn add_gradients(
     device: &CudaDevice,
     op: &Attention,
@@ -212,9 +203,6 @@ impl Plan {
 
 /// Overwrites `y`, the queries and the weights of attention. Empty `queries` are not written. `weights` are those of
 /// all heads ([`pack`]).
-///
-/// # Errors
-/// Settings that are not [supported](supports), buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &CudaDevice,
@@ -255,9 +243,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx` if it is given, and the gradients of the weights of all heads ([`add_gradients`]).
-///
-/// # Errors
-/// As [`forward`].
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

@@ -3,16 +3,16 @@
 use super::Attention;
 use super::warps::Warps;
 use crate::aggregate::Direction;
-use crate::aggregate::cuda::{GatherPlan, MOST_SHARED_BYTES};
+use crate::aggregate::cuda::{GatherPlan, MAX_SHARED_BYTES};
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, key};
-use crate::gauge_conv::cuda::MOST_FUSED_WEIGHTS;
+use crate::gauge_conv::cuda::MAX_FUSED_WEIGHTS;
 use crate::gauge_conv::{Fragments, Stack, row_stride};
 use crate::self_map::blocks;
 use std::sync::Arc;
 
 /// Irreps that the lanes of one vertex hold at a time.
-const MOST_UNITS: usize = 32;
+const MAX_UNITS: usize = 32;
 
 /// The products of one direction: of queries (forward only), of `B`, and of results.
 #[derive(Debug)]
@@ -129,9 +129,9 @@ impl Plan {
         let places = (0..op.heads).flat_map(|head| op.places(head));
         let places: Vec<u32> = places.map(|place| place as u32).collect();
         let kernel = gather.row_kernel(device, strides[0])?;
-        let fits = kernel.irreps.len() <= MOST_UNITS
-            && 4 * kernel.vertices * (strides[0] + strides[1]) <= MOST_SHARED_BYTES
-            && forward.weights.max(backward.weights) <= MOST_FUSED_WEIGHTS;
+        let fits = kernel.irreps.len() <= MAX_UNITS
+            && 4 * kernel.vertices * (strides[0] + strides[1]) <= MAX_SHARED_BYTES
+            && forward.weights.max(backward.weights) <= MAX_FUSED_WEIGHTS;
         let split = joined.iter().map(|&(joint, head)| (head, joint, false));
         let total = joint.iter().sum();
         let warps = [Direction::Forward, Direction::Backward].map(|direction| Warps::new(device, op, direction));

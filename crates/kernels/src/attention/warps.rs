@@ -13,7 +13,7 @@ use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
 };
 use crate::gauge_conv::Stack;
-use crate::gauge_conv::warps::{MOST_NUMBERS, RUN, VERTICES, WARPS, lanes, unit_defines};
+use crate::gauge_conv::warps::{MAX_NUMBERS, RUN, VERTICES, WARPS, lanes, unit_defines};
 use crate::irrep_dimension;
 use crate::self_map::blocks;
 
@@ -54,7 +54,7 @@ impl Layout {
         let highest = part.highest_order();
         let harmonics = 2 * highest + 1;
         let numbers = 4 * harmonics * (2 * op.input.highest_order() + 1 + channels / OCTET);
-        if op.input.uniform_multiplicity() != Some(RUN) || !channels.is_multiple_of(OCTET) || numbers > MOST_NUMBERS {
+        if op.input.uniform_multiplicity() != Some(RUN) || !channels.is_multiple_of(OCTET) || numbers > MAX_NUMBERS {
             return None;
         }
         let convolution = op.convolution(part.clone(), false);

@@ -1,7 +1,7 @@
 //! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
 use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
-use crate::cuda::reduce::{LEAST_ROWS, Pieces};
+use crate::cuda::reduce::{MIN_ROWS, Pieces};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key, to_u32,
 };
@@ -21,9 +21,6 @@ pub struct DeviceStatistics {
 
 impl DeviceStatistics {
     /// Running statistics, for evaluation.
-    ///
-    /// # Errors
-    /// Slices of different length, or a failed call.
     pub fn running(
         device: &CudaDevice,
         mean: DeviceSlice<'_, f32>,
@@ -43,9 +40,6 @@ impl DeviceStatistics {
 
     /// Updates running averages: `r <- (1 - momentum) r + momentum s`. A batch without vertices changes
     /// nothing.
-    ///
-    /// # Errors
-    /// Running averages of another length than the statistics, or a failed call.
     pub fn update_running(
         &self,
         device: &CudaDevice,
@@ -66,9 +60,6 @@ impl DeviceStatistics {
     }
 
     /// Mean and variance, on the host.
-    ///
-    /// # Errors
-    /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>), CudaError> {
         Ok((self.mean.to_vec(device)?, self.variance.to_vec(device)?))
     }
@@ -218,9 +209,6 @@ pub struct TrainingSlots<'a> {
 }
 
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn statistics(
     device: &CudaDevice,
     config: &BatchNorm,
@@ -232,9 +220,6 @@ pub fn statistics(
 
 /// [`statistics`] for a training step: also updates the running averages, in the same launch. The result is for
 /// normalisations with this gamma and beta.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn training_statistics(
     device: &CudaDevice,
     config: &BatchNorm,
@@ -265,7 +250,7 @@ fn moments(
     let width = config.kind.dimension();
     check_length("batch norm statistics", "x", x, vertices * width)?;
     let slots = Slots::new(device, config)?;
-    let pieces = Pieces::new(vertices, width, LEAST_ROWS);
+    let pieces = Pieces::new(vertices, width, MIN_ROWS);
     let mut partials: DeviceBuffer<[f64; 2]> = device.buffer(pieces.count * width)?;
     let mut statistics = DeviceStatistics {
         mean: device.buffer(count)?,
@@ -319,9 +304,6 @@ fn moments(
 }
 
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     normalisation: DeviceNormalisation<'_>,
@@ -342,9 +324,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     normalisation: DeviceNormalisation<'_>,
@@ -366,7 +345,7 @@ pub fn backward(
         return Ok(());
     }
     let affine = normalisation.affine(device)?;
-    let pieces = Pieces::new(vertices, width, LEAST_ROWS);
+    let pieces = Pieces::new(vertices, width, MIN_ROWS);
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * (width + scalars))?;
     let size = |n: usize| to_u32(operator, n);
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.

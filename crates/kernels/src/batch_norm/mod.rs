@@ -252,9 +252,6 @@ impl<T: Real> NormGradients<&mut [T]> {
 }
 
 /// Mean and variance of a batch: `x` is `vertices` rows of the type.
-///
-/// # Errors
-/// Invalid settings, or buffers of the wrong length.
 pub fn statistics<T: Real>(
     config: &BatchNorm,
     vertices: usize,
@@ -270,9 +267,6 @@ pub fn statistics<T: Real>(
 }
 
 /// `y` = the normalised `x`; both are `vertices` rows of the type.
-///
-/// # Errors
-/// Invalid settings, or buffers of the wrong length.
 pub fn forward<T: Real>(
     normalisation: HostNormalisation<'_, T>,
     vertices: usize,
@@ -289,9 +283,6 @@ pub fn forward<T: Real>(
 }
 
 /// Overwrites `dx` and adds to the gradients of gamma and beta.
-///
-/// # Errors
-/// Invalid settings, or buffers of the wrong length.
 pub fn backward<T: Real>(
     normalisation: HostNormalisation<'_, T>,
     vertices: usize,

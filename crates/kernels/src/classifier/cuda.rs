@@ -125,9 +125,6 @@ fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> Device
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super). Ranks are only
 /// computed by [`evaluate`].
-///
-/// # Errors
-/// Buffers of the wrong length, ranks requested, or a failed call.
 pub fn loss_and_gradients(
     device: &CudaDevice,
     classifier: &Classifier<'_>,
@@ -236,9 +233,6 @@ pub fn loss_and_gradients(
 }
 
 /// Loss, predictions and ranks, without gradients.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn evaluate(
     device: &CudaDevice,
     classifier: &Classifier<'_>,

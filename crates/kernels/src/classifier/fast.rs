@@ -149,10 +149,6 @@ fn train_rows<T: Real>(
 }
 
 /// Loss, predictions and ranks, without gradients.
-///
-/// # Errors
-/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
-/// finite.
 pub fn evaluate<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],

@@ -15,7 +15,7 @@ pub(crate) const SOURCE: KernelSource =
     KernelSource::new("classifier_few", concat!(include_str!("../cross_entropy/score.cu"), include_str!("few.cu")));
 
 /// Most warps that share a row.
-const MOST_SLICES: usize = 8;
+const MAX_SLICES: usize = 8;
 
 /// How a block of threads divides rows; see `few.cu`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +45,7 @@ impl Shape {
         // As many as have enough registers.
         let warps = if vector * classes <= 32 { 12 } else { 8 };
         let lanes = classes.next_power_of_two();
-        let made = channels > 0 && (1..=FEW_CLASSES).contains(&classes) && slices <= MOST_SLICES;
+        let made = channels > 0 && (1..=FEW_CLASSES).contains(&classes) && slices <= MAX_SLICES;
         made.then(|| Self {
             channels,
             classes,

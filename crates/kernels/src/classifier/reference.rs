@@ -5,10 +5,6 @@ use crate::cross_entropy::{IGNORE, Score, predict, reference};
 use crate::{KernelError, Real};
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
-///
-/// # Errors
-/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
-/// finite.
 pub fn loss_and_gradients<T: Real>(
     classifier: &Classifier<'_, T>,
     features: &[T],
@@ -39,9 +35,6 @@ pub fn loss_and_gradients<T: Real>(
 }
 
 /// Loss, predictions and ranks.
-///
-/// # Errors
-/// As [`loss_and_gradients`].
 pub fn evaluate<T: Real>(classifier: &Classifier<'_, T>, features: &[T], rows: Rows<'_>) -> Result<Score, KernelError> {
     classifier.check(features)?;
     classifier.check_rows(&rows)?;

@@ -13,7 +13,7 @@ pub(crate) const SOURCE: KernelSource =
 
 const OPERATOR: &str = "cross-entropy";
 /// Largest number of logits that a thread keeps in registers.
-const MOST_ITEMS: usize = 32;
+const MAX_ITEMS: usize = 32;
 /// Logits of a thread that allow several blocks on a multiprocessor.
 const FEW_ITEMS: usize = 16;
 /// Largest number of blocks of a launch.
@@ -69,9 +69,6 @@ impl DeviceTargets {
     /// Targets whose numbers are on the device already, copied in stream order. `normaliser` holds one number,
     /// `1 / sum_v w_v`, and 0 if no row counts.
     ///
-    /// # Errors
-    /// Buffers of the wrong length, smoothing out of range, or out of memory.
-    ///
     /// # Safety
     /// Every label is a class or [`IGNORE`](super::IGNORE).
     pub unsafe fn from_device(
@@ -102,9 +99,6 @@ impl DeviceTargets {
     }
 
     /// A copy.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let class_weights = match &self.class_weights {
             Some(weights) => Some(weights.duplicate(device)?),
@@ -177,9 +171,6 @@ impl DeviceScore {
     }
 
     /// A copy, made in stream order.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         Ok(Self { numbers: self.numbers.duplicate(device)? })
     }
@@ -190,9 +181,6 @@ impl DeviceScore {
     }
 
     /// The score. Waits for all work queued before.
-    ///
-    /// # Errors
-    /// Failed work on the device.
     pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
         let mut numbers = [0.0; SCORE];
         self.numbers.read(device, &mut numbers)?;
@@ -267,7 +255,7 @@ fn shape(classes: usize) -> (usize, usize) {
     }
     let threads = [64, 128, 256, 512, 1024].into_iter().find(|&threads| classes <= threads * FEW_ITEMS).unwrap_or(1024);
     let items = classes.div_ceil(threads);
-    (threads, if items <= MOST_ITEMS { items.max(1) } else { 0 })
+    (threads, if items <= MAX_ITEMS { items.max(1) } else { 0 })
 }
 
 /// Threads of a row, where several rows share a block of threads; else 0.
@@ -401,9 +389,6 @@ pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError>
 }
 
 /// Mean cross-entropy of the rows with a label; see the [module](super).
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     targets: &DeviceTargets,
@@ -413,9 +398,6 @@ pub fn forward(
 }
 
 /// `dlogits` for the gradient `dloss` of the loss, and the score.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     targets: &DeviceTargets,

@@ -10,7 +10,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 /// Smallest number of logits of a task.
-const LEAST_WORK: usize = 1 << 13;
+const MIN_WORK: usize = 1 << 13;
 
 /// Mean cross-entropy of the rows with a label; see the [module](super).
 ///
@@ -22,10 +22,6 @@ const LEAST_WORK: usize = 1 << 13;
 /// assert_eq!((score.correct, score.counted), (1, 2));
 /// # Ok::<(), gemcnn_kernels::KernelError>(())
 /// ```
-///
-/// # Errors
-/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
-/// finite.
 pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
     compiled!(forward_rows as fn(&Targets<'_, T>, &[T]) -> Result<Score, KernelError>)(targets, logits)
 }
@@ -53,9 +49,6 @@ fn forward_rows<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score
 }
 
 /// `dlogits` for the gradient `dloss` of the loss.
-///
-/// # Errors
-/// As [`forward`].
 pub fn backward<T: Real>(
     targets: &Targets<'_, T>,
     logits: &[T],
@@ -95,9 +88,6 @@ fn backward_rows<T: Real>(
 }
 
 /// The class with the largest logit in each row, the lower one in ties.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn predict<T: Real>(classes: usize, logits: &[T], predictions: &mut [u32]) -> Result<(), KernelError> {
     compiled!(predict_rows as fn(usize, &[T], &mut [u32]) -> Result<(), KernelError>)(classes, logits, predictions)
 }
@@ -111,7 +101,7 @@ fn predict_rows<T: Real>(classes: usize, logits: &[T], predictions: &mut [u32]) 
 }
 
 fn rows_of_a_piece<T>(targets: &Targets<'_, T>) -> usize {
-    piece_length(targets.labels.len(), LEAST_WORK / targets.classes)
+    piece_length(targets.labels.len(), MIN_WORK / targets.classes)
 }
 
 #[inline(always)]

@@ -4,10 +4,6 @@ use super::{IGNORE, Score, Targets, check};
 use crate::{KernelError, Real};
 
 /// Mean cross-entropy of the rows with a label; see the [module](super).
-///
-/// # Errors
-/// Buffers of the wrong length, a label that is not a class, or a class weight that is negative or not
-/// finite.
 pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score, KernelError> {
     check(targets, logits)?;
     let mut score = Score::default();
@@ -33,9 +29,6 @@ pub fn forward<T: Real>(targets: &Targets<'_, T>, logits: &[T]) -> Result<Score,
 }
 
 /// `dlogits` for the gradient `dloss` of the loss.
-///
-/// # Errors
-/// As [`forward`].
 pub fn backward<T: Real>(
     targets: &Targets<'_, T>,
     logits: &[T],

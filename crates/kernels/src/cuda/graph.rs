@@ -80,9 +80,6 @@ fn enlarged<T: Pod>(
 
 impl DeviceGraph {
     /// Copies a graph to a device.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn new(device: &CudaDevice, graph: GraphView<'_, f32>) -> Result<Self, CudaError> {
         Ok(Self {
             host_mesh_offsets: graph.mesh_offsets().to_vec(),
@@ -102,9 +99,6 @@ impl DeviceGraph {
     }
 
     /// A copy with room for `spare_edges` more edges.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice, spare_edges: usize) -> Result<Self, CudaError> {
         let edges = self.edge_count();
         let capacity = edges.saturating_add(spare_edges);
@@ -298,9 +292,6 @@ pub struct DeviceEdges<'a> {
 
 impl<'a> DeviceGraphView<'a> {
     /// A graph in memory of the caller. Lengths are checked, contents are not: they lie on the device.
-    ///
-    /// # Errors
-    /// Slices whose lengths do not fit together.
     ///
     /// # Safety
     /// The contents must be those of a valid graph: [`GraphView::new`](crate::GraphView::new) would accept

@@ -83,9 +83,6 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Copies another buffer over this one, in stream order. All work queued afterwards sees the new values.
-    ///
-    /// # Errors
-    /// Another length, or a failed call.
     pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
         check_count("overwrite", "values", with.len(), self.len())?;
         self.overwrite_start(device, with.view())
@@ -102,9 +99,6 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// A copy, made in stream order.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let copy = device.buffer(self.length)?;
         copy.overwrite(device, self)?;
@@ -120,9 +114,6 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// The values. Waits for all work queued before.
-    ///
-    /// # Errors
-    /// Failed work on the device.
     pub fn to_vec(&self, device: &CudaDevice) -> Result<Vec<T>, CudaError> {
         let mut values = vec![T::zeroed(); self.length];
         self.read(device, &mut values)?;

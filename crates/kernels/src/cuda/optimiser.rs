@@ -25,7 +25,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("optimiser", include_s
 const PIECE: usize = 1024;
 
 /// Largest number of partial sums of a norm.
-const MOST_PARTIALS: usize = 256;
+const MAX_PARTIALS: usize = 256;
 
 /// One step of an optimiser, with its settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,11 +107,8 @@ impl Step {
 
 /// Clips a vector to the Euclidean norm `largest`, without waiting for the device. A vector whose norm is not
 /// finite stays as it is.
-///
-/// # Errors
-/// A failed call.
 pub fn clip(device: &CudaDevice, largest: f64, values: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
-    let blocks = values.len().div_ceil(PIECE).min(MOST_PARTIALS);
+    let blocks = values.len().div_ceil(PIECE).min(MAX_PARTIALS);
     let partials: DeviceBuffer<f64> = device.buffer(blocks)?;
     let length = values.len() as u64;
     // SAFETY: every block has its partial sum, and stays within the length.
@@ -171,9 +168,6 @@ pub struct DeviceOptimiser {
 impl DeviceOptimiser {
     /// The state before the first step, for parameters of these lengths, with averages of their values if
     /// `averages`.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn new(device: &CudaDevice, lengths: &[usize], averages: bool) -> Result<Self, CudaError> {
         let total = lengths.iter().sum();
         let pieces: Vec<[u32; 2]> = lengths
@@ -205,9 +199,6 @@ impl DeviceOptimiser {
 
     /// Copies the settings and the addresses of the parameters for the next [`run`](Self::run) to the device,
     /// unless they are there already. `average_rate` is the share of the new values in the averages.
-    ///
-    /// # Errors
-    /// Parameters of another number or other lengths than in [`new`](Self::new), or a failed call.
     pub fn prepare(
         &mut self,
         device: &CudaDevice,
@@ -258,9 +249,6 @@ impl DeviceOptimiser {
 
     /// Updates the parameters with the prepared settings. It can be captured, and replayed after
     /// [`prepare`](Self::prepare) with other settings.
-    ///
-    /// # Errors
-    /// A failed call.
     pub fn run(&mut self, device: &CudaDevice) -> Result<(), CudaError> {
         if self.placed.is_empty() {
             return Ok(());

@@ -128,9 +128,6 @@ impl Product<'_> {
     }
 
     /// The same for factors in bf16, with sums in f32 that are rounded to bf16 at the end.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
     pub fn run_to_bf16(
         self,
         device: &CudaDevice,

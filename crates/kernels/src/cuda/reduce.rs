@@ -22,14 +22,14 @@ pub(crate) struct Pieces {
 }
 
 /// Smallest number of rows of a partial sum, for kernels that only sum, and for those that compute more for each row.
-pub(crate) const LEAST_ROWS: usize = 32;
-pub(crate) const LEAST_COMPUTED_ROWS: usize = 16;
+pub(crate) const MIN_ROWS: usize = 32;
+pub(crate) const MIN_COMPUTED_ROWS: usize = 16;
 /// Largest number of partial sums.
-const MOST_PARTS: usize = 512;
+const MAX_PARTS: usize = 512;
 
 impl Pieces {
     pub fn new(rows: usize, columns: usize, least_rows: usize) -> Self {
-        let rows_of_block = rows.div_ceil(MOST_PARTS).max(least_rows);
+        let rows_of_block = rows.div_ceil(MAX_PARTS).max(least_rows);
         let count = rows.div_ceil(rows_of_block);
         let threads = column_threads(columns);
         Self { rows_of_block, count, blocks: (count, columns.div_ceil(threads.0)), threads }
@@ -95,7 +95,7 @@ impl<'a> ColumnPartials<'a> {
         if self.x.is_empty() || few {
             return Ok(self);
         }
-        let pieces = Pieces::new(self.rows, self.columns, LEAST_ROWS);
+        let pieces = Pieces::new(self.rows, self.columns, MIN_ROWS);
         let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * self.columns)?;
         let size = |n: usize| to_u32("column sums", n);
         // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
@@ -456,7 +456,7 @@ mod tests {
         for columns in [1, 3, 16, 80, 128, 129, 256, 6890] {
             let (across, down) = column_threads(columns);
             assert!(across * down <= 256 && across <= 128 && down >= 1);
-            let pieces = Pieces::new(55_120, columns, LEAST_ROWS);
+            let pieces = Pieces::new(55_120, columns, MIN_ROWS);
             assert!(pieces.blocks.1 * pieces.threads.0 >= columns);
             assert!(pieces.count * pieces.rows_of_block >= 55_120);
         }

@@ -10,9 +10,6 @@ use std::sync::Arc;
 /// the sine, order, index of the irrep]`, with indices into a feature vector. Order 0 has no sine; its
 /// index repeats that of the cosine. With `vector` 1 there is one row for each irrep. `vector` must divide
 /// all multiplicities.
-///
-/// # Errors
-/// Out of memory.
 pub fn irreps(
     device: &CudaDevice,
     kind: &FeatureType,

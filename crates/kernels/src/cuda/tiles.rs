@@ -5,7 +5,7 @@ use super::{CudaDevice, Define, ProductMode};
 /// Channels that a warp multiplies together.
 pub(crate) const OCTET: usize = 8;
 /// Most numbers of a row, which stay in registers.
-pub(crate) const MOST_NUMBERS: usize = 80;
+pub(crate) const MAX_NUMBERS: usize = 80;
 /// Warps of a block that compute rows: forward, and at most backward.
 pub(crate) const FORWARD_WARPS: usize = 12;
 pub(crate) const BACKWARD_WARPS: usize = 6;
@@ -32,7 +32,7 @@ impl Octets {
 
     /// True if rows stay in registers, and the device multiplies on tensor cores.
     pub fn fit(&self, device: &CudaDevice) -> bool {
-        let fits = |width: usize| (1..=MOST_NUMBERS).contains(&width);
+        let fits = |width: usize| (1..=MAX_NUMBERS).contains(&width);
         device.product_mode() != ProductMode::F32
             && device.capability() >= (8, 0)
             && fits(self.input_width())

@@ -281,9 +281,6 @@ impl<'a> Batch<'a> {
 }
 
 /// Diffuses `x`, and saves the spectrum; see [`forward`](super::forward).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &CudaDevice,
@@ -317,9 +314,6 @@ pub fn forward(
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradients of the filters; see
 /// [`backward`](super::backward).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

@@ -347,9 +347,6 @@ fn filter<T: Real>(u: T, decay: T, band: T) -> [T; 3] {
 }
 
 /// Diffuses `x`, and saves the spectrum.
-///
-/// # Errors
-/// Settings or lengths that do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn forward<T: Real>(
     op: &Diffusion,
@@ -372,9 +369,6 @@ pub fn forward<T: Real>(
 }
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradients of the filters.
-///
-/// # Errors
-/// Settings or lengths that do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &Diffusion,

@@ -59,9 +59,6 @@ pub struct MovedBases<'a> {
 }
 
 /// Writes the bases of a batch of meshes at points over `to`, in stream order.
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn bases_at_points(
     device: &CudaDevice,
     columns: &[usize],

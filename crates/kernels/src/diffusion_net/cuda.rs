@@ -36,9 +36,6 @@ pub fn saved(device: &CudaDevice, op: &DiffusionNet, vertices: usize, meshes: us
 /// The scalar basis and its gradients as blocks on GPUs of compute capability 9.0 read them, in 16 bits. With no such
 /// copy in [`Spectra`] each block makes its own. It is empty where a block with as many channels as scalar eigenvectors
 /// has no kernels in the present mode of products.
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn packed_bases(
     device: &CudaDevice,
     columns: &[usize],
@@ -253,9 +250,6 @@ impl<'a> Block<'a> {
 }
 
 /// `x` to `y`, and what the backward pass needs.
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &CudaDevice,
@@ -321,9 +315,6 @@ pub fn forward(
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward
 /// pass had random streams.
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

@@ -11,7 +11,7 @@ use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
 use rayon::prelude::*;
 
 /// Most partial sums of the gradients of the weights, and fewest rows of one.
-const MOST_PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 const PART_ROWS: usize = 256;
 
 /// Matrices that are laid out anew.
@@ -234,7 +234,7 @@ pub(super) fn backward<T: Real>(
     }
     let factor = if dropped { T::of(scale(op.dropout)) } else { T::one() };
     let matrices = Matrices::new(c, &weights);
-    let part_rows = rows.div_ceil(MOST_PARTS).max(PART_ROWS);
+    let part_rows = rows.div_ceil(MAX_PARTS).max(PART_ROWS);
     // Partial sums of the gradients: update, hidden, W1 for [p | x], and biases.
     let sizes = [c * c, c * c, 2 * c * c, 3 * c];
     let each: usize = sizes.iter().sum();

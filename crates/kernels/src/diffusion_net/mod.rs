@@ -267,9 +267,6 @@ impl<S: Copy> Weights<S> {
 }
 
 /// `x` to `y`, and what the backward pass needs. Streams are those of the two dropouts.
-///
-/// # Errors
-/// Settings or lengths that do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn forward<T: Real>(
     op: &DiffusionNet,
@@ -308,9 +305,6 @@ pub fn forward<T: Real>(
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradients of the parameters. `dropped` says whether the forward
 /// pass had random streams.
-///
-/// # Errors
-/// Settings or lengths that do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &DiffusionNet,

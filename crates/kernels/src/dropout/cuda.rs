@@ -19,9 +19,6 @@ pub struct DeviceStream {
 
 impl DeviceStream {
     /// Copies a stream to a device.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self, CudaError> {
         Ok(Self { seed_and_step: device.upload(&[stream.seed, stream.step])? })
     }
@@ -37,9 +34,6 @@ impl DeviceStream {
     }
 
     /// Replaces the stream for all work that follows.
-    ///
-    /// # Errors
-    /// A failed call.
     pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<(), CudaError> {
         let sent = device.upload(&[stream.seed, stream.step])?;
         self.seed_and_step.overwrite(device, &sent)
@@ -76,9 +70,6 @@ impl<'a> Drawn<'a> {
 
 /// `y` = `x` with units dropped; both are `vertices` rows of the type. The random words
 /// are those of the stream whose seed is `seed xor salt`.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     config: &Dropout,
@@ -157,9 +148,6 @@ const PIECES: usize = 32;
 
 /// `y` = `x` without some of the meshes; see [`drop_meshes`](super::drop_meshes). The random words are those of the
 /// stream whose seed is `seed xor salt`.
-///
-/// # Errors
-/// A probability out of range, buffers of the wrong length, or a failed call.
 pub fn drop_meshes(
     device: &CudaDevice,
     probability: f64,

@@ -114,9 +114,6 @@ struct Run {
 }
 
 /// `y` = `x` with units dropped; both are `vertices` rows of the type.
-///
-/// # Errors
-/// Invalid settings, or buffers of the wrong length.
 pub fn forward<T: Real>(
     config: &Dropout,
     stream: Stream,

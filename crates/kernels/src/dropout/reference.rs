@@ -5,9 +5,6 @@ use crate::random::Stream;
 use crate::{KernelError, Real};
 
 /// `y` from `x`.
-///
-/// # Errors
-/// Invalid settings.
 pub fn forward<T: Real>(config: &Dropout, stream: Stream, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let units = config.units()?;
     let width = config.kind.dimension().max(1);

@@ -20,9 +20,6 @@ fn frame_number(frame: EdgeFrame) -> u32 {
 }
 
 /// Features of the neighbour at every edge; see [`gather`](super::gather).
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn gather(
     device: &CudaDevice,
     features: &FeatureType,
@@ -40,9 +37,6 @@ pub fn gather(
 }
 
 /// Overwrites `dx` with the gradient of [`gather`].
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn gather_backward(
     device: &CudaDevice,
     features: &FeatureType,
@@ -61,9 +55,6 @@ pub fn gather_backward(
 }
 
 /// Features of the vertex itself at every edge of its row; see [`spread`](super::spread).
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn spread(
     device: &CudaDevice,
     features: &FeatureType,
@@ -78,9 +69,6 @@ pub fn spread(
 }
 
 /// Overwrites `dx` with the gradient of [`spread`].
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn spread_backward(
     device: &CudaDevice,
     features: &FeatureType,
@@ -122,9 +110,6 @@ fn weighted_spread(
 }
 
 /// Weighted sum over the edges of each vertex; see [`reduce`](super::reduce).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn reduce(
     device: &CudaDevice,
     op: &Reduce,
@@ -151,9 +136,6 @@ pub fn reduce(
 }
 
 /// Overwrites the gradients of [`reduce`] that are wanted. `values` are needed for `dweights` alone.
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn reduce_backward(
     device: &CudaDevice,
@@ -196,9 +178,6 @@ pub fn reduce_backward(
 }
 
 /// Softmax over the edges of each vertex; see [`softmax`](super::softmax).
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn softmax(
     device: &CudaDevice,
     heads: usize,
@@ -218,9 +197,6 @@ pub fn softmax(
 }
 
 /// Overwrites `dx` with the gradient of [`softmax`], from its output `y`.
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn softmax_backward(
     device: &CudaDevice,
     heads: usize,

@@ -10,7 +10,7 @@ use std::iter::once;
 use std::ops::Range;
 
 /// Fewest vertices worth a task of their own.
-const LEAST_VERTICES: usize = 64;
+const MIN_VERTICES: usize = 64;
 
 fn back<T: Real>([c, s]: [T; 2]) -> [T; 2] {
     [c, -s]
@@ -134,7 +134,7 @@ fn for_pieces<T: Real>(
     work: impl Fn(Range<usize>, &mut [T]) + Sync,
 ) {
     let vertices = graph.vertex_count();
-    let piece = piece_length(vertices, LEAST_VERTICES);
+    let piece = piece_length(vertices, MIN_VERTICES);
     let mut rest = y;
     let pieces: Vec<_> = (0..vertices)
         .step_by(piece)

@@ -95,9 +95,6 @@ fn check<S: Length>(
 }
 
 /// Features of the neighbour at every edge: `x` `[vertices, dimension]` to `y` `[edges, dimension]`.
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn gather<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
@@ -113,9 +110,6 @@ pub fn gather<T: Real>(
 }
 
 /// Overwrites `dx` `[vertices, dimension]` with the gradient of [`gather`].
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn gather_backward<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
@@ -132,9 +126,6 @@ pub fn gather_backward<T: Real>(
 
 /// Features of the vertex itself at every edge of its row: `x` `[vertices, dimension]` to `y`
 /// `[edges, dimension]`.
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn spread<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
@@ -148,9 +139,6 @@ pub fn spread<T: Real>(
 }
 
 /// Overwrites `dx` `[vertices, dimension]` with the gradient of [`spread`].
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn spread_backward<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
@@ -181,9 +169,6 @@ impl Reduce {
 
 /// Weighted sum over the edges of each vertex: `values` `[edges, dimension]` and `weights` `[edges, heads]`
 /// (`None` for ones) to `y` `[vertices, dimension]`. A vertex without edges gets zeros.
-///
-/// # Errors
-/// Heads that do not divide the multiplicities, or lengths that do not fit.
 pub fn reduce<T: Real>(
     op: &Reduce,
     graph: GraphView<'_, T>,
@@ -199,9 +184,6 @@ pub fn reduce<T: Real>(
 }
 
 /// Overwrites the gradients of [`reduce`] that are wanted. `values` are needed for `dweights` alone.
-///
-/// # Errors
-/// As [`reduce`].
 #[allow(clippy::too_many_arguments)]
 pub fn reduce_backward<T: Real>(
     op: &Reduce,
@@ -233,9 +215,6 @@ pub fn reduce_backward<T: Real>(
 ///
 /// A score of minus infinity masks its edge: the weight is 0. If all scores of a vertex are minus infinity, all
 /// its weights are 0.
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_rows(OPERATOR, "x", x, graph.edge_count(), heads)?;
     check_rows(OPERATOR, "y", y, graph.edge_count(), heads)?;
@@ -244,9 +223,6 @@ pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut 
 }
 
 /// Overwrites `dx` with the gradient of [`softmax`], from its output `y`.
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn softmax_backward<T: Real>(
     heads: usize,
     graph: GraphView<'_, T>,

@@ -11,9 +11,6 @@ use std::sync::Arc;
 pub(crate) const SOURCE: KernelSource = KernelSource::new("elementwise", include_str!("elementwise.cu"));
 
 /// `y = a + b`.
-///
-/// # Errors
-/// Slices of different length, or a failed call.
 pub fn add(
     device: &CudaDevice,
     a: DeviceSlice<'_, f32>,
@@ -28,9 +25,6 @@ pub fn add(
 }
 
 /// `y += a`.
-///
-/// # Errors
-/// Slices of different length, or a failed call.
 pub fn accumulate(device: &CudaDevice, a: DeviceSlice<'_, f32>, y: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
     check_length("accumulate", "y", y.view(), a.len())?;
     let function = device.function(SOURCE, &[], "add")?;
@@ -39,9 +33,6 @@ pub fn accumulate(device: &CudaDevice, a: DeviceSlice<'_, f32>, y: DeviceSliceMu
 }
 
 /// `y = factor x`.
-///
-/// # Errors
-/// Slices of different length, or a failed call.
 pub fn scale(
     device: &CudaDevice,
     factor: f64,
@@ -55,9 +46,6 @@ pub fn scale(
 }
 
 /// `y` = the softmax of each row; see [`softmax`](super::softmax).
-///
-/// # Errors
-/// Slices of different length, or a failed call.
 pub fn softmax(
     device: &CudaDevice,
     width: usize,
@@ -73,9 +61,6 @@ pub fn softmax(
 }
 
 /// Overwrites `dx` with the gradient of [`softmax`], from its output `y`.
-///
-/// # Errors
-/// Slices of different length, or a failed call.
 pub fn softmax_backward(
     device: &CudaDevice,
     width: usize,
@@ -94,9 +79,6 @@ pub fn softmax_backward(
 }
 
 /// `y` = the largest of the blocks of each row; see [`block_maximum`](super::block_maximum).
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn block_maximum(
     device: &CudaDevice,
     blocks: usize,
@@ -112,9 +94,6 @@ pub fn block_maximum(
 }
 
 /// Overwrites `dx` with the gradient of [`block_maximum`], from its input and output.
-///
-/// # Errors
-/// As [`block_maximum`].
 pub fn block_maximum_backward(
     device: &CudaDevice,
     blocks: usize,
@@ -176,9 +155,6 @@ fn select(
 }
 
 /// `y` = the concatenation of `a` and `b`: `vertices` rows of `first.concatenated(second)`.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn concatenate(
     device: &CudaDevice,
     first: &FeatureType,
@@ -204,9 +180,6 @@ pub fn concatenate(
 }
 
 /// The parts of a concatenated feature map: the inverse of [`concatenate`], and its backward pass.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn split(
     device: &CudaDevice,
     first: &FeatureType,
@@ -241,9 +214,6 @@ impl Slice {
 }
 
 /// `y` = the selected channels of `x`.
-///
-/// # Errors
-/// Channel ranges out of bounds, buffers of the wrong length, or a failed call.
 pub fn slice(
     device: &CudaDevice,
     config: &Slice,
@@ -263,9 +233,6 @@ pub fn slice(
 }
 
 /// The backward pass of [`slice()`]: `dx` is `dy` in the selected channels, zero in the others.
-///
-/// # Errors
-/// Channel ranges out of bounds, buffers of the wrong length, or a failed call.
 pub fn unslice(
     device: &CudaDevice,
     config: &Slice,

@@ -26,9 +26,6 @@ const BLOCK: usize = 1 << 13;
 const TASK_ROWS: usize = 64;
 
 /// `y = a + b`. The backward pass is `da = dy`, `db = dy`.
-///
-/// # Errors
-/// Slices of different length.
 pub fn add<T: Real>(a: &[T], b: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("add", "b", b, a.len())?;
     check_length("add", "y", y, a.len())?;
@@ -45,9 +42,6 @@ fn add_blocks<T: Real>(a: &[T], b: &[T], y: &mut [T]) {
 }
 
 /// `y += a`.
-///
-/// # Errors
-/// Slices of different length.
 pub fn accumulate<T: Real>(a: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("accumulate", "y", y, a.len())?;
     compiled!(accumulate_blocks as fn(&[T], &mut [T]))(a, y);
@@ -63,9 +57,6 @@ fn accumulate_blocks<T: Real>(a: &[T], y: &mut [T]) {
 }
 
 /// `y = factor x`. The backward pass is the same map of `dy`.
-///
-/// # Errors
-/// Slices of different length.
 pub fn scale<T: Real>(factor: f64, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     check_length("scale", "y", y, x.len())?;
     compiled!(scale_blocks as fn(T, &[T], &mut [T]))(T::of(factor), x, y);
@@ -81,9 +72,6 @@ fn scale_blocks<T: Real>(factor: T, x: &[T], y: &mut [T]) {
 }
 
 /// `y` = the softmax of each row of `width` values.
-///
-/// # Errors
-/// Slices of different length, or a length that is no multiple of `width`.
 pub fn softmax<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     compiled!(softmax_rows as fn(usize, &[T], &mut [T]) -> Result<(), KernelError>)(width, x, y)
 }
@@ -105,9 +93,6 @@ fn softmax_rows<T: Real>(width: usize, x: &[T], y: &mut [T]) -> Result<(), Kerne
 }
 
 /// Overwrites `dx` with the gradient of [`softmax`], from its output `y`.
-///
-/// # Errors
-/// As [`softmax`].
 pub fn softmax_backward<T: Real>(width: usize, y: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     compiled!(softmax_backward_rows as fn(usize, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(width, y, dy, dx)
 }
@@ -166,9 +151,6 @@ fn block_maximum_rows<T: Real>(blocks: usize, width: usize, x: &[T], y: &mut [T]
 
 /// Overwrites `dx` with the gradient of [`block_maximum`], from its input and output: that of the first block with the
 /// largest value, 0 in the others.
-///
-/// # Errors
-/// As [`block_maximum`].
 pub fn block_maximum_backward<T: Real>(
     blocks: usize,
     width: usize,
@@ -295,9 +277,6 @@ fn concatenate_rows<T: Real>(
 }
 
 /// The parts of a concatenated feature map: the inverse of [`concatenate`], and its backward pass.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn split<T: Real>(
     first: &FeatureType,
     second: &FeatureType,
@@ -378,9 +357,6 @@ impl Slice {
 }
 
 /// `y` = the selected channels of `x`.
-///
-/// # Errors
-/// Channel ranges out of bounds, or buffers of the wrong length.
 pub fn slice<T: Real>(config: &Slice, vertices: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let output = config.output()?;
     let (wide, narrow) = (config.kind.dimension(), output.dimension());
@@ -391,9 +367,6 @@ pub fn slice<T: Real>(config: &Slice, vertices: usize, x: &[T], y: &mut [T]) -> 
 }
 
 /// The backward pass of [`slice()`]: `dx` is `dy` in the selected channels, zero in the others.
-///
-/// # Errors
-/// Channel ranges out of bounds, or buffers of the wrong length.
 pub fn unslice<T: Real>(config: &Slice, vertices: usize, dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     compiled!(unslice_rows as fn(&Slice, usize, &[T], &mut [T]) -> Result<(), KernelError>)(config, vertices, dy, dx)
 }
@@ -420,9 +393,6 @@ fn unslice_rows<T: Real>(config: &Slice, vertices: usize, dy: &[T], dx: &mut [T]
 }
 
 /// `y_p = rho(angle_p) x_p`: every irrep of order `n` at vertex `p` is rotated by `n angle_p`.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn rotate<T: Real>(kind: &FeatureType, angles: &[T], x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     compiled!(rotate_rows as fn(&FeatureType, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(kind, angles, x, y)
 }

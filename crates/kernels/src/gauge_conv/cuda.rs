@@ -60,7 +60,7 @@ enum Add {
 }
 
 /// Largest number of stacked weights that every block of vertices reads again: 128 KiB stay in the caches.
-pub(crate) const MOST_FUSED_WEIGHTS: usize = 1 << 15;
+pub(crate) const MAX_FUSED_WEIGHTS: usize = 1 << 15;
 
 impl Fused {
     /// For a layout with these parts of the stacked weights: `(place, weight, negative)`.
@@ -82,7 +82,7 @@ impl Fused {
             reach = reach.max(end);
         }
         let stride = row_stride(reach);
-        if fragments.weights > MOST_FUSED_WEIGHTS || !gather.fits_in_shared_memory(stride) {
+        if fragments.weights > MAX_FUSED_WEIGHTS || !gather.fits_in_shared_memory(stride) {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -230,9 +230,6 @@ fn uses_tf32(device: &CudaDevice) -> bool {
 }
 
 /// Overwrites `y` with the convolution of `x`.
-///
-/// # Errors
-/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &GaugeConv,
@@ -297,9 +294,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx` if it is given, and adds to the gradients of the weights.
-///
-/// # Errors
-/// Buffers of the wrong length, invalid settings, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

@@ -169,9 +169,6 @@ impl GaugeConv {
 }
 
 /// Overwrites `y` with the convolution of `x`.
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,
@@ -188,9 +185,6 @@ pub fn forward<T: Real>(
 }
 
 /// Overwrites `dx` if it is given, and adds to the gradients of the weights.
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &GaugeConv,

@@ -123,9 +123,6 @@ fn self_map(op: &GaugeConv) -> SelfMap {
 }
 
 /// Reference version of [`forward`](super::forward).
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,
@@ -171,9 +168,6 @@ pub fn forward<T: Real>(
 }
 
 /// Reference version of [`backward`](super::backward), each edge's message transposed.
-///
-/// # Errors
-/// Buffers of the wrong length, or invalid settings.
 pub fn backward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,

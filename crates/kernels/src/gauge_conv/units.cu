@@ -2,7 +2,7 @@
 // stands after `tensor.cu`. See the documentation of `gauge_conv::warps`.
 //
 // Lane 4 g + t of a warp works on vertex g and on channels 4 t to 4 t + 3 of runs of 16 channels, the UNITS of the
-// features (DIMENSION numbers): UNIT_ORDERS, UNIT_COSINES and UNIT_SINES are their orders and places, MOST_ORDER is the
+// features (DIMENSION numbers): UNIT_ORDERS, UNIT_COSINES and UNIT_SINES are their orders and places, MAX_ORDER is the
 // highest of these orders. PASS_UNITS of them are summed at a time. OUT_WIDTHS: numbers of each of the OUT_ORDERS
 // orders of the result. COLUMNS: 1 if every edge has a factor, for each of HEADS heads. CHANGING: 1 if the kernel
 // writes them itself. BACKWARD: 1 for the transposed operator.
@@ -139,7 +139,7 @@ __device__ inline void each_edge(const Graph &graph, const Row &row, const float
         for (u32 u = 0; u < PASS_UNITS; ++u) {
             u32 order = unit_order(first + u), before = u > 0 ? unit_order(first + u - 1) : 0;
 #pragma unroll
-            for (u32 n = 0; n < MOST_ORDER; ++n)
+            for (u32 n = 0; n < MAX_ORDER; ++n)
                 if (before <= n && n < order) turn = times(turn, {edge.phase.z, edge.phase.w});
             float4 a = features[u].a, b = features[u].b;
             float cosine[4] = {turn.c * a.x, turn.c * a.y, turn.c * a.z, turn.c * a.w}, sine[4];

@@ -30,9 +30,9 @@ pub(crate) const RUN: usize = 16;
 /// Vertices of a warp.
 pub(crate) const VERTICES: usize = 8;
 /// Most numbers that a lane holds for sums and results.
-pub(crate) const MOST_NUMBERS: usize = 140;
+pub(crate) const MAX_NUMBERS: usize = 140;
 /// Most numbers that a lane holds for gradients of weights.
-const MOST_GRADIENTS: usize = 120;
+const MAX_GRADIENTS: usize = 120;
 /// Warps of a block. More of them would have too few registers.
 pub(crate) const WARPS: usize = 12;
 
@@ -82,7 +82,7 @@ impl Layout {
             orders[order.order] = [order.width, order.result, order.weights, own];
             tiles.extend((0..order.width).step_by(RUN).map(|n| (order.order, n)));
         }
-        if 8 * harmonics * units.len() + 4 * tiles.len() > MOST_NUMBERS {
+        if 8 * harmonics * units.len() + 4 * tiles.len() > MAX_NUMBERS {
             return None;
         }
         let mut places = Vec::new();
@@ -120,7 +120,7 @@ impl Layout {
         let (consumers, kinds) = (2 * highest, 2 * units.len() - 1);
         let backward = direction == Direction::Backward;
         if backward {
-            if 4 * (4 * kinds + kinds.div_ceil(highest) + 5) > MOST_GRADIENTS {
+            if 4 * (4 * kinds + kinds.div_ceil(highest) + 5) > MAX_GRADIENTS {
                 return None;
             }
             let numbers = 32 * harmonics + 8 + stack.result + 8;
@@ -166,7 +166,7 @@ pub(crate) fn unit_defines(source: &FeatureType, target: &FeatureType) -> Vec<De
         ("UNIT_COSINES", of_units(0)),
         ("UNIT_SINES", of_units(1)),
         ("UNIT_ORDERS", of_units(2)),
-        ("MOST_ORDER", one(source.highest_order())),
+        ("MAX_ORDER", one(source.highest_order())),
         ("DIMENSION", one(source.dimension())),
         ("OUT_ORDERS", one(target.highest_order() + 1)),
         ("OUT_WIDTHS", list(orders.map(|order| target.range(order).len()))),

@@ -1,7 +1,7 @@
 //! Implicit diffusion on a GPU: conjugate gradients whose step lengths stay on the device. The host reads the residual
 //! every few iterations.
 
-use super::{HeatMaps, Implicit, Length, MOST_ITERATIONS, Masses, OPERATOR};
+use super::{HeatMaps, Implicit, Length, MAX_ITERATIONS, Masses, OPERATOR};
 use crate::Aggregation;
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32};
@@ -12,7 +12,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("implicit", include_st
 
 /// Threads of a block, and the largest number of partial sums.
 const BLOCK: usize = 256;
-const MOST_BLOCKS: usize = 1024;
+const MAX_BLOCKS: usize = 1024;
 /// Iterations between two looks at the residual.
 const ROUND: usize = 16;
 const TOLERANCE: f64 = 1e-6;
@@ -66,7 +66,7 @@ impl<'a> System<'a> {
             width: to_u32(OPERATOR, op.features.dimension())?,
             count,
             work: [buffer()?, buffer()?, buffer()?],
-            partials: device.buffer(count.div_ceil(BLOCK).clamp(1, MOST_BLOCKS))?,
+            partials: device.buffer(count.div_ceil(BLOCK).clamp(1, MAX_BLOCKS))?,
             scalars: device.buffer(4)?,
         })
     }
@@ -113,7 +113,7 @@ impl<'a> System<'a> {
         self.apply(time, y.view(), &mut q.view_mut())?;
         let arguments = args![node, stiffness, time, b, &q, &r, &p, width, count, partials];
         self.sum("residual", arguments, 0)?;
-        for iteration in 0..MOST_ITERATIONS {
+        for iteration in 0..MAX_ITERATIONS {
             let (before, after) = ((iteration % 2) as u32, (iteration % 2) as u32 ^ 1);
             if iteration % ROUND == 0 {
                 let mut scalars = [0.0; 4];
@@ -170,9 +170,6 @@ impl<'a> System<'a> {
 }
 
 /// Diffuses `x`, and saves the results of all times; see [`forward`](super::forward).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &CudaDevice,
@@ -214,9 +211,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradient of `mix`; see [`backward`](super::backward).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

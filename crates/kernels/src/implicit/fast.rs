@@ -1,13 +1,13 @@
 //! Conjugate gradients on all threads.
 
-use super::{HeatMaps, Implicit, MOST_ITERATIONS, Masses};
+use super::{HeatMaps, Implicit, MAX_ITERATIONS, Masses};
 use crate::incidence::{self, IncidenceArrays};
 use crate::parallel::piece_length;
 use crate::{Aggregation, KernelError, Real, Scratch};
 use rayon::prelude::*;
 
 /// Fewest numbers of a partial sum.
-const LEAST_NUMBERS: usize = 4096;
+const MIN_NUMBERS: usize = 4096;
 
 /// A batch and its matrices.
 struct System<'a, T> {
@@ -30,7 +30,7 @@ impl<T: Real> System<'_, T> {
         each: impl Fn(usize, usize, &mut [&mut [T]; N]) -> f64 + Sync,
     ) -> f64 {
         let rows = slices[0].len() / self.width.max(1);
-        let piece = piece_length(rows, LEAST_NUMBERS.div_ceil(self.width.max(1)));
+        let piece = piece_length(rows, MIN_NUMBERS.div_ceil(self.width.max(1)));
         let mut pieces = Vec::new();
         for first in (0..rows).step_by(piece) {
             let count = piece.min(rows - first) * self.width;
@@ -87,7 +87,7 @@ impl<T: Real> System<'_, T> {
             sum
         });
         let enough = size * tolerance::<T>().powi(2);
-        for _ in 0..MOST_ITERATIONS {
+        for _ in 0..MAX_ITERATIONS {
             if rest.is_nan() || rest <= enough {
                 break;
             }

@@ -13,7 +13,7 @@
 //! the diagonal as preconditioner: the matrix is a sparse map with transport ([`incidence`](crate::incidence)),
 //! Hermitian and positive definite. Steps and norms are those of the whole batch, so the solution commutes with
 //! rotations of the frames after any number of iterations. They end at a relative residual of 1e-6 in f32 and 1e-14 in
-//! f64, or after [`MOST_ITERATIONS`]. The backward pass is the same solve:
+//! f64, or after [`MAX_ITERATIONS`]. The backward pass is the same solve:
 //!
 //! ```text
 //! dx = sum_t M S K_t^-1 S^H (a_t dy),     da_t = <u_t, dy> for each channel
@@ -37,7 +37,7 @@ use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
 const OPERATOR: &str = "implicit diffusion";
 
 /// Largest number of iterations of a solve.
-pub const MOST_ITERATIONS: usize = 4000;
+pub const MAX_ITERATIONS: usize = 4000;
 
 /// Settings of an implicit diffusion.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,9 +144,6 @@ impl<T> Masses<&[T]> {
 /// Diffuses `x`, and saves the results of all times. `coupling` holds the weights and the transport of the edges of the
 /// Laplacian, between the vertices that represent nodes; it is symmetric. `copies` has one entry for each vertex:
 /// its node, and the transport from there.
-///
-/// # Errors
-/// Settings or lengths that do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn forward<T: Real>(
     op: &Implicit,
@@ -183,9 +180,6 @@ pub fn forward<T: Real>(
 }
 
 /// Overwrites `dx`, if it is wanted, and adds to the gradient of `mix`.
-///
-/// # Errors
-/// Settings or lengths that do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &Implicit,

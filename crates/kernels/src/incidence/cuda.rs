@@ -96,9 +96,6 @@ impl DeviceIncidence {
 }
 
 /// Sum or mean over each row of the features of its columns; see [`apply`](super::apply).
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn apply(
     device: &CudaDevice,
     features: &FeatureType,
@@ -113,9 +110,6 @@ pub fn apply(
 }
 
 /// Overwrites `dx` with the gradient of [`apply`].
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn apply_backward(
     device: &CudaDevice,
     features: &FeatureType,
@@ -131,9 +125,6 @@ pub fn apply_backward(
 
 /// Sum or mean over each column of the features of its rows; see
 /// [`apply_transposed`](super::apply_transposed).
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn apply_transposed(
     device: &CudaDevice,
     features: &FeatureType,
@@ -148,9 +139,6 @@ pub fn apply_transposed(
 }
 
 /// Overwrites `dx` with the gradient of [`apply_transposed`].
-///
-/// # Errors
-/// Lengths that do not fit, or a failed call.
 pub fn apply_transposed_backward(
     device: &CudaDevice,
     features: &FeatureType,
@@ -171,9 +159,6 @@ impl DeviceIncidence {
 }
 
 /// Sums with several weights for every row; see [`mix`](super::mix()).
-///
-/// # Errors
-/// Lengths that do not fit, an incidence with angles or weights, or a failed call.
 pub fn mix(
     device: &CudaDevice,
     op: &Mixture,
@@ -201,9 +186,6 @@ pub fn mix(
 }
 
 /// Overwrites `dx` and `dw` with the gradients of [`mix`].
-///
-/// # Errors
-/// As [`mix`].
 #[allow(clippy::too_many_arguments)]
 pub fn mix_backward(
     device: &CudaDevice,

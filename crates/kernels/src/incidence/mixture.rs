@@ -60,9 +60,6 @@ impl<T> IncidenceArrays<T> {
 }
 
 /// `x` `[rows, channels]` and `w` `[rows, weights]` to `y` `[columns, weights * channels]`.
-///
-/// # Errors
-/// Lengths that do not fit, or an incidence with angles or weights.
 pub fn mix<T: Real>(
     op: &Mixture,
     incidence: &IncidenceArrays<T>,
@@ -93,9 +90,6 @@ fn sum<T: Real>(op: &Mixture, incidence: &IncidenceArrays<T>, x: &[T], w: &[T], 
 }
 
 /// Overwrites `dx` and `dw` with the gradients of [`mix`].
-///
-/// # Errors
-/// As [`mix`].
 pub fn mix_backward<T: Real>(
     op: &Mixture,
     incidence: &IncidenceArrays<T>,

@@ -123,9 +123,6 @@ impl<T: Real> IncidenceArrays<T> {
     /// assert!((y[0] - 3.0).abs() < 1e-12 && (y[1] - 6.0).abs() < 1e-12);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    /// Arrays that do not fit together, or a union that 32-bit indices cannot address.
     pub fn union(meshes: &[IncidenceParts<'_>]) -> Result<Self, KernelError> {
         compiled!(IncidenceArrays::union_of as fn(&[IncidenceParts<'_>]) -> Result<IncidenceArrays<T>, KernelError>)(
             meshes,
@@ -300,9 +297,6 @@ fn check<S: Length>(
 
 /// Sum or mean over each row of the features of its columns: `x` `[columns, dimension]` to `y`
 /// `[rows, dimension]`.
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn apply<T: Real>(
     features: &FeatureType,
     aggregation: Aggregation,
@@ -316,9 +310,6 @@ pub fn apply<T: Real>(
 }
 
 /// Overwrites `dx` `[columns, dimension]` with the gradient of [`apply`].
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn apply_backward<T: Real>(
     features: &FeatureType,
     aggregation: Aggregation,
@@ -333,9 +324,6 @@ pub fn apply_backward<T: Real>(
 
 /// Sum or mean over each column of the features of its rows: `x` `[rows, dimension]` to `y`
 /// `[columns, dimension]`.
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn apply_transposed<T: Real>(
     features: &FeatureType,
     aggregation: Aggregation,
@@ -349,9 +337,6 @@ pub fn apply_transposed<T: Real>(
 }
 
 /// Overwrites `dx` `[rows, dimension]` with the gradient of [`apply_transposed`].
-///
-/// # Errors
-/// Lengths that do not fit.
 pub fn apply_transposed_backward<T: Real>(
     features: &FeatureType,
     aggregation: Aggregation,

@@ -22,9 +22,6 @@ fn dot_irreps(
 }
 
 /// `y` = the norm of every irrep; see [`norm`](super::norm).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn norm(
     device: &CudaDevice,
     features: &FeatureType,
@@ -39,9 +36,6 @@ pub fn norm(
 }
 
 /// Overwrites `dx` with the gradient of [`norm`].
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn norm_backward(
     device: &CudaDevice,
     features: &FeatureType,
@@ -60,9 +54,6 @@ pub fn norm_backward(
 }
 
 /// `y` = invariant products of `a` and `b`; see [`dot`](super::dot).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn dot(
     device: &CudaDevice,
     features: &FeatureType,
@@ -83,9 +74,6 @@ pub fn dot(
 }
 
 /// Overwrites the gradients of [`dot`] that are wanted.
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn dot_backward(
     device: &CudaDevice,
@@ -108,9 +96,6 @@ pub fn dot_backward(
 }
 
 /// `y` = `x` times invariants; see [`scale`](super::scale).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn scale(
     device: &CudaDevice,
     features: &FeatureType,
@@ -132,9 +117,6 @@ pub fn scale(
 }
 
 /// Overwrites the gradients of [`scale`] that are wanted.
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn scale_backward(
     device: &CudaDevice,

@@ -137,9 +137,6 @@ pub fn norm<T: Real>(
 }
 
 /// Overwrites `dx` with the gradient of [`norm`].
-///
-/// # Errors
-/// As [`norm`].
 pub fn norm_backward<T: Real>(
     features: &FeatureType,
     epsilon: f64,
@@ -155,9 +152,6 @@ pub fn norm_backward<T: Real>(
 }
 
 /// `y` = invariant products of `a` and `b`, both `[rows, dimension]`: `[rows, scalars]`.
-///
-/// # Errors
-/// Heads that do not divide the multiplicities, or lengths that do not fit.
 pub fn dot<T: Real>(
     features: &FeatureType,
     grouping: Grouping,
@@ -178,9 +172,6 @@ fn dots<T: Real>(features: &FeatureType, grouping: Grouping, a: &[T], b: &[T], y
 }
 
 /// Overwrites the gradients of [`dot`] that are wanted.
-///
-/// # Errors
-/// As [`dot`].
 #[allow(clippy::too_many_arguments)]
 pub fn dot_backward<T: Real>(
     features: &FeatureType,
@@ -202,9 +193,6 @@ pub fn dot_backward<T: Real>(
 }
 
 /// `y` = `x` times invariants: `x` and `y` are `[rows, dimension]`, `factors` is `[rows, scalars]`.
-///
-/// # Errors
-/// Heads that do not divide the multiplicities, or lengths that do not fit.
 pub fn scale<T: Real>(
     features: &FeatureType,
     grouping: Grouping,
@@ -219,9 +207,6 @@ pub fn scale<T: Real>(
 }
 
 /// Overwrites the gradients of [`scale`] that are wanted.
-///
-/// # Errors
-/// As [`scale`].
 #[allow(clippy::too_many_arguments)]
 pub fn scale_backward<T: Real>(
     features: &FeatureType,

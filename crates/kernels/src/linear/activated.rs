@@ -5,7 +5,7 @@ use super::cuda::product_gradients;
 use super::{Linear, OPERATOR};
 use crate::Activation;
 use crate::activation::cuda::{defines as activation_defines, variants as activations};
-use crate::cuda::reduce::{ColumnPartials, LEAST_COMPUTED_ROWS, Pieces};
+use crate::cuda::reduce::{ColumnPartials, MIN_COMPUTED_ROWS, Pieces};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
     check_length, to_u32,
@@ -90,9 +90,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`; `z` is that of [`forward`].
-///
-/// # Errors
-/// As [`forward`].
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,
@@ -112,7 +109,7 @@ pub fn backward(
     check_length(OPERATOR, "z", z, dy.len())?;
     check_length(OPERATOR, "dbias", dbias.view(), op.outputs)?;
     check(op, &[bias, z, dy])?;
-    let (fours, pieces) = (op.outputs / 4, Pieces::new(rows, op.outputs, LEAST_COMPUTED_ROWS));
+    let (fours, pieces) = (op.outputs / 4, Pieces::new(rows, op.outputs, MIN_COMPUTED_ROWS));
     let mut dz: DeviceBuffer<f32> = device.buffer(dy.len())?;
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * op.outputs)?;
     let size = |n: usize| to_u32(OPERATOR, n);

@@ -7,9 +7,6 @@ use crate::cuda::reduce::{ColumnPartials, Columns, RowProduct, RowProducts, fill
 use crate::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Operand, Product, check_length};
 
 /// `y = x W^T + bias`. Without a bias, `bias` is empty.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &Linear,
@@ -43,9 +40,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

@@ -11,13 +11,13 @@ use crate::cuda::{
 pub(crate) const SOURCE: KernelSource = KernelSource::new("few_inputs", include_str!("few_inputs.cu"));
 
 /// Most inputs, whose weights for four outputs stay in registers.
-const MOST_INPUTS: usize = 16;
+const MAX_INPUTS: usize = 16;
 /// Threads of a block, and rows that it takes at a time, as in the kernels.
 const THREADS: (usize, usize) = (32, 8);
 const ROWS: usize = 8 * 8;
 
 pub(crate) fn variants() -> Vec<Vec<Define>> {
-    [1, 3, MOST_INPUTS].map(defines).to_vec()
+    [1, 3, MAX_INPUTS].map(defines).to_vec()
 }
 
 fn defines(inputs: usize) -> Vec<Define> {
@@ -28,7 +28,7 @@ fn defines(inputs: usize) -> Vec<Define> {
 pub(super) fn applies(op: &Linear, fours: &[DeviceSlice<'_, f32>]) -> bool {
     // Results that take longer to write than inputs to read, four of them for each thread.
     let enough = op.outputs >= 4 * op.inputs.max(4) && op.outputs.is_multiple_of(4);
-    (1..=MOST_INPUTS).contains(&op.inputs) && enough && fours.iter().all(|slice| slice.is_aligned(4))
+    (1..=MAX_INPUTS).contains(&op.inputs) && enough && fours.iter().all(|slice| slice.is_aligned(4))
 }
 
 /// Blocks of threads over rows, at most `most` of them, and over outputs.

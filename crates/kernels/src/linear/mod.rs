@@ -57,9 +57,6 @@ impl Linear {
 }
 
 /// `y = x W^T + bias`. Without a bias, `bias` is empty.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &Linear,
     rows: usize,
@@ -74,9 +71,6 @@ pub fn forward<T: Real>(
 }
 
 /// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
-///
-/// # Errors
-/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &Linear,

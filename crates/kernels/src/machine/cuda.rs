@@ -10,9 +10,6 @@ const COPIED: usize = 1 << 28;
 const SIDE: usize = 8192;
 
 /// Bytes per second, read and written together, of a large copy from device memory to device memory.
-///
-/// # Errors
-/// Out of memory, or a failed call.
 pub fn copy_rate(device: &CudaDevice) -> Result<f64, CudaError> {
     let count = COPIED.min(device.total_memory() / (16 * size_of::<f32>()));
     let from: DeviceBuffer<f32> = device.zeros(count)?;
@@ -24,9 +21,6 @@ pub fn copy_rate(device: &CudaDevice) -> Result<f64, CudaError> {
 
 /// Operations per second, two for each multiply-add, of a large square product in the device's
 /// [`ProductMode`](crate::cuda::ProductMode), made as linear maps make theirs.
-///
-/// # Errors
-/// Out of memory, or a failed call.
 pub fn product_rate(device: &CudaDevice) -> Result<f64, CudaError> {
     let op = square_map(SIDE);
     let x = device.upload(&noise(SIDE * SIDE, 1))?;

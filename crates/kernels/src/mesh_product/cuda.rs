@@ -133,9 +133,6 @@ fn part_of<'a>(slice: &'a mut DeviceSliceMut<'_, f32>, start: usize, count: usiz
 }
 
 /// `y_b = B_b^H (w x_b)` for each mesh; see [`project`](super::project).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn project(
     device: &CudaDevice,
     op: &MeshProduct,
@@ -150,9 +147,6 @@ pub fn project(
 }
 
 /// Overwrites `dx` with the gradient of [`project`].
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn project_backward(
     device: &CudaDevice,
     op: &MeshProduct,
@@ -167,9 +161,6 @@ pub fn project_backward(
 }
 
 /// `x_b = B_b y_b` for each mesh; see [`expand`](super::expand).
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn expand(
     device: &CudaDevice,
     op: &MeshProduct,
@@ -183,9 +174,6 @@ pub fn expand(
 }
 
 /// Overwrites `dy` with the gradient of [`expand`].
-///
-/// # Errors
-/// Settings or lengths that do not fit, or a failed call.
 pub fn expand_backward(
     device: &CudaDevice,
     op: &MeshProduct,

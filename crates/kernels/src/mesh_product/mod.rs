@@ -82,9 +82,6 @@ fn meshes(mesh_offsets: &[u32]) -> impl Iterator<Item = Range<usize>> + '_ {
 }
 
 /// `y_b = B_b^H (w x_b)` for each mesh; without weights, `w` is 1.
-///
-/// # Errors
-/// Settings or lengths that do not fit.
 pub fn project<T: Real>(
     op: &MeshProduct,
     mesh_offsets: &[u32],
@@ -108,9 +105,6 @@ pub fn project<T: Real>(
 }
 
 /// Overwrites `dx` with the gradient of [`project`].
-///
-/// # Errors
-/// As [`project`].
 pub fn project_backward<T: Real>(
     op: &MeshProduct,
     mesh_offsets: &[u32],
@@ -134,9 +128,6 @@ pub fn project_backward<T: Real>(
 }
 
 /// `x_b = B_b y_b` for each mesh.
-///
-/// # Errors
-/// As [`project`].
 pub fn expand<T: Real>(
     op: &MeshProduct,
     mesh_offsets: &[u32],
@@ -159,9 +150,6 @@ pub fn expand<T: Real>(
 }
 
 /// Overwrites `dy` with the gradient of [`expand`].
-///
-/// # Errors
-/// As [`project`].
 pub fn expand_backward<T: Real>(
     op: &MeshProduct,
     mesh_offsets: &[u32],

@@ -92,9 +92,6 @@ impl<'a> Chain<'a> {
     /// The layers of a message function on features of type `input`; `None` if one kernel cannot do it: the device
     /// multiplies on tensor cores, and all layers have a bias and the same nonlinearity, ReLU of as many samples as
     /// components, and are small enough.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn messages(
         device: &CudaDevice,
         input: &FeatureType,
@@ -132,9 +129,6 @@ impl<'a> Chain<'a> {
     /// `layers` equivariant linear maps with bias, from features and messages of type `kind` to the same type, and the
     /// nonlinearity between them; `None` as in [`messages`](Self::messages), and for channels that are not a multiple
     /// of 8.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn update(
         device: &CudaDevice,
         kind: &FeatureType,
@@ -250,9 +244,6 @@ impl<'a> Chain<'a> {
 }
 
 /// Copies four parameters to their place in the weights of a chain, one after the other.
-///
-/// # Errors
-/// A place of the wrong length, or a failed call.
 pub fn pack(
     device: &CudaDevice,
     parameters: [DeviceSlice<'_, f32>; 4],
@@ -262,9 +253,6 @@ pub fn pack(
 }
 
 /// Adds to the gradients of four parameters, from their place in those of the weights of a chain.
-///
-/// # Errors
-/// As [`pack`].
 pub fn add_gradients(
     device: &CudaDevice,
     place: DeviceSlice<'_, f32>,
@@ -276,9 +264,6 @@ pub fn add_gradients(
 
 /// Overwrites `y` with the mean of messages over the neighbours of each vertex. `weights` are the matrices of all
 /// layers, then all biases.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn send(
     device: &CudaDevice,
     chain: &Chain<'_>,
@@ -388,9 +373,6 @@ fn backward_kernel(chain: &Chain<'_>) -> Result<(usize, Vec<Define>), CudaError>
 }
 
 /// Overwrites `dx` with the gradient of [`send`] by `x`, and `gradients` with those of the weights.
-///
-/// # Errors
-/// A chain [without a backward pass](Chain::has_backward), buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn send_backward(
     device: &CudaDevice,
@@ -444,9 +426,6 @@ pub fn send_backward(
 }
 
 /// Overwrites `y` with `x + phi(x, m)`.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn update(
     device: &CudaDevice,
     chain: &Chain<'_>,
@@ -471,9 +450,6 @@ pub fn update(
 }
 
 /// Overwrites `dx` and `dm` with the gradients of [`update`], and `gradients` with those of the weights.
-///
-/// # Errors
-/// As [`send_backward`].
 #[allow(clippy::too_many_arguments)]
 pub fn update_backward(
     device: &CudaDevice,

@@ -25,9 +25,6 @@ fn check(
 }
 
 /// The features of both vertices at every edge; see [`gather`](super::gather).
-///
-/// # Errors
-/// A range outside of the graph, lengths that do not fit, or a failed call.
 pub fn gather(
     device: &CudaDevice,
     features: &FeatureType,
@@ -44,9 +41,6 @@ pub fn gather(
 }
 
 /// Adds the gradient of [`gather`] to `dx`.
-///
-/// # Errors
-/// As [`gather`].
 pub fn gather_backward(
     device: &CudaDevice,
     features: &FeatureType,
@@ -65,9 +59,6 @@ pub fn gather_backward(
 }
 
 /// Adds the part of the mean over edges that comes from `range`; see [`reduce`](super::reduce).
-///
-/// # Errors
-/// As [`gather`].
 pub fn reduce(
     device: &CudaDevice,
     features: &FeatureType,
@@ -86,9 +77,6 @@ pub fn reduce(
 }
 
 /// Overwrites `dvalues` with the gradient of [`reduce`].
-///
-/// # Errors
-/// As [`gather`].
 pub fn reduce_backward(
     device: &CudaDevice,
     features: &FeatureType,

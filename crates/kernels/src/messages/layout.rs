@@ -9,7 +9,7 @@ use crate::self_map::{SelfMap, blocks};
 use crate::{FeatureType, irrep_dimension};
 
 /// Most 16x8 tiles of gradients of weights in the registers of a warp.
-const MOST_SUMS: usize = 30;
+const MAX_SUMS: usize = 30;
 
 /// Sizes of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Shape {
         let sums = tiles.div_ceil(2) * (of_first + of_next);
         let fits = |&warps: &usize| self.backward_bytes(warps) <= limit;
         let warps = (1..=BACKWARD_WARPS).rev().find(fits);
-        warps.filter(|_| sums <= MOST_SUMS && self.layers <= COLLECTORS)
+        warps.filter(|_| sums <= MAX_SUMS && self.layers <= COLLECTORS)
     }
 
     pub fn defines(&self, plan: &DevicePlan, warps: usize, is_backward: bool) -> Vec<Define> {

@@ -74,9 +74,6 @@ pub fn gather<T: Real>(
 }
 
 /// Adds the gradient of [`gather`] to `dx` `[vertices, dimension]`.
-///
-/// # Errors
-/// As [`gather`].
 pub fn gather_backward<T: Real>(
     features: &FeatureType,
     range: Range<usize>,
@@ -93,9 +90,6 @@ pub fn gather_backward<T: Real>(
 
 /// Adds to `y` `[vertices, dimension]` the part of the mean over the edges of each vertex that comes from `range`:
 /// `values` are `[range, dimension]`. A vertex without edges gets nothing.
-///
-/// # Errors
-/// As [`gather`].
 pub fn reduce<T: Real>(
     features: &FeatureType,
     range: Range<usize>,
@@ -111,9 +105,6 @@ pub fn reduce<T: Real>(
 }
 
 /// Overwrites `dvalues` `[range, dimension]` with the gradient of [`reduce`].
-///
-/// # Errors
-/// As [`gather`].
 pub fn reduce_backward<T: Real>(
     features: &FeatureType,
     range: Range<usize>,

@@ -95,9 +95,6 @@ fn values<T: Real>(
 }
 
 /// The same as [`send`](super::host::send).
-///
-/// # Errors
-/// Layers that do not fit together.
 pub fn send<T: Real>(
     input: &FeatureType,
     layers: &Layers,
@@ -114,9 +111,6 @@ pub fn send<T: Real>(
 }
 
 /// The same as [`send_backward`](super::host::send_backward).
-///
-/// # Errors
-/// Layers that do not fit together.
 #[allow(clippy::too_many_arguments)]
 pub fn send_backward<T: Real>(
     input: &FeatureType,

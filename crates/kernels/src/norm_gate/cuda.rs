@@ -11,9 +11,6 @@ use crate::cuda::{
 pub(crate) const SOURCE: KernelSource = KernelSource::new("norm_gate", include_str!("norm_gate.cu"));
 
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
 pub fn norm_forward(
     device: &CudaDevice,
     config: &NormNonlinearity,
@@ -48,9 +45,6 @@ pub fn norm_forward(
 }
 
 /// Overwrites `dx` and adds to the gradient of the bias.
-///
-/// # Errors
-/// Invalid settings, buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn norm_backward(
     device: &CudaDevice,
@@ -95,9 +89,6 @@ pub fn norm_backward(
 }
 
 /// `y` = the gated nonlinearity of `x`. `x` has `vertices` rows of the input type, `y` of the output type.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn gated_forward(
     device: &CudaDevice,
     config: &GatedNonlinearity,
@@ -123,9 +114,6 @@ pub fn gated_forward(
 }
 
 /// Overwrites `dx`, including the gradients of the gates.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn gated_backward(
     device: &CudaDevice,
     config: &GatedNonlinearity,

@@ -96,9 +96,6 @@ impl GatedNonlinearity {
 }
 
 /// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
-///
-/// # Errors
-/// Invalid settings, or buffers of the wrong length.
 pub fn norm_forward<T: Real>(
     config: &NormNonlinearity,
     vertices: usize,
@@ -113,9 +110,6 @@ pub fn norm_forward<T: Real>(
 }
 
 /// Overwrites `dx` and adds to the gradient of the bias.
-///
-/// # Errors
-/// Invalid settings, or buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn norm_backward<T: Real>(
     config: &NormNonlinearity,
@@ -138,9 +132,6 @@ pub fn norm_backward<T: Real>(
 }
 
 /// `y` = the gated nonlinearity of `x`. `x` has `vertices` rows of the input type, `y` of the output type.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn gated_forward<T: Real>(
     config: &GatedNonlinearity,
     vertices: usize,
@@ -155,9 +146,6 @@ pub fn gated_forward<T: Real>(
 }
 
 /// Overwrites `dx`, including the gradients of the gates.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn gated_backward<T: Real>(
     config: &GatedNonlinearity,
     vertices: usize,

@@ -17,9 +17,6 @@ const TRANSPORT: &str = "transport pooling";
 const PIECES: usize = 32;
 
 /// Mean of scalars over each mesh of a graph.
-///
-/// # Errors
-/// Buffers of the wrong length, features that are not scalars, or a failed call.
 pub fn mean(
     device: &CudaDevice,
     graph: DeviceGraphView<'_>,
@@ -49,9 +46,6 @@ pub fn mean(
 }
 
 /// `dx` from `dy` of [`mean`].
-///
-/// # Errors
-/// As [`mean`].
 pub fn mean_backward(
     device: &CudaDevice,
     graph: DeviceGraphView<'_>,
@@ -72,9 +66,6 @@ pub fn mean_backward(
 }
 
 /// Maximum of scalars over each mesh, and the vertex that attains it (`[meshes, channels]`).
-///
-/// # Errors
-/// As [`mean`].
 pub fn max(
     device: &CudaDevice,
     graph: DeviceGraphView<'_>,
@@ -105,9 +96,6 @@ pub fn max(
 }
 
 /// `dx` from `dy` of [`max`], with the saved vertices. A saved vertex outside of its mesh is ignored.
-///
-/// # Errors
-/// As [`mean`].
 pub fn max_backward(
     device: &CudaDevice,
     graph: DeviceGraphView<'_>,
@@ -142,9 +130,6 @@ pub struct DeviceClusters {
 
 impl DeviceClusters {
     /// Copies clusters to a device.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn new(device: &CudaDevice, clusters: ClusterView<'_, f32>) -> Result<Self, CudaError> {
         Ok(Self {
             offsets: device.upload(clusters.offsets())?,
@@ -155,9 +140,6 @@ impl DeviceClusters {
     }
 
     /// A copy.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         Ok(Self {
             offsets: self.offsets.duplicate(device)?,
@@ -214,9 +196,6 @@ pub struct DeviceClusterView<'a> {
 
 impl<'a> DeviceClusterView<'a> {
     /// Clusters in memory of the caller. Lengths are checked, contents are not: they lie on the device.
-    ///
-    /// # Errors
-    /// Slices whose lengths do not fit together.
     ///
     /// # Safety
     /// The contents must be those of valid clusters:
@@ -318,9 +297,6 @@ impl<'a> DeviceClusterView<'a> {
 }
 
 /// Mean over each cluster of the features transported to its coarse vertex.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn pool(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -333,9 +309,6 @@ pub fn pool(
 }
 
 /// `dx` from `dy` of [`pool`].
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn pool_backward(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -348,9 +321,6 @@ pub fn pool_backward(
 }
 
 /// Features of each cluster transported back to its members.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn unpool(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,
@@ -363,9 +333,6 @@ pub fn unpool(
 }
 
 /// `dx` from `dy` of [`unpool`].
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn unpool_backward(
     device: &CudaDevice,
     clusters: DeviceClusterView<'_>,

@@ -24,7 +24,7 @@ use std::ops::Range;
 pub const NO_VERTEX: u32 = u32::MAX;
 
 /// Smallest number of vertices of a task.
-const LEAST_VERTICES: usize = 1024;
+const MIN_VERTICES: usize = 1024;
 const OPERATOR: &str = "global pooling";
 
 /// Mean over each mesh. `mesh_offsets` holds the first vertex of each mesh, then the number of vertices, as
@@ -38,9 +38,6 @@ const OPERATOR: &str = "global pooling";
 /// assert_eq!(y, [2.0, 0.0, 5.0]);
 /// # Ok::<(), gemcnn_kernels::KernelError>(())
 /// ```
-///
-/// # Errors
-/// Buffers of the wrong length, or features that are not scalars.
 pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     compiled!(mean_rows as fn(&[u32], &FeatureType, &[T], &mut [T]) -> Result<(), KernelError>)(
         mesh_offsets,
@@ -59,7 +56,7 @@ fn mean_rows<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: 
         let range = vertices(mesh_offsets, mesh);
         let rows = &x[range.start * channels..range.end * channels];
         let partial: Vec<Vec<f64>> = rows
-            .par_chunks(piece_length(range.len(), LEAST_VERTICES) * channels)
+            .par_chunks(piece_length(range.len(), MIN_VERTICES) * channels)
             .map(|rows| {
                 Arch::new().dispatch(
                     #[inline(always)]
@@ -76,9 +73,6 @@ fn mean_rows<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: 
 }
 
 /// `dx` from `dy` of [`mean`].
-///
-/// # Errors
-/// As [`mean`].
 pub fn mean_backward<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -108,7 +102,7 @@ fn mean_backward_rows<T: Real>(
         let count = vertices(mesh_offsets, mesh).len();
         let rows = rest.split_off_mut(..count * channels).unwrap_or_default();
         let share = T::of((count.max(1) as f64).recip());
-        let piece = piece_length(count, LEAST_VERTICES) * channels;
+        let piece = piece_length(count, MIN_VERTICES) * channels;
         rows.par_chunks_mut(piece).run(|rows| {
             for row in rows.chunks_exact_mut(channels) {
                 for (dx, &dy) in row.iter_mut().zip(dy) {
@@ -121,9 +115,6 @@ fn mean_backward_rows<T: Real>(
 }
 
 /// Maximum over each mesh, and the vertex that attains it (`[meshes, channels]`, for the backward pass).
-///
-/// # Errors
-/// As [`mean`].
 pub fn max<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -154,7 +145,7 @@ fn max_rows<T: Real>(
     }
     y.par_chunks_mut(channels).zip(arguments.par_chunks_mut(channels)).enumerate().run(|(mesh, (y, arguments))| {
         let range = vertices(mesh_offsets, mesh);
-        let piece = piece_length(range.len(), LEAST_VERTICES);
+        let piece = piece_length(range.len(), MIN_VERTICES);
         let partial: Vec<Vec<(T, u32)>> = x[range.start * channels..range.end * channels]
             .par_chunks(piece * channels)
             .enumerate()

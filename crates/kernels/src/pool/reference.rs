@@ -5,9 +5,6 @@ use super::transport::ClusterView;
 use crate::{FeatureType, KernelError, Real, irrep_dimension};
 
 /// [`global::mean`](super::global::mean).
-///
-/// # Errors
-/// Buffers of the wrong length, or features that are not scalars.
 pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     let channels = check(mesh_offsets, features, ("x", x), ("y", y))?;
     for (at, y) in y.iter_mut().enumerate() {
@@ -21,9 +18,6 @@ pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &
 }
 
 /// [`global::max`](super::global::max).
-///
-/// # Errors
-/// Buffers of the wrong length, or features that are not scalars.
 pub fn max<T: Real>(
     mesh_offsets: &[u32],
     features: &FeatureType,
@@ -46,9 +40,6 @@ pub fn max<T: Real>(
 }
 
 /// [`transport::pool`](super::transport::pool).
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn pool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -73,9 +64,6 @@ pub fn pool<T: Real>(
 }
 
 /// [`transport::unpool`](super::transport::unpool).
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn unpool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,

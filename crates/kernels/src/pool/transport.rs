@@ -24,7 +24,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 /// Smallest number of vertices of a task.
-const LEAST_VERTICES: usize = 64;
+const MIN_VERTICES: usize = 64;
 const OPERATOR: &str = "transport pooling";
 
 /// The clusters of one graph that [`ClusterArrays`] are made from.
@@ -269,9 +269,6 @@ fn check_clusters(offsets: &[u32], members: &[u32], cluster_of: &[u32], transpor
 /// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn pool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -290,9 +287,6 @@ pub fn pool<T: Real>(
 }
 
 /// `dx` `[fine, dimension]` from `dy` `[coarse, dimension]` of [`pool`].
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn pool_backward<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -312,9 +306,6 @@ pub fn pool_backward<T: Real>(
 
 /// Features of each cluster transported back to its members: `x` `[coarse, dimension]` to `y`
 /// `[fine, dimension]`.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn unpool<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -333,9 +324,6 @@ pub fn unpool<T: Real>(
 }
 
 /// `dx` `[coarse, dimension]` from `dy` `[fine, dimension]` of [`unpool`].
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn unpool_backward<T: Real>(
     clusters: ClusterView<'_, T>,
     features: &FeatureType,
@@ -376,7 +364,7 @@ fn gather<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, weight:
     if dimension == 0 {
         return;
     }
-    let piece = piece_length(clusters.coarse_count(), LEAST_VERTICES / 4);
+    let piece = piece_length(clusters.coarse_count(), MIN_VERTICES / 4);
     let chunks = y.par_chunks_mut(piece * dimension).enumerate();
     chunks.run(|(index, rows)| {
         Arch::new().dispatch(
@@ -404,7 +392,7 @@ fn spread<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, weight:
     if dimension == 0 {
         return;
     }
-    let piece = piece_length(clusters.fine_count(), LEAST_VERTICES);
+    let piece = piece_length(clusters.fine_count(), MIN_VERTICES);
     let chunks = y.par_chunks_mut(piece * dimension).enumerate();
     chunks.run(|(index, rows)| {
         Arch::new().dispatch(

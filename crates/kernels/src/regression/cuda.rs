@@ -10,8 +10,8 @@ use crate::{FeatureType, KernelError};
 pub(crate) const SOURCE: KernelSource = KernelSource::new("regression", include_str!("regression.cu"));
 
 /// Items of one partial sum at least, and the most partial sums.
-const LEAST_ITEMS: usize = 4096;
-const MOST_PARTS: usize = 512;
+const MIN_ITEMS: usize = 4096;
+const MAX_PARTS: usize = 512;
 
 /// A [`Regression`] loss in device memory, for a number of vertices.
 #[derive(Debug)]
@@ -48,9 +48,6 @@ impl DeviceRegression {
     }
 
     /// A copy.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
         let mask = match &self.mask {
             Some(mask) => Some(mask.duplicate(device)?),
@@ -103,9 +100,6 @@ impl DeviceRegression {
 }
 
 /// The loss, one value in device memory.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     regression: &DeviceRegression,
@@ -116,7 +110,7 @@ pub fn forward(
     let table = irreps(device, &regression.features, 1)?;
     let count = irrep_count(&regression.features);
     let items = regression.vertices * count;
-    let of_block = items.div_ceil(MOST_PARTS).max(LEAST_ITEMS);
+    let of_block = items.div_ceil(MAX_PARTS).max(MIN_ITEMS);
     let parts = items.div_ceil(of_block);
     let mut partials: DeviceBuffer<f64> = device.buffer(parts)?;
     let mut loss = device.buffer(1)?;
@@ -149,9 +143,6 @@ pub fn forward(
 }
 
 /// Gradient of the prediction for the gradient `dloss` of the loss.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     regression: &DeviceRegression,

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Smallest number of vertices of a task.
-const LEAST_VERTICES: usize = 256;
+const MIN_VERTICES: usize = 256;
 
 /// The loss; see the [module](super).
 ///
@@ -22,9 +22,6 @@ const LEAST_VERTICES: usize = 256;
 /// assert_eq!(forward(&loss, &[3.0, 4.0, 1.0, 1.0], &[0.0, 0.0, 1.0, 1.0])?, 2.5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn forward<T: Real>(regression: &Regression<'_>, prediction: &[T], target: &[T]) -> Result<f64, KernelError> {
     compiled!(forward_rows as fn(&Regression<'_>, &[T], &[T]) -> Result<f64, KernelError>)(
         regression, prediction, target,
@@ -37,7 +34,7 @@ fn forward_rows<T: Real>(regression: &Regression<'_>, prediction: &[T], target: 
     if dimension == 0 {
         return Ok(0.0);
     }
-    let piece = piece_length(vertices, LEAST_VERTICES);
+    let piece = piece_length(vertices, MIN_VERTICES);
     let sums: Vec<f64> = prediction
         .par_chunks(piece * dimension)
         .zip(target.par_chunks(piece * dimension))
@@ -53,9 +50,6 @@ fn forward_rows<T: Real>(regression: &Regression<'_>, prediction: &[T], target: 
 }
 
 /// Gradient of the prediction for the gradient `dloss` of the loss.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],
@@ -86,7 +80,7 @@ fn backward_rows<T: Real>(
         return Ok(());
     }
     let scale = T::of(dloss * regression.normaliser(vertices));
-    let piece = piece_length(vertices, LEAST_VERTICES);
+    let piece = piece_length(vertices, MIN_VERTICES);
     prediction
         .par_chunks(piece * dimension)
         .zip(target.par_chunks(piece * dimension))

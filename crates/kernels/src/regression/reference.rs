@@ -5,9 +5,6 @@ use crate::error::check_length;
 use crate::{KernelError, Real, irrep_dimension};
 
 /// The loss; see the [module](super).
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn forward<T: Real>(regression: &Regression<'_>, prediction: &[T], target: &[T]) -> Result<f64, KernelError> {
     let vertices = regression.check(prediction, target)?;
     let mut loss = 0.0;
@@ -22,9 +19,6 @@ pub fn forward<T: Real>(regression: &Regression<'_>, prediction: &[T], target: &
 }
 
 /// Gradient of the prediction for the gradient `dloss` of the loss.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn backward<T: Real>(
     regression: &Regression<'_>,
     prediction: &[T],

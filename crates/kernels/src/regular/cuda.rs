@@ -7,7 +7,7 @@ use crate::KernelError;
 use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::NormGradients;
 use crate::batch_norm::cuda::{Affine, DeviceNormalisation, Through};
-use crate::cuda::reduce::{LEAST_COMPUTED_ROWS, Pieces, column_threads};
+use crate::cuda::reduce::{MIN_COMPUTED_ROWS, Pieces, column_threads};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
     to_u32,
@@ -20,7 +20,7 @@ pub(crate) const SOURCE: KernelSource =
     KernelSource::new("regular", concat!(include_str!("../dropout/philox.cu"), include_str!("regular.cu")));
 
 /// Largest number of harmonics that are constants of the source; more are computed by the kernel.
-const MOST_LITERALS: usize = 4096;
+const MAX_LITERALS: usize = 4096;
 /// Vertices of one thread, unless there are too few for this number of blocks.
 const VERTICES_OF_THREAD: usize = 4;
 const MANY_BLOCKS: usize = 1024;
@@ -63,7 +63,7 @@ impl DevicePlan {
         {
             defines.push((name, value.to_string()));
         }
-        if config.samples * components <= MOST_LITERALS {
+        if config.samples * components <= MAX_LITERALS {
             let entry = |place: usize| harmonic(place / components, place % components, config.samples);
             let values = literals((0..config.samples * components).map(entry));
             defines.push(("VALUES", values));
@@ -199,9 +199,6 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 }
 
 /// `y` = the nonlinearity of `x`.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -214,9 +211,6 @@ pub fn forward(
 }
 
 /// `dx` from the same `x` and the gradient `dy` of the output.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn backward(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -231,9 +225,6 @@ pub fn backward(
 }
 
 /// `y` = the nonlinearity of the normalised `x`, which is not stored.
-///
-/// # Errors
-/// Buffers of the wrong length, types that differ, or a failed call.
 pub fn forward_normalised(
     device: &CudaDevice,
     plan: &DevicePlan,
@@ -267,9 +258,6 @@ pub fn forward_dropped(
 }
 
 /// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta.
-///
-/// # Errors
-/// Buffers of the wrong length, types that differ, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised(
     device: &CudaDevice,
@@ -286,9 +274,6 @@ pub fn backward_normalised(
 }
 
 /// [`backward_normalised`] from the same `x` and the gradient `dy` of the output of [`forward_dropped`].
-///
-/// # Errors
-/// As [`forward_dropped`].
 #[allow(clippy::too_many_arguments)]
 pub fn backward_dropped(
     device: &CudaDevice,
@@ -310,7 +295,7 @@ pub fn backward_dropped(
         return Ok(());
     }
     let affine = normalisation.affine(device)?;
-    let pieces = Pieces::new(vertices, plan.channels, LEAST_COMPUTED_ROWS);
+    let pieces = Pieces::new(vertices, plan.channels, MIN_COMPUTED_ROWS);
     let columns = (plan.inputs + 1) * plan.channels;
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
     let size = |n: usize| to_u32(operator, n);

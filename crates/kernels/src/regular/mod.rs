@@ -45,7 +45,7 @@ pub struct Regular {
     pub activation: Activation,
 }
 
-const MOST_SAMPLES: usize = 1 << 16;
+const MAX_SAMPLES: usize = 1 << 16;
 const HIGHEST_BAND_LIMIT: usize = 1 << 10;
 /// Rows of one task.
 const TASK_ROWS: usize = 64;
@@ -64,8 +64,8 @@ impl Regular {
 
     fn check(&self) -> Result<usize, KernelError> {
         let setting = |problem: String| KernelError::Setting { operator: "regular nonlinearity", problem };
-        if !(1..=MOST_SAMPLES).contains(&self.samples) {
-            return Err(setting(format!("{} samples, but 1 to {MOST_SAMPLES} are allowed", self.samples)));
+        if !(1..=MAX_SAMPLES).contains(&self.samples) {
+            return Err(setting(format!("{} samples, but 1 to {MAX_SAMPLES} are allowed", self.samples)));
         }
         let band_limit = self.output_band_limit.max(self.input.highest_order());
         if band_limit > HIGHEST_BAND_LIMIT {
@@ -183,17 +183,11 @@ struct Rows<'a, T> {
 }
 
 /// `y` = the nonlinearity of `x`.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn forward<T: Real>(plan: &Plan<T>, vertices: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     run_forward("regular forward", plan, None, vertices, x, y)
 }
 
 /// `dx` from the same `x` and the gradient `dy` of the output.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn backward<T: Real>(plan: &Plan<T>, vertices: usize, x: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
     check_backward("regular backward", plan, vertices, x, dy, dx)?;
     let (input, output) = (TASK_ROWS * plan.input_width(), TASK_ROWS * plan.output_width());
@@ -206,9 +200,6 @@ pub fn backward<T: Real>(plan: &Plan<T>, vertices: usize, x: &[T], dy: &[T], dx:
 
 /// `y` = the nonlinearity of the normalised `x`, which is not stored. With slots per channel this
 /// is batch normalisation of the samples (see [`crate::batch_norm`]).
-///
-/// # Errors
-/// Buffers of the wrong length, or types that differ.
 pub fn forward_normalised<T: Real>(
     plan: &Plan<T>,
     normalisation: HostNormalisation<'_, T>,
@@ -225,9 +216,6 @@ pub fn forward_normalised<T: Real>(
 
 /// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta. `dx` holds the
 /// gradient of the normalised features in between, so no further buffer is needed.
-///
-/// # Errors
-/// Buffers of the wrong length, or types that differ.
 #[allow(clippy::too_many_arguments)]
 pub fn backward_normalised<T: Real>(
     plan: &Plan<T>,

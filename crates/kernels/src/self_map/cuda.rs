@@ -111,9 +111,6 @@ fn covers(plan: &Plan, kind: &FeatureType) -> bool {
 }
 
 /// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &SelfMap,
@@ -151,9 +148,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
-///
-/// # Errors
-/// Buffers of the wrong length, or a failed call.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,

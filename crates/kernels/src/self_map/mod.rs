@@ -86,9 +86,6 @@ impl SelfMap {
 }
 
 /// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &SelfMap,
     vertices: usize,
@@ -106,9 +103,6 @@ pub fn forward<T: Real>(
 }
 
 /// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
-///
-/// # Errors
-/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &SelfMap,

@@ -5,9 +5,6 @@ use crate::error::check_length;
 use crate::{KernelError, Real};
 
 /// Reference version of [`forward`](super::forward).
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn forward<T: Real>(
     op: &SelfMap,
     vertices: usize,
@@ -44,9 +41,6 @@ pub fn forward<T: Real>(
 }
 
 /// Reference version of [`backward`](super::backward).
-///
-/// # Errors
-/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &SelfMap,

@@ -13,9 +13,6 @@ use std::sync::Arc;
 pub(crate) const SOURCE: KernelSource = KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
 
 /// Overwrites `y` with the weighted convolution of `x`.
-///
-/// # Errors
-/// Buffers of the wrong length, invalid settings, or a failed call.
 pub fn forward(
     device: &CudaDevice,
     op: &GaugeConv,
@@ -32,9 +29,6 @@ pub fn forward(
 }
 
 /// Overwrites `dx` if it is given, and adds to the gradients of the weights.
-///
-/// # Errors
-/// As [`forward`].
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &CudaDevice,
@@ -111,9 +105,6 @@ impl Plan {
 }
 
 /// Overwrites `products` with `<y_p, K(theta_pq) rho(g_pq) x_q>` for every edge.
-///
-/// # Errors
-/// As [`forward`].
 pub fn products(
     device: &CudaDevice,
     op: &GaugeConv,

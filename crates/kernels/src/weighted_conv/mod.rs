@@ -53,9 +53,6 @@ fn check_factors<T: Real>(graph: GraphView<'_, T>, factors: &[T]) -> Result<(), 
 }
 
 /// Overwrites `y` with the weighted convolution of `x`.
-///
-/// # Errors
-/// Buffers of the wrong length, several rings, or a self term.
 pub fn forward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,
@@ -73,9 +70,6 @@ pub fn forward<T: Real>(
 
 /// Overwrites `dx` if it is given, and adds to the gradients of the weights. [`products`] with `dy` gives the gradient
 /// of the factors.
-///
-/// # Errors
-/// As [`forward`].
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &GaugeConv,
@@ -95,9 +89,6 @@ pub fn backward<T: Real>(
 }
 
 /// Overwrites `products` with `<y_p, K(theta_pq) rho(g_pq) x_q>` for every edge. `weight` are the neighbour weights.
-///
-/// # Errors
-/// As [`forward`].
 pub fn products<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,

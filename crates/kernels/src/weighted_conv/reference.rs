@@ -6,9 +6,6 @@ use crate::gauge_conv::GaugeConv;
 use crate::{GraphView, KernelError, Real};
 
 /// Reference version of [`products`](super::products).
-///
-/// # Errors
-/// As [`products`](super::products).
 pub fn products<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,

@@ -6,7 +6,7 @@ use glam::DVec2;
 /// Sweeps end when no distance changes by more than this part of itself.
 const SETTLED: f64 = 1e-10;
 /// Far more sweeps than any but a hopeless mesh takes; two or three are common.
-const MOST_SWEEPS: usize = 64;
+const MAX_SWEEPS: usize = 64;
 
 /// The triangles around each vertex.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ impl Fans {
         distances[source as usize] = 0.0;
         // Whether a neighbour has changed since the vertex was last looked at.
         let mut due = vec![true; distances.len()];
-        for _ in 0..MOST_SWEEPS {
+        for _ in 0..MAX_SWEEPS {
             let mut settled = true;
             for &vertex in others {
                 let vertex = vertex as usize;

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 /// Number of vertices per parallel task.
 const BLOCK: usize = 1024;
 /// Neighbours of a vertex with more neighbours than this do not reach each other through it.
-const MOST_REACHED: usize = 64;
+const MAX_REACHED: usize = 64;
 /// Rows longer than this are searched with a hash table instead of linearly.
 const LONG_ROW: usize = 48;
 
@@ -115,7 +115,7 @@ impl Adjacency {
             // The query also returns the vertex itself and its one-ring.
             let most = limit.saturating_add(ring.len() + 1);
             index.within(points[vertex], radius, most, found);
-            let passable = |&&q: &&u32| one_ring.row(q as usize).len() <= MOST_REACHED;
+            let passable = |&&q: &&u32| one_ring.row(q as usize).len() <= MAX_REACHED;
             let second = ring.iter().filter(passable);
             let second = second.flat_map(|&q| one_ring.neighbours_of(q as usize));
             let all = found.iter().map(|f| f.point).chain(second.copied());

@@ -31,7 +31,7 @@ pub(crate) use graph::check_length;
 pub use normals::vertex_normals;
 pub(crate) use normals::{estimated_normals, of_moderate_size};
 pub use store::StoreError;
-pub(crate) use weights::{LEAST_COSINE, fit_jets};
+pub(crate) use weights::{MIN_COSINE, fit_jets};
 pub use weights::{NeighbourWeights, vertex_areas};
 
 use glam::DVec3;

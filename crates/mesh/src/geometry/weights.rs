@@ -11,7 +11,7 @@ use rayon::prelude::*;
 /// squared Hessian has the mixed derivative twice.
 const RIDGE: [f64; 5] = [1e-6, 1e-6, 1e-4, 2e-4, 1e-4];
 /// Least cosine between normals in the weights.
-pub(crate) const LEAST_COSINE: f64 = 0.05;
+pub(crate) const MIN_COSINE: f64 = 0.05;
 
 /// Weights of the neighbours of a vertex in a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
@@ -115,7 +115,7 @@ impl GaugeGraph {
         let mut weights: Vec<f64> = (self.row(vertex))
             .map(|edge| {
                 let q = self.neighbours()[edge] as usize;
-                let cosine = normal.dot(self.frames()[q].normal).max(LEAST_COSINE);
+                let cosine = normal.dot(self.frames()[q].normal).max(MIN_COSINE);
                 areas[q] * cosine * cosine
             })
             .collect();

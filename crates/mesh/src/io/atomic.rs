@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Length of a chain of symbolic links that is followed.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Writes a file atomically. The data goes to a temporary file in the same folder, which is flushed
 /// to disk and then renamed. On failure the temporary file is removed and an existing file is not
@@ -54,7 +54,7 @@ fn resolve(path: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
 /// The path that a chain of symbolic links leads to, which need not exist.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match fs::read_link(&path) {
             Ok(next) => path = path.parent().unwrap_or(Path::new("")).join(next),
             Err(_) => return Ok(path),

@@ -8,9 +8,9 @@ use super::error::FileProblem;
 
 /// Bytes that may be inflated for each byte of the file. Zlib itself reaches 1,000 with constant
 /// data; meshes with fields stay below 20.
-const MOST_PER_BYTE: u64 = 64;
+const MAX_PER_BYTE: u64 = 64;
 /// Bytes that may be inflated in addition, for small files.
-const MOST_FIXED: u64 = 1 << 20;
+const MAX_FIXED: u64 = 1 << 20;
 
 /// The bytes that may still be inflated from a file.
 pub(super) struct Inflater {
@@ -19,7 +19,7 @@ pub(super) struct Inflater {
 
 impl Inflater {
     pub(super) fn new(file_size: usize) -> Self {
-        Self { left: (file_size as u64).saturating_mul(MOST_PER_BYTE).saturating_add(MOST_FIXED) }
+        Self { left: (file_size as u64).saturating_mul(MAX_PER_BYTE).saturating_add(MAX_FIXED) }
     }
 
     /// Appends the inflated `data` to `out`. Gzip is recognised by its signature.

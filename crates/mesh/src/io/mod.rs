@@ -216,9 +216,6 @@ pub fn write_mesh(
 
 /// Writes a mesh with attributes of vertices and of faces, like [`write_mesh`]. PLY and VTP store
 /// attributes of faces.
-///
-/// # Errors
-/// As [`write_mesh`].
 pub fn write_mesh_with_faces(
     path: impl AsRef<Path>,
     mesh: &Mesh,
@@ -286,17 +283,11 @@ fn check_attributes(attributes: &[VertexAttribute], reserved: &[&str], elements:
 
 impl Mesh {
     /// Reads the mesh of a file. [`read_mesh`] returns its attributes as well.
-    ///
-    /// # Errors
-    /// As [`read_mesh`].
     pub fn read(path: impl AsRef<Path>) -> Result<Self, FileError> {
         read_mesh(path).map(|file| file.mesh)
     }
 
     /// Writes the mesh without attributes. [`write_mesh`] has more options.
-    ///
-    /// # Errors
-    /// As [`write_mesh`].
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         write_mesh(path, self, &[], &WriteOptions::default())
     }

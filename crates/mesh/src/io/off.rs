@@ -147,7 +147,7 @@ fn counts(mut words: Words) -> Result<(u64, u64), FileProblem> {
 }
 
 /// Number of values of a normal, a colour with alpha and texture coordinates.
-const MOST_FURTHER: usize = 3 + 4 + 2;
+const MAX_FURTHER: usize = 3 + 4 + 2;
 
 /// A vertex is `x y z [nx ny nz] [r g b [a]] [s t]`. Colours are also accepted without `C` in the
 /// keyword, because many files omit it. The first vertex defines the number of values.
@@ -161,7 +161,7 @@ fn read_vertices(lines: &mut Lines, count: usize, keyword: &Keyword) -> Parsed<(
         let words = lines.next_words().ok_or_else(|| truncated("vertex", read, count).at_line(lines.number()))?;
         let fail = |problem: FileProblem| problem.at_line(lines.number());
         let mut position = DVec3::ZERO;
-        let mut further: [&[u8]; MOST_FURTHER] = Default::default();
+        let mut further: [&[u8]; MAX_FURTHER] = Default::default();
         let mut found = 0;
         for word in words {
             if found < 3 {

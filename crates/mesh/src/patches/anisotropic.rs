@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use std::f64::consts::PI;
 
 /// Weights below this fraction of the largest of a kernel are left out.
-const LEAST_WEIGHT: f64 = 1e-2;
+const MIN_WEIGHT: f64 = 1e-2;
 /// Diffusion time of a step, as a fraction of the squared radius: four steps spread to half the radius.
 const STEP: f64 = 1.0 / 32.0;
 
@@ -94,7 +94,7 @@ impl AnisotropicHeat {
                 each.for_each(|(heat, &(_, node))| *heat *= mass[node]);
             }
             done = steps;
-            let least = LEAST_WEIGHT * heat.iter().fold(0.0, |most: f64, &h| most.max(h));
+            let least = MIN_WEIGHT * heat.iter().fold(0.0, |most: f64, &h| most.max(h));
             let kept = || (members.iter().zip(&heat)).filter(|&(_, &h)| h > 0.0 && h >= least);
             let total: f64 = kept().map(|(_, h)| h).sum();
             kernels.push(kept().map(|(&(v, _), h)| (v, h / total)).collect());

@@ -60,7 +60,7 @@ use crate::mesh::{Mesh, MeshError};
 use crate::triangulate::triangle_corners;
 
 /// Maximum number of vertices of a remeshed surface.
-const MOST_VERTICES: f64 = (1 << 26) as f64;
+const MAX_VERTICES: f64 = (1 << 26) as f64;
 
 /// Error of the remeshers.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -92,7 +92,7 @@ pub enum RemeshError {
         resolution: usize,
     },
     /// The result would have too many vertices.
-    #[error("the result would have about {vertices:.0} vertices, more than {}: use a coarser setting", MOST_VERTICES)]
+    #[error("the result would have about {vertices:.0} vertices, more than {}: use a coarser setting", MAX_VERTICES)]
     TooLarge {
         /// Expected number of vertices.
         vertices: f64,
@@ -279,7 +279,7 @@ fn require(
 
 /// Returns an error if a result would have too many vertices.
 fn require_size(vertices: f64) -> Result<(), RemeshError> {
-    if vertices <= MOST_VERTICES {
+    if vertices <= MAX_VERTICES {
         return Ok(());
     }
     Err(RemeshError::TooLarge { vertices })

@@ -108,9 +108,6 @@ impl<'a> Evolution<'a> {
     }
 
     /// Advances all columns of a state by one step.
-    ///
-    /// # Errors
-    /// Fields of the wrong length.
     pub fn advance(&self, state: &mut State, columns: usize) -> Result<(), SurfaceError> {
         self.check(state, columns)?;
         let values = &mut state.values;
@@ -145,9 +142,6 @@ impl<'a> Evolution<'a> {
 
     /// Energy of each column: `|u|^2 / 2` for diffusion, kinetic and elastic energy of waves, and
     /// `(u^2 - 1)^2 / 4 + w^2 |grad u|^2 / 2` for Cahn-Hilliard, integrated over the surface.
-    ///
-    /// # Errors
-    /// Fields of the wrong length.
     pub fn energy(&self, state: &State, columns: usize) -> Result<Vec<f64>, SurfaceError> {
         self.check(state, columns)?;
         let values = &state.values;

@@ -55,9 +55,6 @@ impl<'a> HeatSolver<'a> {
 
     /// Diffuses fields of shape `[V, b]` (order 0) or `[V, 2, b]` for the time with index `time`.
     ///
-    /// # Errors
-    /// `field` has the wrong length.
-    ///
     /// # Panics
     /// If there is no such time.
     pub fn solve(&self, time: usize, field: &[f64], columns: usize) -> Result<Vec<f64>, SurfaceError> {

@@ -16,7 +16,7 @@ use super::error::{check_field, parts};
 use super::laplacian::power;
 use super::{Eigenbasis, SurfaceError, SurfaceLaplacian};
 use crate::classes::bucket;
-use crate::geometry::{LEAST_COSINE, check_length, fit_jets};
+use crate::geometry::{MIN_COSINE, check_length, fit_jets};
 use crate::{DVec3, Frame};
 use rayon::prelude::*;
 
@@ -175,9 +175,6 @@ impl Jets {
 
     /// A derivative of fields of the given order, of shape `[V, b]` for order 0 and `[V, 2, b]` for
     /// higher orders. The result is complex and has shape `[V, 2, b]`.
-    ///
-    /// # Errors
-    /// `field` has the wrong length.
     pub fn apply(
         &self,
         order: usize,
@@ -224,9 +221,6 @@ impl Jets {
     }
 
     /// Gradients of scalar fields of shape `[V, b]`, as fields of order 1 and shape `[V, 2, b]`.
-    ///
-    /// # Errors
-    /// `field` has the wrong length.
     pub fn gradient(&self, field: &[f64], columns: usize) -> Result<Vec<f64>, SurfaceError> {
         self.apply(0, Derivative::Raise, field, columns)
     }
@@ -287,7 +281,7 @@ impl Rows {
             let other = &frames[q as usize];
             let vector: DVec3 = laplacian.positions[q as usize] - own;
             let squared = vector.length_squared();
-            let cosine = frame.normal.dot(other.normal).max(LEAST_COSINE);
+            let cosine = frame.normal.dot(other.normal).max(MIN_COSINE);
             let weight = laplacian.node_mass()[q as usize] * cosine * cosine;
             let [x, y] = frame.coefficients(vector);
             let tangential = x * x + y * y;

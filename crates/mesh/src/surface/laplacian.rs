@@ -211,9 +211,6 @@ impl ConnectionLaplacian<'_> {
 
     /// `L z` for fields of shape `[V, b]` (order 0) or `[V, 2, b]`. Only representative vertices
     /// are read; rows of coincident vertices are copied.
-    ///
-    /// # Errors
-    /// `field` has the wrong length.
     pub fn apply(&self, field: &[f64], columns: usize) -> Result<Vec<f64>, SurfaceError> {
         check_field(self.order, self.laplacian.vertex_count(), field, columns)?;
         let width = columns * parts(self.order);

@@ -3,7 +3,7 @@
 use crate::DVec3;
 
 /// Least excess of two sides of a triangle over the third, as a fraction of the mean side.
-const LEAST_SLACK: f64 = 1e-5;
+const MIN_SLACK: f64 = 1e-5;
 
 /// Lengths of the sides of triangles, each opposite to its corner.
 pub(crate) fn side_lengths(points: &[DVec3], triangles: &[[u32; 3]]) -> Vec<[f64; 3]> {
@@ -20,12 +20,12 @@ pub(crate) fn mean_side(sides: &[[f64; 3]]) -> f64 {
 }
 
 /// Length to add to every side, so that in each triangle two sides are together longer than the
-/// third by at least `LEAST_SLACK` of the mean side (intrinsic mollification; Sharp and Crane,
+/// third by at least `MIN_SLACK` of the mean side (intrinsic mollification; Sharp and Crane,
 /// *A Laplacian for Nonmanifold Triangle Meshes*, 2020).
 pub(super) fn mollification(sides: &[[f64; 3]], mean: f64) -> f64 {
     let lacking = |sides: &[f64; 3]| {
         let longest = sides.iter().copied().fold(0.0, f64::max);
-        LEAST_SLACK * mean - (sides.iter().sum::<f64>() - 2.0 * longest)
+        MIN_SLACK * mean - (sides.iter().sum::<f64>() - 2.0 * longest)
     };
     sides.iter().map(lacking).fold(0.0, f64::max)
 }

@@ -22,7 +22,7 @@ pub(crate) const LANES: usize = 8;
 /// Number of panel rows that are processed together.
 const ROWS: usize = 4;
 /// A pivot below this fraction of its diagonal entry consists of rounding errors.
-const LEAST_PIVOT: f64 = 1e-14;
+const MIN_PIVOT: f64 = 1e-14;
 
 /// A Hermitian matrix: its real diagonal and one entry per pair of rows.
 #[derive(Debug, Clone)]
@@ -155,7 +155,7 @@ impl<T: Scalar> Cholesky<T> {
         };
         let factor = Self::from_panels(SupernodalLltRef::new(structure, &panels), size);
         for (at, &inverse) in factor.inverse_diagonal.iter().enumerate() {
-            let least = LEAST_PIVOT * matrix.diagonal[order[at] as usize];
+            let least = MIN_PIVOT * matrix.diagonal[order[at] as usize];
             // Not a number fails the comparison.
             let is_precise = inverse.powi(-2) > least;
             if !is_precise {

@@ -86,9 +86,6 @@ impl<T: Real> Default for ConvConfig<T> {
 
 impl<T: Real> ConvConfig<T> {
     /// Adds the parameters of a convolution and returns it, as [`Kernel::init`].
-    ///
-    /// # Errors
-    /// As [`Kernel::init`].
     pub fn init(
         &self,
         name: &str,

@@ -23,9 +23,6 @@ impl EquivariantDropoutConfig {
     }
 
     /// The layer; it has no parameters.
-    ///
-    /// # Errors
-    /// Settings out of range.
     pub fn init(&self, name: &str) -> Result<EquivariantDropout, NnError> {
         let operator = Dropout { kind: self.kind.clone(), unit: self.unit, probability: self.probability };
         operator.units().map_err(|error| NnError::from(error).in_layer(name))?;

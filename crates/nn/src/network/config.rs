@@ -344,9 +344,6 @@ impl<T: Real> NetworkConfig<T> {
     }
 
     /// Builds the network as a part of a larger model, in the scope of `builder`.
-    ///
-    /// # Errors
-    /// As [`init`](Self::init).
     pub fn build(&self, builder: &mut Builder<'_, T>) -> Result<Network<T>, NnError> {
         let mut stage = Stage {
             kind: self.input.clone(),

@@ -55,9 +55,6 @@ impl<T: Real> Operator<T> for GaugeAggregate<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`GaugeAggregate`].
-    ///
-    /// # Errors
-    /// Input of another type or number of rows.
     pub fn aggregate(
         &mut self,
         config: &Arc<Aggregate>,

@@ -111,9 +111,6 @@ impl<T: Real> Operator<T> for Attend<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`Attend`] if the device of the tape supports these settings; `None` if it does not.
-    ///
-    /// # Errors
-    /// An input of another type or number of rows, or work on the GPU that failed.
     pub fn attend(
         &mut self,
         config: &Arc<Attention>,

@@ -145,9 +145,6 @@ impl<T: Real> Operator<T> for BatchNormalise {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`BatchNormalise`].
-    ///
-    /// # Errors
-    /// Input of another type.
     pub fn batch_norm(&mut self, weights: &NormWeights, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(BatchNormalise(weights.clone()), [x])
     }

@@ -158,9 +158,6 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Shapes
     /// `features`: one row of scalars for each label; weight `[classes, channels]`, bias `[classes]`.
-    ///
-    /// # Errors
-    /// Another type or number of rows, a map without bias, or a label out of range.
     pub fn classifier(
         &mut self,
         weights: LinearWeights,

@@ -179,9 +179,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`Scale`].
-    ///
-    /// # Errors
-    /// Features of another tape.
     pub fn scale(&mut self, factor: f64, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(Scale(factor), [x])
     }
@@ -195,9 +192,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`SelectChannels`].
-    ///
-    /// # Errors
-    /// Features of another type, or channels out of range.
     pub fn slice(&mut self, slice: &Arc<Slice>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(SelectChannels(Arc::clone(slice)), [x])
     }

@@ -85,9 +85,6 @@ pub(crate) fn single_targets<'t, T: Real>(targets: Targets<'t, T>) -> Result<Tar
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`CrossEntropy`].
-    ///
-    /// # Errors
-    /// Another type or number of rows, or a label out of range.
     pub fn cross_entropy(&mut self, logits: Var<T>, targets: Targets<'a, T>) -> Result<Loss, NnError> {
         self.apply_loss(CrossEntropy::new(targets), [logits])
     }

@@ -101,9 +101,6 @@ impl<T: Real> Operator<T> for Diffuse<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`Diffuse`].
-    ///
-    /// # Errors
-    /// Another number of rows than vertices, or an order without eigenvectors.
     pub fn diffuse(
         &mut self,
         spectra: &'a SpectraBatch<T>,

@@ -150,9 +150,6 @@ fn views<T: Real>(saved: &mut Saved<Storage<T>>) -> Saved<ViewMut<'_, T>> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`DiffusionNetBlock`]; `None` on a GPU if the number of channels is not a multiple of four.
-    ///
-    /// # Errors
-    /// Another number of rows than vertices, no scalar eigenvectors, or work on a GPU that failed.
     pub fn diffusion_net_block(
         &mut self,
         spectra: &'a SpectraBatch<T>,

@@ -142,9 +142,6 @@ fn borrowed(random: &RandomStream) -> OnDevice<Stream, (&DeviceStream, u64)> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`DropIrreps`].
-    ///
-    /// # Errors
-    /// Input of another type, or settings out of range.
     pub fn dropout(&mut self, config: &Arc<Dropout>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(DropIrreps(Arc::clone(config)), [x])
     }

@@ -244,25 +244,16 @@ impl<T: Real> Operator<T> for EdgeSoftmax<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`GatherEdges`].
-    ///
-    /// # Errors
-    /// Another number of rows than vertices.
     pub fn gather_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(GatherEdges { frame, batch }, [x])
     }
 
     /// Applies [`SpreadEdges`].
-    ///
-    /// # Errors
-    /// Another number of rows than vertices.
     pub fn spread_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(SpreadEdges { frame, batch }, [x])
     }
 
     /// Applies [`ReduceEdges`] without weights.
-    ///
-    /// # Errors
-    /// Values of another type, or another number of rows than edges.
     pub fn reduce_edges(
         &mut self,
         config: &Arc<Reduce>,
@@ -274,9 +265,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`ReduceEdges`] to values and weights.
-    ///
-    /// # Errors
-    /// Values or weights of another type, or another number of rows than edges.
     pub fn reduce_edges_weighted(
         &mut self,
         config: &Arc<Reduce>,
@@ -289,9 +277,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`EdgeSoftmax`].
-    ///
-    /// # Errors
-    /// Features that are not scalars, or another number of rows than edges.
     pub fn edge_softmax(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(EdgeSoftmax(batch), [x])
     }

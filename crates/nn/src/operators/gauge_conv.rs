@@ -183,9 +183,6 @@ fn calibrate<T: Real>(config: &GaugeConv, weights: ConvWeights, parameters: &mut
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`GaugeConvolve`], and adds the features of a skip connection if there are any.
-    ///
-    /// # Errors
-    /// Input or skip connection of another type or number of rows.
     pub fn gauge_conv(
         &mut self,
         config: &Arc<GaugeConv>,

@@ -134,9 +134,6 @@ impl<T: Real> Operator<T> for SurfaceGradient<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`DiffuseImplicitly`].
-    ///
-    /// # Errors
-    /// Another type or number of rows, or times that are not positive.
     pub fn diffuse_implicitly(
         &mut self,
         heat: &'a HeatBatch<T>,
@@ -149,9 +146,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`SurfaceGradient`].
-    ///
-    /// # Errors
-    /// Features of order above 0, or another number of rows.
     pub fn surface_gradient(&mut self, heat: &'a HeatBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(SurfaceGradient(heat), [x])
     }

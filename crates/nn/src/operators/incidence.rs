@@ -162,9 +162,6 @@ incidence_map!(
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`ApplyIncidence`].
-    ///
-    /// # Errors
-    /// Another number of rows, or orders above 0 without angles.
     pub fn apply_incidence(
         &mut self,
         aggregation: Aggregation,
@@ -176,9 +173,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`ApplyIncidenceTransposed`].
-    ///
-    /// # Errors
-    /// Another number of rows, or orders above 0 without angles.
     pub fn apply_incidence_transposed(
         &mut self,
         aggregation: Aggregation,
@@ -190,9 +184,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`MixIncidence`] to values and weights.
-    ///
-    /// # Errors
-    /// Another number of rows, features that are not scalars, or an incidence with angles or weights.
     pub fn mix_incidence(
         &mut self,
         aggregation: Aggregation,

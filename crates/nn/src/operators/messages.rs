@@ -47,8 +47,8 @@ pub struct SendMessages<'a, T: Real> {
 }
 
 /// Fewest edges of a piece on the CPU, and most pieces of a graph there.
-const LEAST_EDGES: usize = 8192;
-const MOST_PIECES: usize = 16;
+const MIN_EDGES: usize = 8192;
+const MAX_PIECES: usize = 16;
 
 impl<T: Real> MessageFunction<T> {
     /// Type of the messages.
@@ -93,7 +93,7 @@ impl<T: Real> MessageFunction<T> {
     /// The ranges of edges that are computed together.
     fn pieces(&self, device: &Device, edges: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
         let piece = match device {
-            Device::Cpu => edges.div_ceil(MOST_PIECES).max(LEAST_EDGES),
+            Device::Cpu => edges.div_ceil(MAX_PIECES).max(MIN_EDGES),
             Device::Cuda(device) => (device.tile_bytes() / (4 * self.width().max(1))).max(1024),
         };
         let first = (0..edges).step_by(piece);
@@ -420,9 +420,6 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`SendMessages`].
-    ///
-    /// # Errors
-    /// Input of another type or number of rows.
     pub fn send_messages(
         &mut self,
         function: &Arc<MessageFunction<T>>,

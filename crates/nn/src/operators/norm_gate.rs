@@ -95,9 +95,6 @@ impl<T: Real> Operator<T> for Gate {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`NormActivate`].
-    ///
-    /// # Errors
-    /// Input of another type.
     pub fn norm_nonlinearity(
         &mut self,
         config: &Arc<NormNonlinearity>,
@@ -109,9 +106,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`Gate`].
-    ///
-    /// # Errors
-    /// Input of another type.
     pub fn gated_nonlinearity(&mut self, config: &Arc<GatedNonlinearity>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(Gate(Arc::clone(config)), [x])
     }

@@ -146,33 +146,21 @@ cluster_map!(UnpoolClusters, "transport unpooling", coarse_count -> fine_count, 
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`GlobalMean`].
-    ///
-    /// # Errors
-    /// Features that are not scalars, or another number of rows.
     pub fn global_mean(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(GlobalMean(batch), [x])
     }
 
     /// Applies [`GlobalMax`].
-    ///
-    /// # Errors
-    /// Features that are not scalars, or another number of rows.
     pub fn global_max(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(GlobalMax(batch), [x])
     }
 
     /// Applies [`PoolClusters`].
-    ///
-    /// # Errors
-    /// Another number of rows.
     pub fn transport_pool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(PoolClusters(clusters), [x])
     }
 
     /// Applies [`UnpoolClusters`].
-    ///
-    /// # Errors
-    /// Another number of rows.
     pub fn transport_unpool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(UnpoolClusters(clusters), [x])
     }

@@ -117,9 +117,6 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`RegularActivate`] without a dropout.
-    ///
-    /// # Errors
-    /// Input of another type.
     pub fn regular(&mut self, plan: &Arc<Plan<T>>, norm: Option<&NormWeights>, x: Var<T>) -> Result<Var<T>, NnError> {
         let plan = Arc::clone(plan);
         let norm = norm.cloned();

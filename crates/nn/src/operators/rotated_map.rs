@@ -104,9 +104,6 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`RotatedMap`].
-    ///
-    /// # Errors
-    /// Input of another type.
     pub fn rotated_map(&mut self, map: RotatedMap<T>, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(map, [x])
     }

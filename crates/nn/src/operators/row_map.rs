@@ -113,18 +113,12 @@ row_map!(LinearMap, linear, "linear map", |config: &Linear| (
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`EquivariantMap`].
-    ///
-    /// # Errors
-    /// Input of another type or number of rows.
     pub fn self_map(&mut self, config: &Arc<SelfMap>, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
         let config = Arc::clone(config);
         self.apply(EquivariantMap { config, weights }, [x])
     }
 
     /// Applies [`LinearMap`].
-    ///
-    /// # Errors
-    /// Input of another type or number of rows.
     pub fn linear(&mut self, config: Linear, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
         self.apply(LinearMap { config, weights }, [x])
     }

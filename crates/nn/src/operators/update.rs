@@ -114,9 +114,6 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`UpdateVertices`] if the device of the tape supports it, on the CPU in inference; `None` if it does
     /// not.
-    ///
-    /// # Errors
-    /// Features or messages of another type or number of rows, or work on the GPU that failed.
     pub fn update_vertices(
         &mut self,
         function: &Arc<UpdateFunction<T>>,

@@ -188,9 +188,6 @@ impl<T: Real> Operator<T, 2> for WeightedConvolve<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`EdgeProduct`] to queries and features.
-    ///
-    /// # Errors
-    /// Inputs of another type or number of rows, or settings with a self term or several rings.
     pub fn edge_product(
         &mut self,
         config: &Arc<GaugeConv>,
@@ -204,9 +201,6 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`WeightedConvolve`] to features and weights of edges.
-    ///
-    /// # Errors
-    /// Inputs of another type or number of rows, or settings with a self term or several rings.
     pub fn weighted_conv(
         &mut self,
         config: &Arc<GaugeConv>,

@@ -155,10 +155,6 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// Updates all trained parameters from their gradients, on the device of the parameters.
-    ///
-    /// # Errors
-    /// Parameters other than those it was made for, a learning rate that is negative or not finite, or
-    /// work on a GPU that failed.
     pub fn step(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
         if !(rate >= 0.0 && rate.is_finite()) {
             return Err(NnError::setting(
@@ -229,9 +225,6 @@ impl<T: Real> Optimiser<T> {
 
     /// The parameters with averaged weights, on the host; the given ones if there is no average. Running statistics
     /// are copied: they are averages already.
-    ///
-    /// # Errors
-    /// Parameters other than those it was made for, or work on a GPU that failed.
     pub fn averaged<'p>(&self, parameters: &'p Parameters<T>) -> Result<Cow<'p, Parameters<T>>, NnError> {
         if self.decay == 0.0 || self.steps == 0 {
             return Ok(Cow::Borrowed(parameters));

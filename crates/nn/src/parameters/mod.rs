@@ -108,9 +108,6 @@ impl<T: Real> Parameters<T> {
 
     /// Moves values, statistics and gradients from a GPU to the host, after all queued work. Does nothing if they
     /// are on the host.
-    ///
-    /// # Errors
-    /// Work on the GPU that failed.
     pub fn move_to_host(&mut self) -> Result<(), NnError> {
         let Some(device) = self.placement.get()? else {
             return Ok(());
@@ -333,9 +330,6 @@ impl<T: Real> Parameters<T> {
     }
 
     /// Euclidean norm of all gradients together, computed in f64.
-    ///
-    /// # Errors
-    /// Work on a GPU that failed.
     pub fn gradient_norm(&self) -> Result<f64, NnError> {
         Ok(self.squared_norms()?.iter().sum::<f64>().sqrt())
     }
@@ -349,9 +343,6 @@ impl<T: Real> Parameters<T> {
 
     /// Scales all gradients down so that their common norm is at most `largest`. On a GPU this does not wait for
     /// the norm, and gradients that are not finite are left unchanged.
-    ///
-    /// # Errors
-    /// On the CPU a gradient that is not finite, with its name; work on a GPU that failed.
     pub fn clip_gradients(&mut self, largest: f64) -> Result<(), NnError> {
         if let Some(device) = self.placement.get_mut()? {
             return Ok(device.clip_gradients(largest)?);

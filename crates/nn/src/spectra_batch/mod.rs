@@ -51,9 +51,6 @@ enum Bases<T> {
 
 impl<T: Real> SpectraBatch<T> {
     /// The operators of one mesh, with `columns` eigenvectors of each order from 0.
-    ///
-    /// # Errors
-    /// Arrays of different lengths.
     pub fn new(operators: &SurfaceOperators, columns: &[usize]) -> Result<Self, NnError> {
         let vertices = operators.mass.len();
         let mut bases = Vec::with_capacity(vertices * basis_width(columns));
@@ -75,9 +72,6 @@ impl<T: Real> SpectraBatch<T> {
     }
 
     /// The arrays of one mesh, as [`arrays`](Self::arrays) returns them.
-    ///
-    /// # Errors
-    /// Arrays of different lengths.
     pub fn from_parts(columns: Vec<usize>, mass: Vec<T>, bases: Vec<T>, eigenvalues: Vec<T>) -> Result<Self, NnError> {
         let vertices = mass.len();
         check_size("eigenvectors", vertices * basis_width(&columns), bases.len())?;

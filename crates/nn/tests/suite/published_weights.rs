@@ -91,9 +91,6 @@ impl PublishedConv {
     /// # Shapes
     /// `x`: one row of [`input`](Self::input) for each vertex; result: one row of
     /// [`output`](Self::output).
-    ///
-    /// # Errors
-    /// Features of another type or number of rows.
     pub fn forward<'a, T: Real>(
         &self,
         tape: &mut Tape<'a, T>,
@@ -279,9 +276,6 @@ pub fn to_layout<T: Real>(kind: &FeatureType, published: &[T]) -> Result<Vec<T>,
 }
 
 /// Rows of a uniform type as features `[vertex, channel, component]` of the published code.
-///
-/// # Errors
-/// As [`to_layout`].
 pub fn from_layout<T: Real>(kind: &FeatureType, rows: &[T]) -> Result<Vec<T>, NnError> {
     permuted(kind, rows, |ours, theirs, row, values| {
         row[theirs] = values[ours];

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 /// Largest number of versions of a mesh.
-const MOST_VERSIONS: usize = 10_000;
+const MAX_VERSIONS: usize = 10_000;
 
 /// Augmentation of the training meshes: the `[augmentation]` table of a configuration.
 ///
@@ -73,8 +73,8 @@ impl Augmentation {
     /// The first invalid setting, with what is allowed.
     pub fn check(&self) -> Result<(), TaskError> {
         let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("augmentation.{what}"), problem));
-        if self.versions > MOST_VERSIONS {
-            return refuse("versions", format!("must be at most {MOST_VERSIONS}"));
+        if self.versions > MAX_VERSIONS {
+            return refuse("versions", format!("must be at most {MAX_VERSIONS}"));
         }
         for (what, value, most) in
             [("stretch", self.stretch, 0.9), ("bend", self.bend, 1.0), ("resample", self.resample, 1.0)]

@@ -77,9 +77,6 @@ impl Dataset {
 
     /// Opens a data set for a task. A data set for another task is refused. In a folder without a description, a
     /// target for the task is inferred.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
     pub fn open_for(config: &DataConfig, task: Task) -> Result<Self, TaskError> {
         Self::open_as(config, Some(task))
     }

@@ -27,9 +27,6 @@ impl SurfaceFile {
     }
 
     /// The same from the bytes of a file. Fields that are not in it are read next to `path`.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
     pub fn parse(path: &Path, bytes: &[u8], features: &FeatureConfig) -> Result<Self, TaskError> {
         Self::new(path, parse_mesh(path, bytes)?, features)
     }

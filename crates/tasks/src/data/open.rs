@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// With more classes, the user is told that the labels may be values.
 const MANY_CLASSES: usize = 100;
 /// Largest number of classes that is inferred from labels.
-const MOST_FOUND_CLASSES: usize = 10_000;
+const MAX_FOUND_CLASSES: usize = 10_000;
 
 /// Opens a data set and collects the problems of its lists.
 pub(crate) fn gather(config: &DataConfig, task: Option<Task>) -> Result<(Inner, Vec<TaskError>), TaskError> {
@@ -170,7 +170,7 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
         Task::Segmentation => {
             if targets.classes.is_none() {
                 let found = found_labels(&items, &targets, problems);
-                if found.len() > MOST_FOUND_CLASSES {
+                if found.len() > MAX_FOUND_CLASSES {
                     return Err(TaskError::setting(
                         folder.display().to_string(),
                         format!(

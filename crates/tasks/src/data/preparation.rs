@@ -143,9 +143,6 @@ pub struct Prepared {
 
 impl Preparation {
     /// Prepares a mesh without fields. `name` is for messages and determines the rotation.
-    ///
-    /// # Errors
-    /// As [`prepare_with`](Self::prepare_with).
     pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Prepared, TaskError> {
         self.prepare_with(name, mesh, &Fields::default())
     }

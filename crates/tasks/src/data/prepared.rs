@@ -184,9 +184,6 @@ impl PreparedPart {
     }
 
     /// A sample with what the scores of a segmentation need besides.
-    ///
-    /// # Errors
-    /// As [`load`](SampleSource::load).
     pub(crate) fn load_scored(&self, index: usize) -> Result<(Sample, Scoring), TaskError> {
         let (item, version) = self.place(index);
         let content = self.dataset.content(item)?;

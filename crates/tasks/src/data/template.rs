@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// Distances are kept if all of them take at most this many bytes.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 /// Geodesic distances between the vertices of a template, computed row by row and kept for the next evaluation.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl TemplateDistances {
     pub fn new(template: &Mesh) -> Result<Self, TaskError> {
         let vertices = template.vertex_count();
         let bytes = vertices.saturating_mul(vertices).saturating_mul(4);
-        let kept = if bytes <= MOST_BYTES { vertices } else { 0 };
+        let kept = if bytes <= MAX_BYTES { vertices } else { 0 };
         Ok(Self {
             solver: GeodesicSolver::new(template).map_err(refuse)?,
             unit: MeshReport::new(template).area.sqrt(),

@@ -2,7 +2,7 @@
 
 use super::{Relabelled, check_elements, class_map};
 use crate::data::{Cache, Dataset, Part, PreparedPart, SurfaceFile};
-use crate::predict::{MOST_PROBABILITIES, Prediction};
+use crate::predict::{MAX_PROBABILITIES, Prediction};
 use crate::train::TrainedModel;
 use crate::{Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::{Frame, Mesh};
@@ -58,7 +58,7 @@ impl Assessment {
         mesh: Mesh,
     ) -> Result<Self, TaskError> {
         let count = model.classes.as_ref().map_or(0, |classes| classes.count());
-        let has_probabilities = model.config.task == Task::Segmentation && count <= MOST_PROBABILITIES;
+        let has_probabilities = model.config.task == Task::Segmentation && count <= MAX_PROBABILITIES;
         let (prediction, probabilities) = match has_probabilities {
             true => {
                 let (classes, rows) = model.predict_probabilities(workspace, &sample)?;

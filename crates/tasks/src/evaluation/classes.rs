@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Largest number of classes with a confusion matrix.
-const MOST_CONFUSED: usize = 100;
+const MAX_CONFUSED: usize = 100;
 
 /// Scores of each class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl ClassScores {
         };
         Self {
             classes: (0..count).map(score).collect(),
-            confusion: (count <= MOST_CONFUSED).then(|| vec![vec![0; count]; count]),
+            confusion: (count <= MAX_CONFUSED).then(|| vec![vec![0; count]; count]),
         }
     }
 

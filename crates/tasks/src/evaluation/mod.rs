@@ -83,9 +83,6 @@ pub struct Evaluation {
 impl Evaluation {
     /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` if there is a table or a chart. Returns the
     /// paths.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
     pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
         let mut paths = Vec::new();
         let write = |extension: &str, text: String| {

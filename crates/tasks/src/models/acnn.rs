@@ -40,9 +40,6 @@ impl Settings for AcnnModel {
 
 impl AcnnModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("angles", self.angles, 1..=128)?;
         within("steps", self.steps.len(), 1..=64)?;

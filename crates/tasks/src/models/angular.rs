@@ -48,9 +48,6 @@ impl Default for AngularModel {
 
 impl AngularModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let input = &spec.input;
         within("layers", self.layers, DEPTHS)?;

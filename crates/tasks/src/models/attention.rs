@@ -60,9 +60,6 @@ impl Default for AttentionModel {
 
 impl AttentionModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;

@@ -36,9 +36,6 @@ impl Settings for EdgeModel {
 
 impl EdgeModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("neighbours", self.neighbours, 1..=256)?;
         let conv = |outputs| EdgeConv { neighbours: self.neighbours, outputs };

@@ -35,9 +35,6 @@ impl Settings for FeastModel {
 
 impl FeastModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("matrices", self.matrices, 1..=1024)?;
         let conv = |outputs| FeastConv { matrices: self.matrices, outputs };

@@ -102,9 +102,6 @@ impl Default for GemModel {
 
 impl GemModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let ModelSpec { input, outputs, .. } = spec;
         within("blocks", self.blocks, DEPTHS)?;

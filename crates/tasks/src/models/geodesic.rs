@@ -41,9 +41,6 @@ impl Settings for GeodesicModel {
 
 impl GeodesicModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("rings", self.rings, 1..=64)?;
         within("angles", self.angles, 1..=128)?;

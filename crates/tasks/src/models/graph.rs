@@ -53,9 +53,6 @@ impl GraphModel {
 
     /// The model with the architecture of a [`GemModel`] and the width for which the number of parameters is
     /// closest to it, for an input type.
-    ///
-    /// # Errors
-    /// Invalid settings, or input that is not scalar.
     pub fn matching(gem: &GemModel, input: &FeatureType) -> Result<Self, TaskError> {
         // Both have the same last layer, so the difference does not depend on the number of outputs.
         let spec = ModelSpec {
@@ -90,9 +87,6 @@ impl GraphModel {
     }
 
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         let input = &spec.input;
         if !input.is_scalar() {

@@ -62,9 +62,6 @@ impl Default for HermesModel {
 
 impl HermesModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("blocks", self.blocks, DEPTHS)?;
         within("edge_layers", self.edge_layers, DEPTHS)?;

@@ -186,9 +186,6 @@ pub type ModelWithParameters = (Box<dyn Module<f32>>, Parameters<f32>);
 
 impl ModelConfig {
     /// Builds the network with parameters initialised from `seed`.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn init(&self, spec: &ModelSpec, seed: u64) -> Result<ModelWithParameters, TaskError> {
         if spec.input.dimension() == 0 {
             let problem = "the input type has no components";

@@ -42,9 +42,6 @@ impl Settings for MonetModel {
 
 impl MonetModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("kernels", self.kernels, 1..=1024)?;
         check_radius(self.radius)?;

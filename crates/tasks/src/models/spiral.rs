@@ -34,9 +34,6 @@ impl Settings for SpiralModel {
 
 impl SpiralModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("length", self.length, 1..=256)?;
         within("dilation", self.dilation, 1..=256)?;

@@ -45,9 +45,6 @@ impl Default for Stack {
 impl Stack {
     /// The network with convolutions that `conv` makes from their number of output channels, each with an activation,
     /// after a batch normalisation if there is one.
-    ///
-    /// # Errors
-    /// Input that is not scalar, settings out of range, or a task that scalars cannot solve.
     pub(super) fn network<T: Real, L: LayerConfig<T> + 'static>(
         &self,
         kind: &str,
@@ -196,9 +193,6 @@ impl<T: Real> RotatedMaximum<T> {
     }
 
     /// The largest responses.
-    ///
-    /// # Errors
-    /// Input of another type.
     pub fn forward(&self, tape: &mut Tape<'_, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let responses = tape.rotated_map(self.map.clone(), x)?;
         tape.block_maximum(self.rotations, responses)

@@ -79,9 +79,6 @@ impl Settings for SurfaceModel {
 
 impl SurfaceModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels[0], WIDTHS)?;

@@ -81,9 +81,6 @@ impl Settings for UNetModel {
 
 impl UNetModel {
     /// Builds the network in either precision.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn module<T: Real>(
         &self,
         spec: &ModelSpec,

@@ -42,9 +42,6 @@ impl Settings for ZernikeModel {
 
 impl ZernikeModel {
     /// The layers of the network.
-    ///
-    /// # Errors
-    /// As [`Model::build`].
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("degree", self.degree, 0..=12)?;
         within("rotations", self.rotations, 1..=128)?;

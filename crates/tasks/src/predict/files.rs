@@ -1,6 +1,6 @@
 //! Prediction files: meshes with labels, values, vectors and colours; arrays; pictures.
 
-use super::{MOST_PROBABILITIES, Prediction, colours};
+use super::{MAX_PROBABILITIES, Prediction, colours};
 use crate::data::{Classes, npy_f32, npy_i64, vectors};
 use crate::elements::edges;
 use crate::layout::RESULTS_MARK;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Largest number of arrows in a picture; more would overlap.
-const MOST_ARROWS: usize = 1500;
+const MAX_ARROWS: usize = 1500;
 const ARROW_COLOUR: [u8; 3] = [40, 40, 40];
 
 /// Options of pictures of predictions.
@@ -28,7 +28,7 @@ pub struct Pictures {
 }
 
 /// Largest number of classes of a legend.
-const MOST_NAMES: usize = 64;
+const MAX_NAMES: usize = 64;
 
 /// Writes predictions to a directory. Each file is written completely or not at all, and replaces one of the same
 /// name.
@@ -187,7 +187,7 @@ impl PredictionFiles {
             None => class.to_string(),
         };
         let row = |class: &u32| (name(class), label_colour(*class));
-        (found.len() <= MOST_NAMES).then(|| Key::Classes(found.iter().map(row).collect()))
+        (found.len() <= MAX_NAMES).then(|| Key::Classes(found.iter().map(row).collect()))
     }
 
     /// Label of a class in files.
@@ -200,7 +200,7 @@ impl PredictionFiles {
 
     /// The probability of each class as an attribute, if the classes are not too many.
     fn shares(&self, probabilities: &[f32], classes: usize) -> Vec<VertexAttribute> {
-        if classes > MOST_PROBABILITIES {
+        if classes > MAX_PROBABILITIES {
             return Vec::new();
         }
         let share = |class: usize| {
@@ -307,7 +307,7 @@ fn arrows(prediction: &Prediction, mesh: &Mesh, frames: &[Frame]) -> Vec<Arrow> 
     }
     let vectors = vectors::in_space(frames, &colours::order_one(kind, values));
     let vectors: Vec<DVec3> = vectors.into_iter().step_by(count).collect();
-    let every = vectors.len().div_ceil(MOST_ARROWS).max(1);
+    let every = vectors.len().div_ceil(MAX_ARROWS).max(1);
     let shown = vectors.len().div_ceil(every).max(1);
     let spacing = (MeshReport::new(mesh).area / shown as f64).sqrt();
     let longest = vectors.iter().map(|v| v.length()).fold(0.0, f64::max);

@@ -24,5 +24,5 @@ pub use colours::template_colours;
 pub use examples::write_examples;
 pub use files::{Pictures, PredictionFiles, holds_results};
 pub use names::UniqueNames;
-pub(crate) use prediction::MOST_PROBABILITIES;
+pub(crate) use prediction::MAX_PROBABILITIES;
 pub use prediction::Prediction;

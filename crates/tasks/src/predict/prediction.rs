@@ -9,7 +9,7 @@ use gemcnn_mesh::Mesh;
 use gemcnn_nn::{FeatureType, Levels, Tape, Target, Var, Workspace};
 
 /// Largest number of classes whose probabilities are shown or stored for each row of a mesh.
-pub(crate) const MOST_PROBABILITIES: usize = 64;
+pub(crate) const MAX_PROBABILITIES: usize = 64;
 
 /// Vertices of a tile, without those around it.
 pub(super) const TILE: usize = 1 << 15;

@@ -56,9 +56,6 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// Writes the state of a run to disk. The old checkpoint stays until the new one is complete.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
     pub fn write(
         run: &RunDirectory,
         identity: &Identity,
@@ -114,9 +111,6 @@ pub(super) enum Written {
 
 /// Completed epochs, and completed steps of the current epoch, of a run. Compares its settings with those of the
 /// checkpoint, or of the configuration file if there is no checkpoint.
-///
-/// # Errors
-/// Settings that differ, or a damaged checkpoint.
 pub(crate) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u64), TaskError> {
     let (path, stored, done) = match Checkpoint::read(&run.checkpoint())? {
         Some(Checkpoint { identity, progress, .. }) => {

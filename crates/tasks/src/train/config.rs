@@ -154,17 +154,11 @@ impl RunConfig {
     }
 
     /// The configuration as TOML, with all defaults filled in.
-    ///
-    /// # Errors
-    /// Settings that cannot be written as TOML.
     pub fn to_toml(&self) -> Result<String, TaskError> {
         toml::to_string(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
     /// The configuration as a JSON object, with all defaults filled in.
-    ///
-    /// # Errors
-    /// Settings that cannot be written as JSON.
     pub fn to_json(&self) -> Result<Value, TaskError> {
         serde_json::to_value(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }

@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 
 /// Plots the loss, and the error rate or the regression error, over epochs. Writes `stem.png` and `stem.svg`
 /// and returns their paths.
-///
-/// # Errors
-/// A file that cannot be written.
 pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathBuf; 2], TaskError> {
     let epochs = records.last().map_or(1.0, |record| record.epoch as f64);
     let panel = |name: &str, axis: &str, value: fn(Scores) -> Option<f64>| {

@@ -33,7 +33,7 @@ use gemcnn_mesh::{Frame, Mesh};
 use glam::DVec3;
 
 /// Default limit of the vertices of a mesh; larger ones are simplified.
-pub const MOST_VERTICES: usize = 1_000_000;
+pub const MAX_VERTICES: usize = 1_000_000;
 /// Label of a vertex or face without a known class.
 pub const UNKNOWN: u32 = u32::MAX;
 
@@ -52,7 +52,7 @@ pub struct Page {
     pub report: Option<Report>,
     /// Notes for the reader.
     pub notes: Vec<String>,
-    /// Limit of the vertices of a mesh (default [`MOST_VERTICES`]). Larger ones are simplified, and the page says so.
+    /// Limit of the vertices of a mesh (default [`MAX_VERTICES`]). Larger ones are simplified, and the page says so.
     pub most_vertices: usize,
     /// True for a page that asks its server for news. False for a page that makes no request.
     pub live: bool,
@@ -81,7 +81,7 @@ impl Page {
             classes: Vec::new(),
             report: None,
             notes: Vec::new(),
-            most_vertices: MOST_VERTICES,
+            most_vertices: MAX_VERTICES,
             live: false,
             model: None,
         }

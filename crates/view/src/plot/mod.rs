@@ -92,9 +92,6 @@ impl Chart {
     }
 
     /// Writes `stem.png` and `stem.svg` atomically and returns their paths.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write(&self, stem: &Path) -> Result<[PathBuf; 2], WriteError> {
         let paths = ["png", "svg"].map(|extension| stem.with_added_extension(extension));
         let files = [self.to_png(), self.to_svg().into_bytes()];
@@ -163,7 +160,7 @@ pub enum Line {
 
 impl Series {
     /// Series with more points than this have no markers by default.
-    const MOST_MARKERS: usize = 30;
+    const MAX_MARKERS: usize = 30;
 
     /// A solid line, with markers if it has at most 30 points. A series with an empty name is not in the
     /// legend.
@@ -174,7 +171,7 @@ impl Series {
             band: Vec::new(),
             colour: None,
             line: Line::Solid,
-            markers: points.len() <= Self::MOST_MARKERS,
+            markers: points.len() <= Self::MAX_MARKERS,
             points,
         }
     }

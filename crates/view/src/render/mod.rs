@@ -209,9 +209,6 @@ pub fn render(
 }
 
 /// Draws a mesh and arrows like [`render`], with colours of vertices, classes, faces or edges.
-///
-/// # Errors
-/// As [`render`].
 pub fn render_painted(
     mesh: &Mesh,
     paint: Paint<'_>,

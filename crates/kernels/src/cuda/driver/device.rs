@@ -83,7 +83,7 @@ impl std::fmt::Debug for Inner {
 /// Default memory of a tile, the gathered rows of a convolution or the logits of a classifier: this part of the memory
 /// of the GPU, and at least so much.
 const TILE_PART: usize = 128;
-const LEAST_TILE_BYTES: usize = 256 << 20;
+const MIN_TILE_BYTES: usize = 256 << 20;
 
 /// Bytes of one copy through pinned memory.
 const STAGED_BYTES: usize = 32 << 20;
@@ -107,9 +107,6 @@ impl CudaDevice {
     /// The device has its own memory pool and its own stream for copies [`ahead`](Self::ahead). It never
     /// destroys the caller's stream. Every call makes the primary context of the device current on the
     /// calling thread and leaves it so.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     ///
     /// # Safety
     /// The stream must belong to the primary context of the device, and must outlive the returned value, its
@@ -195,7 +192,7 @@ impl CudaDevice {
                 capturing: Mutex::default(),
                 blas,
                 mode: AtomicU8::new(ProductMode::default() as u8),
-                tile_bytes: AtomicUsize::new(LEAST_TILE_BYTES.max(total_memory / TILE_PART)),
+                tile_bytes: AtomicUsize::new(MIN_TILE_BYTES.max(total_memory / TILE_PART)),
                 staging: Mutex::default(),
                 modules: Mutex::default(),
                 tables: Mutex::default(),
@@ -270,9 +267,6 @@ impl CudaDevice {
     }
 
     /// A buffer of `length` values that are not initialised.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn buffer<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
         let pool = match &self.lane {
             Lane::Compute => &self.inner.pool,
@@ -283,9 +277,6 @@ impl CudaDevice {
     }
 
     /// A buffer of `length` values, all zero.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn zeros<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
         let mut buffer = self.buffer(length)?;
         self.clear(buffer.view_mut())?;
@@ -294,9 +285,6 @@ impl CudaDevice {
 
     /// A copy of `values` on the device. `values` may be changed or freed as soon as this returns; the copy
     /// itself runs in stream order.
-    ///
-    /// # Errors
-    /// Out of memory.
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, CudaError> {
         let mut buffer = self.buffer(values.len())?;
         self.write(buffer.view_mut(), values)?;
@@ -304,9 +292,6 @@ impl CudaDevice {
     }
 
     /// Copies `values` to a slice of the device, as [`upload`](Self::upload) does.
-    ///
-    /// # Errors
-    /// Slices of different length.
     pub fn write<T: Pod>(&self, to: DeviceSliceMut<'_, T>, values: &[T]) -> Result<(), CudaError> {
         check_count("copy to the device", "values", values.len(), to.len())?;
         if values.is_empty() {
@@ -324,9 +309,6 @@ impl CudaDevice {
     }
 
     /// Copies a slice to the host. Waits for all work queued before.
-    ///
-    /// # Errors
-    /// Slices of different length, or failed work on the device.
     pub fn read<T: Pod>(&self, from: DeviceSlice<'_, T>, values: &mut [T]) -> Result<(), CudaError> {
         check_count("copy from the device", "values", values.len(), from.len())?;
         if values.is_empty() {
@@ -342,9 +324,6 @@ impl CudaDevice {
     }
 
     /// Copies a slice to another on the device, in stream order.
-    ///
-    /// # Errors
-    /// Slices of different length.
     pub fn copy<T: Pod>(&self, from: DeviceSlice<'_, T>, to: DeviceSliceMut<'_, T>) -> Result<(), CudaError> {
         check_count("copy on the device", "destination", to.len(), from.len())?;
         if from.is_empty() {
@@ -358,9 +337,6 @@ impl CudaDevice {
     }
 
     /// Sets all bytes of a slice to zero, in stream order.
-    ///
-    /// # Errors
-    /// A failed call.
     pub fn clear<T: Pod>(&self, slice: DeviceSliceMut<'_, T>) -> Result<(), CudaError> {
         if slice.is_empty() {
             return Ok(());
@@ -372,9 +348,6 @@ impl CudaDevice {
     }
 
     /// Waits for all work queued so far.
-    ///
-    /// # Errors
-    /// Failed work on the device.
     pub fn synchronise(&self) -> Result<(), CudaError> {
         self.expect_no_capture("synchronisation")?;
         self.bind()?;

@@ -124,12 +124,9 @@ pub struct Launch<'a> {
 
 impl Launch<'_> {
     /// Largest number of arguments of a kernel.
-    const MOST_ARGUMENTS: usize = 32;
+    const MAX_ARGUMENTS: usize = 32;
 
     /// Launches a grid of `blocks` (x, y) with `threads` (x, y) each. An empty grid is not launched.
-    ///
-    /// # Errors
-    /// A grid, block or argument list that is too large, or a failed driver call.
     ///
     /// # Safety
     /// The arguments must match those of the kernel in number, order and type, and the kernel must stay
@@ -145,7 +142,7 @@ impl Launch<'_> {
         }
         let refused = |problem: String| CudaError::Call { call: "cuLaunchKernelEx", problem };
         let size = |n: usize| u32::try_from(n).map_err(|_| refused(format!("a grid of {n} blocks is too large")));
-        let mut pointers = [std::ptr::null_mut(); Self::MOST_ARGUMENTS];
+        let mut pointers = [std::ptr::null_mut(); Self::MAX_ARGUMENTS];
         if arguments.len() > pointers.len() {
             return Err(refused(format!("{} arguments, at most {} are possible", arguments.len(), pointers.len())));
         }
@@ -180,9 +177,6 @@ impl Launch<'_> {
     /// Launches one thread for each of `count` items, in blocks of 256. The last block may have threads
     /// beyond `count`: the kernel compares `item()` with it.
     ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    ///
     /// # Safety
     /// As [`run`](Self::run).
     pub unsafe fn over(self, count: usize, arguments: &[Arg]) -> Result<(), CudaError> {
@@ -191,9 +185,6 @@ impl Launch<'_> {
     }
 
     /// As [`over`](Self::over), with four items for each thread: the kernel goes through them with `in_fours`.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
     ///
     /// # Safety
     /// As [`run`](Self::run).

@@ -16,9 +16,6 @@ pub struct Timer {
 
 impl Timer {
     /// A timer for a device.
-    ///
-    /// # Errors
-    /// A failed call.
     pub fn new(device: &CudaDevice) -> Result<Self, CudaError> {
         device.bind()?;
         let mut events = [std::ptr::null_mut(); 2];
@@ -30,9 +27,6 @@ impl Timer {
     }
 
     /// Milliseconds that the device takes for the work queued by `work`. Waits for it.
-    ///
-    /// # Errors
-    /// Failed work on the device.
     pub fn milliseconds<E: From<CudaError>>(&mut self, work: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {
         self.record(0)?;
         work()?;

@@ -14,8 +14,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Fewest edges of a piece of a backward pass, and most pieces.
-const LEAST_EDGES: usize = 1 << 14;
-const MOST_PIECES: usize = 16;
+const MIN_EDGES: usize = 1 << 14;
+const MAX_PIECES: usize = 16;
 /// Partial sums of the gradients of weights.
 const PARTIAL_SUMS: usize = 16;
 
@@ -283,7 +283,7 @@ impl<T: Real> Pass<'_, '_, T> {
 /// Ranges of vertices whose edges are computed together: whole tiles with about a sixteenth of the edges.
 fn pieces<T: Real>(graph: GraphView<'_, T>) -> Vec<Range<usize>> {
     let (vertices, offsets) = (graph.vertex_count(), graph.offsets());
-    let most = graph.edge_count().div_ceil(MOST_PIECES).max(LEAST_EDGES) as u32;
+    let most = graph.edge_count().div_ceil(MAX_PIECES).max(MIN_EDGES) as u32;
     let (mut pieces, mut first) = (Vec::new(), 0);
     for tile in (0..vertices).step_by(TILE) {
         let end = vertices.min(tile + TILE);

@@ -211,9 +211,6 @@ impl<'a, T: Real> HostChain<'a, T> {
 }
 
 /// Overwrites `y` with the mean of the messages to each vertex.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn send<T: Real>(
     chain: &HostChain<'_, T>,
     graph: GraphView<'_, T>,
@@ -230,9 +227,6 @@ pub fn send<T: Real>(
 }
 
 /// Overwrites `dx` if it is given, and adds to the gradients of the weights.
-///
-/// # Errors
-/// Buffers of the wrong length.
 #[allow(clippy::too_many_arguments)]
 pub fn send_backward<T: Real>(
     chain: &HostChain<'_, T>,

@@ -58,9 +58,6 @@ impl<'a, T: Real> HostUpdate<'a, T> {
 }
 
 /// Overwrites `y` with the updated rows of `x`; `m` are the messages.
-///
-/// # Errors
-/// Buffers of the wrong length.
 pub fn update<T: Real>(
     function: &HostUpdate<'_, T>,
     [x, m]: [&[T]; 2],

@@ -104,9 +104,6 @@ pub fn frames(mesh: &Mesh, options: &ShotOptions) -> Result<Vec<ShotFrame>, Geom
 /// assert_eq!(field.kind, [(352, 0)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// # Errors
-/// As [`frames`].
 pub fn descriptors(mesh: &Mesh, options: &ShotOptions) -> Result<FeatureField, GeometryError> {
     let surroundings = Surroundings::new(mesh, options)?;
     let mut values = vec![0.0; DESCRIPTOR_LENGTH * mesh.vertex_count()];
@@ -132,9 +129,6 @@ pub fn descriptors(mesh: &Mesh, options: &ShotOptions) -> Result<FeatureField, G
 /// let graph = GaugeGraph::new(&mesh, &GeometryOptions { gauge, ..Default::default() })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// # Errors
-/// As [`frames`].
 pub fn gauge(mesh: &Mesh, options: &ShotOptions) -> Result<Gauge, GeometryError> {
     let normals = estimated_normals(mesh, options.normals)?;
     let direction = |(frame, normal): (ShotFrame, DVec3)| {

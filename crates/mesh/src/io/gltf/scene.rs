@@ -12,7 +12,7 @@ use crate::io::{Tally, push_strip, vertex_index};
 use crate::{AttributeValues, Faces, VertexAttribute};
 
 /// Bytes of the surface for each byte of the file. Without repeated meshes it is at most 6.
-const MOST_BYTES_PER_BYTE: u64 = 12;
+const MAX_BYTES_PER_BYTE: u64 = 12;
 
 const POSITION: &str = "POSITION";
 
@@ -139,7 +139,7 @@ impl Reader<'_, '_> {
     fn claim(&mut self, count: usize, bytes: u64) -> Result<(), FileProblem> {
         let size = (count as u64).checked_mul(bytes);
         let size = size.and_then(|size| self.size.checked_add(size));
-        let limit = (self.data.file_size as u64).saturating_mul(MOST_BYTES_PER_BYTE);
+        let limit = (self.data.file_size as u64).saturating_mul(MAX_BYTES_PER_BYTE);
         self.size = size.filter(|&size| size <= limit).ok_or(FileProblem::SceneTooLarge {
             vertices: (self.surface.vertices.len() as u64).saturating_add(count as u64),
         })?;

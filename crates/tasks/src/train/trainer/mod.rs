@@ -88,9 +88,6 @@ struct Unread {
 
 impl<'a> Trainer<'a> {
     /// Prepares a run, from the checkpoint in its directory if there is one.
-    ///
-    /// # Errors
-    /// Invalid settings, samples or network; a checkpoint that is damaged or from another run.
     pub fn new(
         problem: Problem<'a>,
         run: &'a RunDirectory,
