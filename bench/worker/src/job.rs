@@ -185,7 +185,7 @@ impl Training {
         let (objective, target) = match case.labels(&graph) {
             Some((count, _)) => {
                 let labels = archive.tensor::<f64>("labels")?.into_iter();
-                (Objective::classes(count), Target::Labels(labels.map(|label| label as u32).collect()))
+                (Objective::classes(count), Target::Classes(labels.map(|label| label as u32).collect()))
             }
             None => {
                 let kind = network.output().clone();

@@ -1,12 +1,10 @@
 //! Modules: layers and models, open to implementations from outside.
 
-use crate::operators::{AnyTargets, CrossEntropy, LinearWeights, RegressionLoss};
-use crate::training_batch::{SentTarget, no_target};
-use crate::{
-    Device, Levels, Loss, NnError, Objective, Parameters, Rows, Tape, Target, Targets, TrainingBatch, Var, Workspace,
-};
+use crate::operators::{ClassTargets, CrossEntropy, LinearWeights, RegressionLoss};
+use crate::training_batch::no_target;
+use crate::{Device, Levels, Loss, NnError, Parameters, Rows, Tape, Target, Targets, TrainingBatch, Var, Workspace};
 use gemcnn_kernels::dropout::Dropout;
-use gemcnn_kernels::{Activation, FeatureType, OnDevice, Real, cross_entropy};
+use gemcnn_kernels::{Activation, FeatureType, Real, cross_entropy};
 use std::fmt;
 use std::sync::Arc;
 
@@ -113,7 +111,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
             tape,
             levels,
             x,
-            OnDevice::Host(targets).into(),
+            targets.into(),
             rows,
         )
     }
@@ -240,7 +238,7 @@ impl<'m, T: Real> Passes<'m, T> {
         tape: &mut Tape<'a, T>,
         levels: Levels<'a, T>,
         x: Var<T>,
-        targets: AnyTargets<'a, T>,
+        targets: ClassTargets<'a, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
         if let Some((body, head)) = self.head {
@@ -257,37 +255,18 @@ impl<'m, T: Real> Passes<'m, T> {
             let classes = logits.kind().dimension();
             cross_entropy::predict(classes, &logits.values()?, predictions)?;
         }
-        tape.apply_loss(CrossEntropy { targets }, [logits])
+        tape.apply_loss(CrossEntropy(targets), [logits])
     }
 
     fn loss<'a>(&self, tape: &mut Tape<'a, T>, batch: &'a TrainingBatch<T>) -> Result<Loss, NnError> {
-        let levels = batch.levels();
-        let Device::Cuda(device) = tape.device().clone() else {
-            let x = tape.input(batch.kind().clone(), batch.features())?;
-            return match (batch.objective(), batch.target()) {
-                (objective, Target::Labels(labels)) => {
-                    let targets = objective.targets(labels).ok_or_else(no_target)?;
-                    self.classify(tape, levels, x, OnDevice::Host(targets).into(), Rows::default())
-                }
-                (Objective::Values { penalty, .. }, Target::Values(values)) => {
-                    let prediction = (self.forward)(tape, levels, x)?;
-                    tape.regression(*penalty, prediction, values, batch.known())
-                }
-                _ => Err(no_target()),
-            };
-        };
-        let sent = batch.on(&device)?;
-        let x = tape.shared_input(batch.kind().clone(), sent.features());
-        match sent.target() {
-            SentTarget::Classes(targets) => {
-                let targets = OnDevice::Cuda(targets.clone()).into();
-                self.classify(tape, levels, x, targets, Rows::default())
+        let (x, target) = batch.on_tape(tape)?;
+        match target {
+            Target::Classes(targets) => self.classify(tape, batch.levels(), x, targets, Rows::default()),
+            Target::Values(values) => {
+                let prediction = (self.forward)(tape, batch.levels(), x)?;
+                tape.apply_loss(RegressionLoss(values), [prediction])
             }
-            SentTarget::Values(values) => {
-                let prediction = (self.forward)(tape, levels, x)?;
-                let values = OnDevice::Cuda(values.clone());
-                tape.apply_loss(RegressionLoss { values }, [prediction])
-            }
+            Target::Unknown => Err(no_target()),
         }
     }
 

@@ -34,7 +34,7 @@ pub struct StepSettings {
 /// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
 /// let objective = Objective::classes(2);
 /// let graphs = HierarchyBatch::from(GraphBatch::<f32>::new([&graph])?);
-/// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], objective, Target::Labels(vec![0; 12]))?;
+/// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], objective, Target::Classes(vec![0; 12]))?;
 ///
 /// let (network, mut parameters) =
 ///     Network::builder(FeatureType::scalars(1)).conv(&FeatureType::scalars(2)).init(1)?;

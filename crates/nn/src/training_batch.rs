@@ -2,12 +2,15 @@
 
 use crate::device::{Sent, single_slice};
 use crate::error::check_size;
-use crate::operators::{DeviceValues, single_targets};
+use crate::operators::{ClassTargets, DeviceValues, send_targets};
 use crate::storage::Storage;
-use crate::{Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, SpectraBatch, Targets};
+use crate::target::LossTarget;
+use crate::{
+    Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, SpectraBatch, Tape, Target, TargetValues,
+    Targets, Var,
+};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
-use gemcnn_kernels::regression::Regression;
 use gemcnn_kernels::{FeatureType, Real, compiled};
 use std::sync::Arc;
 
@@ -46,13 +49,22 @@ impl<T> Objective<T> {
         self
     }
 
-    /// The targets of labelled rows; `None` for values.
-    pub(crate) fn targets<'t>(&'t self, labels: &'t [u32]) -> Option<Targets<'t, T>> {
-        match self {
-            Self::Classes { count, weights, smoothing } => {
-                Some(Targets { classes: *count, labels, class_weights: weights.as_deref(), smoothing: *smoothing })
+    /// A target with the settings of its loss; `None` unless both are for classes or both for values. `known` says
+    /// which rows of values are known, all if it is `None`.
+    pub(crate) fn of<'t>(
+        &'t self,
+        target: &'t Target<Vec<u32>, Vec<T>>,
+        known: Option<&'t [bool]>,
+    ) -> Option<Target<Targets<'t, T>, TargetValues<'t, T>>> {
+        match (self, target) {
+            (Self::Classes { count, weights, smoothing }, Target::Classes(labels)) => {
+                let (classes, class_weights) = (*count, weights.as_deref());
+                Some(Target::Classes(Targets { classes, labels, class_weights, smoothing: *smoothing }))
             }
-            Self::Values { .. } => None,
+            (Self::Values { penalty, .. }, Target::Values(values)) => {
+                Some(Target::Values(TargetValues { penalty: *penalty, values, known }))
+            }
+            _ => None,
         }
     }
 
@@ -65,17 +77,6 @@ impl<T> Objective<T> {
     }
 }
 
-/// What is known of the rows of an output, of one sample or of a batch.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Target<T> {
-    /// Nothing.
-    Unknown,
-    /// Class of each row, or [`IGNORE`] where it is not known.
-    Labels(Vec<u32>),
-    /// Values of each row, row after row. A row that is not known has a NaN.
-    Values(Vec<T>),
-}
-
 /// A batch for training steps: graphs, features and targets.
 ///
 /// It is copied to a GPU once: by the first step, or earlier from another thread
@@ -86,7 +87,7 @@ pub struct TrainingBatch<T: Real> {
     kind: FeatureType,
     features: Vec<T>,
     objective: Arc<Objective<T>>,
-    target: Target<T>,
+    target: Target<Vec<u32>, Vec<T>>,
     /// Which rows of values are known; all if `None`.
     known: Option<Vec<bool>>,
     sent: Sent<SentBatch<T>>,
@@ -96,13 +97,7 @@ pub struct TrainingBatch<T: Real> {
 #[derive(Debug)]
 pub(crate) struct SentBatch<T: Real> {
     features: Arc<Storage<T>>,
-    target: SentTarget,
-}
-
-#[derive(Debug)]
-pub(crate) enum SentTarget {
-    Classes(Arc<DeviceTargets>),
-    Values(Arc<DeviceValues>),
+    target: Target<Arc<DeviceTargets>, Arc<DeviceValues>>,
 }
 
 /// What two batches must have in common so that a step captured on one can be replayed on the other. Numbers
@@ -117,7 +112,7 @@ pub(crate) struct BatchShape<T> {
     edges: Option<Vec<usize>>,
     kind: FeatureType,
     objective: Arc<Objective<T>>,
-    rows: usize,
+    rows: Target<usize, usize>,
     masked: bool,
 }
 
@@ -128,18 +123,18 @@ impl<T: Real> TrainingBatch<T> {
         kind: FeatureType,
         features: Vec<T>,
         objective: impl Into<Arc<Objective<T>>>,
-        mut target: Target<T>,
+        mut target: Target<Vec<u32>, Vec<T>>,
     ) -> Result<Self, NnError> {
         let (graphs, objective) = (graphs.into(), objective.into());
         let vertices = (graphs.levels().first()).map_or(0, GraphBatch::vertex_count);
         let expected = vertices * kind.dimension();
         check_size("features of the batch", expected, features.len())?;
-        let known = match (&*objective, &mut target) {
-            (Objective::Classes { .. }, Target::Labels(_)) => None,
-            (Objective::Values { kind, .. }, Target::Values(values)) => known_rows(values, kind.dimension()),
-            _ => {
-                return Err(NnError::setting("batch", "its target is missing or does not fit the objective"));
-            }
+        if objective.of(&target, None).is_none() {
+            return Err(NnError::setting("batch", "its target is missing or does not fit the objective"));
+        }
+        let known = match &mut target {
+            Target::Values(values) => known_rows(values, objective.output().dimension()),
+            Target::Unknown | Target::Classes(_) => None,
         };
         Ok(Self { graphs, kind, features, objective, target, known, sent: Sent::default() })
     }
@@ -169,35 +164,28 @@ impl<T: Real> TrainingBatch<T> {
         &self.objective
     }
 
-    /// What is known of its output. Rows of values that are not known are zero; see
-    /// [`known`](Self::known).
-    pub fn target(&self) -> &Target<T> {
-        &self.target
-    }
-
-    /// Which rows of values are known; `None` if all are.
-    pub fn known(&self) -> Option<&[bool]> {
-        self.known.as_deref()
+    /// What is known of its output, with the settings of its loss. Rows of values that are not known are zero.
+    pub fn target(&self) -> Target<Targets<'_, T>, TargetValues<'_, T>> {
+        self.objective.of(&self.target, self.known.as_deref()).unwrap_or_default()
     }
 
     /// Number of rows whose target is known.
     pub fn counted(&self) -> usize {
-        match (&self.target, &self.known) {
-            (Target::Unknown, _) => 0,
-            (Target::Labels(labels), _) => labels.iter().filter(|&&l| l != IGNORE).count(),
-            (Target::Values(_), Some(known)) => known.iter().filter(|&&known| known).count(),
-            (Target::Values(values), None) => {
-                let width = self.objective.output().dimension();
-                values.len().checked_div(width).unwrap_or(0)
+        match self.target() {
+            Target::Unknown => 0,
+            Target::Classes(targets) => targets.labels.iter().filter(|&&label| label != IGNORE).count(),
+            Target::Values(TargetValues { known: Some(known), .. }) => known.iter().filter(|&&known| known).count(),
+            Target::Values(TargetValues { values, known: None, .. }) => {
+                values.len().checked_div(self.objective.output().dimension()).unwrap_or(0)
             }
         }
     }
 
     /// Sum of the class weights of the known rows; their number where there are no weights.
     pub fn weight(&self) -> f64 {
-        match (&*self.objective, &self.target) {
-            (Objective::Classes { weights: Some(weights), .. }, Target::Labels(labels)) => {
-                let known = labels.iter().filter_map(|&l| weights.get(l as usize));
+        match self.target() {
+            Target::Classes(Targets { labels, class_weights: Some(weights), .. }) => {
+                let known = labels.iter().filter_map(|&label| weights.get(label as usize));
                 known.map(|weight| weight.as_f64()).sum()
             }
             _ => self.counted() as f64,
@@ -220,30 +208,33 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>, NnError> {
-        let target = match (&*self.objective, &self.target) {
-            (objective, Target::Labels(labels)) => {
-                let targets = objective.targets(labels).ok_or_else(no_target)?;
-                let targets = DeviceTargets::new(device, &single_targets(targets)?)?;
-                SentTarget::Classes(Arc::new(targets))
-            }
-            (Objective::Values { kind, penalty }, Target::Values(values)) => {
-                let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
-                let regression = Regression { features: kind, penalty: *penalty, mask: self.known.as_deref() };
-                let values = single_slice(values)?;
-                let values = DeviceValues::new(device, &regression, rows, values)?;
-                SentTarget::Values(Arc::new(values))
-            }
-            _ => return Err(no_target()),
-        };
-        Ok(SentBatch {
-            features: Arc::new(Storage::on_cuda(device, device.upload(single_slice(&self.features)?)?)),
-            target,
-        })
+        let target = self.target().try_map(
+            |targets| Ok::<_, NnError>(Arc::new(send_targets(device, &targets)?)),
+            |values| Ok(Arc::new(values.send(device, &self.objective.output())?)),
+        )?;
+        let features = device.upload(single_slice(&self.features)?)?;
+        Ok(SentBatch { features: Arc::new(Storage::on_cuda(device, features)), target })
     }
 
     /// Features and targets on a GPU.
     pub(crate) fn on(&self, device: &CudaDevice) -> Result<Arc<SentBatch<T>>, NnError> {
         self.sent.to(device, || self.send(device))
+    }
+
+    /// Features and target as the operators of a tape take them.
+    pub(crate) fn on_tape<'a>(&'a self, tape: &mut Tape<'a, T>) -> Result<(Var<T>, TapeTarget<'a, T>), NnError> {
+        let Device::Cuda(device) = tape.device().clone() else {
+            let x = tape.input(self.kind.clone(), &self.features)?;
+            return Ok((x, self.target().map(LossTarget::from, LossTarget::from)));
+        };
+        let sent = self.on(&device)?;
+        let x = tape.shared_input(self.kind.clone(), &sent.features);
+        let target = self.target().zip(sent.target.clone()).unwrap_or_default();
+        let target = target.map(
+            |(host, sent)| LossTarget { host, sent: Some(sent) },
+            |(host, sent)| LossTarget { host, sent: Some(sent) },
+        );
+        Ok((x, target))
     }
 
     /// The shape of the batch, with the numbers of edges if the model has features of edges.
@@ -255,11 +246,7 @@ impl<T: Real> TrainingBatch<T> {
             edges: has_edge_rows.then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
             kind: self.kind.clone(),
             objective: Arc::clone(&self.objective),
-            rows: match &self.target {
-                Target::Unknown => 0,
-                Target::Labels(labels) => labels.len(),
-                Target::Values(values) => values.len(),
-            },
+            rows: self.target.as_ref().map(Vec::len, Vec::len),
             masked: self.known.is_some(),
         }
     }
@@ -267,13 +254,10 @@ impl<T: Real> TrainingBatch<T> {
     /// A batch whose buffers on a GPU are its own, to be overwritten.
     pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
         let sent = self.on(device)?;
-        let target = match &sent.target {
-            SentTarget::Classes(targets) => SentTarget::Classes(Arc::new(targets.duplicate(device)?)),
-            SentTarget::Values(values) => SentTarget::Values(Arc::new(DeviceValues {
-                regression: values.regression.duplicate(device)?,
-                target: values.target.duplicate(device)?,
-            })),
-        };
+        let target = sent.target.as_ref().try_map(
+            |targets| targets.duplicate(device).map(Arc::new),
+            |values| values.duplicate(device).map(Arc::new),
+        )?;
         let numbers = device.buffer(sent.features.len())?;
         let features: Storage<T> = Storage::on_cuda(device, numbers);
         features.overwrite(&sent.features)?;
@@ -293,26 +277,16 @@ impl<T: Real> TrainingBatch<T> {
     pub(crate) fn overwrite_rows(&self, device: &CudaDevice, from: &SentBatch<T>) -> Result<(), NnError> {
         let place = self.on(device)?;
         place.features.overwrite(&from.features)?;
-        match (&place.target, &from.target) {
-            (SentTarget::Classes(to), SentTarget::Classes(from)) => Ok(to.overwrite(device, from)?),
-            (SentTarget::Values(to), SentTarget::Values(from)) => {
-                to.regression.overwrite(device, &from.regression)?;
-                Ok(to.target.overwrite(device, &from.target)?)
-            }
+        match place.target.as_ref().zip(from.target.as_ref()) {
+            Some(Target::Classes((to, from))) => Ok(to.overwrite(device, from)?),
+            Some(Target::Values((to, from))) => Ok(to.overwrite(device, from)?),
             _ => Err(NnError::setting("batch", "the target differs in form from that of the captured step")),
         }
     }
 }
 
-impl<T: Real> SentBatch<T> {
-    pub fn features(&self) -> &Arc<Storage<T>> {
-        &self.features
-    }
-
-    pub fn target(&self) -> &SentTarget {
-        &self.target
-    }
-}
+/// A target for the losses of a tape.
+type TapeTarget<'a, T> = Target<ClassTargets<'a, T>, LossTarget<TargetValues<'a, T>, DeviceValues>>;
 
 pub(crate) fn no_target() -> NnError {
     NnError::setting("batch", "it has no target")
@@ -340,7 +314,7 @@ mod tests {
     use super::*;
     use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 
-    fn batch(objective: Objective<f32>, target: Target<f32>) -> Result<TrainingBatch<f32>, NnError> {
+    fn batch(objective: Objective<f32>, target: Target) -> Result<TrainingBatch<f32>, NnError> {
         let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
         let graphs = HierarchyBatch::from(GraphBatch::new([&graph])?);
         TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.0; 12], objective, target)
@@ -351,13 +325,14 @@ mod tests {
         let objective = || Objective::Values { kind: FeatureType::scalars(2), penalty: Penalty::MeanSquare };
         let mut values = vec![1.0; 24];
         let whole = batch(objective(), Target::Values(values.clone())).unwrap();
-        assert_eq!((whole.known(), whole.counted(), whole.weight()), (None, 12, 12.0));
+        let known = |batch: &TrainingBatch<f32>| batch.known.clone();
+        assert_eq!((known(&whole), whole.counted(), whole.weight()), (None, 12, 12.0));
         values[3] = f32::NAN;
         let some = batch(objective(), Target::Values(values)).unwrap();
-        assert_eq!(some.known().unwrap()[..3], [true, false, true]);
+        assert_eq!(known(&some).unwrap()[..3], [true, false, true]);
         assert_eq!(some.counted(), 11);
-        let Target::Values(values) = some.target() else { panic!("no values") };
-        assert_eq!(values[..4], [1.0, 1.0, 0.0, 0.0]);
+        let target = some.target().values().unwrap();
+        assert_eq!(target.values[..4], [1.0, 1.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -365,7 +340,7 @@ mod tests {
         let mut labels = vec![IGNORE; 12];
         labels[..3].copy_from_slice(&[0, 1, 1]);
         let objective = Objective::Classes { count: 2, weights: Some(vec![2.0, 0.5]), smoothing: 0.0 };
-        let batch = batch(objective, Target::Labels(labels)).unwrap();
+        let batch = batch(objective, Target::Classes(labels)).unwrap();
         assert_eq!((batch.counted(), batch.weight()), (3, 3.0));
     }
 

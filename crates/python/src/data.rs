@@ -9,7 +9,7 @@ use gemcnn_kernels::diffusion::Spectra;
 use gemcnn_mesh::NormalWeighting;
 use gemcnn_nn::{IGNORE, Target};
 use gemcnn_tasks::data::{Cache, Dataset, Part, PreparedPart};
-use gemcnn_tasks::train::RunConfig;
+use gemcnn_tasks::train::{Checked, RunConfig};
 use gemcnn_tasks::{Sample, SampleSource};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
@@ -49,7 +49,7 @@ pub fn prepared(py: Python<'_>, sample: Sample, normals: NormalWeighting) -> PyR
 }
 
 /// The configuration of a run: the same as TOML in JSON, or a file.
-pub fn configuration(text: Option<&str>, file: Option<&PathBuf>) -> PyResult<RunConfig> {
+pub fn configuration(text: Option<&str>, file: Option<&PathBuf>) -> PyResult<Checked<RunConfig>> {
     let config = match (text, file) {
         (Some(text), _) => {
             let value: serde_json::Value = serde_json::from_str(text).map_err(errors::task)?;
@@ -59,9 +59,7 @@ pub fn configuration(text: Option<&str>, file: Option<&PathBuf>) -> PyResult<Run
         (None, Some(file)) => RunConfig::read(file),
         (None, None) => return Err(errors::task("there is no configuration")),
     };
-    let config = config.and_then(RunConfig::anchored).map_err(errors::task)?;
-    config.check().map_err(errors::task)?;
-    Ok(config)
+    config.and_then(RunConfig::checked).map_err(errors::task)
 }
 
 /// The cache of prepared meshes, or none.
@@ -75,7 +73,7 @@ pub fn cache(use_cache: bool) -> Cache {
 /// A part of the data set of a configuration; it never changes.
 #[pyclass(frozen, module = "gemcnn._gemcnn")]
 struct DataSet {
-    config: RunConfig,
+    config: Checked<RunConfig>,
     samples: PreparedPart,
     /// Names of the classes; empty in regression.
     #[pyo3(get)]
@@ -138,7 +136,7 @@ impl DataSet {
                 let rows = values.len().checked_div(self.width).unwrap_or(0);
                 (None, Some(owned(py, values, (rows, self.width))?))
             }
-            Target::Labels(labels) => {
+            Target::Classes(labels) => {
                 let label = |label: u32| match label {
                     IGNORE => UNKNOWN,
                     label => label.into(),

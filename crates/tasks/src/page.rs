@@ -6,7 +6,7 @@ use crate::predict::{Prediction, template_colours};
 use crate::train::TrainedModel;
 use crate::{Element as Per, Task};
 use gemcnn_mesh::{DVec3, Frame, Mesh, MeshReport};
-use gemcnn_nn::{FeatureType, IGNORE, Target};
+use gemcnn_nn::{FeatureType, IGNORE};
 use gemcnn_view::page::{ClassTable, Confusion, Element, Field, Page, PageMesh, Role, UNKNOWN, Values};
 
 /// Meshes with more vertices have no frames in a page.
@@ -105,10 +105,8 @@ impl<'a> PredictionPage<'a> {
                     None => class.to_string(),
                 };
                 facts.push(("Prediction".into(), name(*class)));
-                let truth = match target {
-                    Target::Labels(labels) => labels.first().copied().filter(|&t| t != IGNORE),
-                    _ => None,
-                };
+                let labels = target.as_ref().classes();
+                let truth = labels.and_then(|labels| labels.first().copied()).filter(|&label| label != IGNORE);
                 if let Some(truth) = truth {
                     facts.push(("Truth".into(), name(truth)));
                     self.count(truth, *class);
@@ -117,20 +115,14 @@ impl<'a> PredictionPage<'a> {
                 (Vec::new(), score.map(|&p| f64::from(p)))
             }
             (Prediction::Classes { classes, .. }, target) => {
-                let truth = match target {
-                    Target::Labels(labels) => Some(labels.as_slice()),
-                    _ => None,
-                };
+                let truth = target.as_ref().classes().map(Vec::as_slice);
                 match &self.template {
                     Some(template) => template.fields(classes, truth),
                     None => self.label_fields(classes, truth, assessed.probabilities.as_deref()),
                 }
             }
             (Prediction::Values { kind, values, .. }, target) => {
-                let truth = match target {
-                    Target::Values(truth) => Some(truth.as_slice()),
-                    _ => None,
-                };
+                let truth = target.as_ref().values().map(Vec::as_slice);
                 value_fields(kind, values, truth, &assessed.frames)
             }
         };

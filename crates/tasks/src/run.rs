@@ -1,13 +1,13 @@
 //! From a configuration to a trained model.
 
 use crate::data::{Cache, Dataset, Part, PreparedPart};
-use crate::models::ModelSpec;
+use crate::models::{ModelSpec, ModelWithParameters};
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
-    Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
+    Checked, Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
     TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
-use crate::{SampleSource, TaskError};
+use crate::{ModelConfig, SampleSource, TaskError};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::path::Path;
@@ -17,71 +17,34 @@ use std::sync::{Arc, Mutex};
 /// and when it is stopped, the directory holds the model so far; when all epochs are done, also the learning curve, and
 /// predictions for a few held-out meshes. Then the run is [finished](RunDirectory::is_finished).
 pub fn train(
-    config: &RunConfig,
+    config: &Checked<RunConfig>,
     run: &RunDirectory,
     cache: &Cache,
     device: &Device,
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Outcome, TaskError> {
-    config.check()?;
-    let config = &config.clone().anchored()?;
-    let dataset = Dataset::open_with(&config.data, Some(config.task), config.training.strict)?;
-    let mut dataset = dataset.with_validation(config.training.validation)?;
-    for note in dataset.notes() {
-        observer.observe(Event::Note(note));
-    }
-    if dataset.is_empty(Part::Train) {
-        let problem = "the training part has no meshes";
-        return Err(TaskError::setting(dataset.name(), problem));
-    }
-    let objective = match dataset.classes() {
-        Some(classes) => Objective::classes(classes.count()),
-        None => Objective::Values { kind: dataset.outputs().clone(), penalty: config.training.penalty.into() },
-    };
-    config.training.check_objective(&objective)?;
+    let mut data = Data::open(config)?;
+    data.dataset.notes().iter().for_each(|note| observer.observe(Event::Note(note)));
     let settings = config.to_json()?;
     let (epoch, step) = begun_with(run, &settings)?;
-    let spec =
-        ModelSpec { input: config.features.kind(), task: config.task, per: dataset.per(), outputs: objective.output() };
-    // Detects invalid settings before any mesh is prepared.
-    config.model.init(&spec, config.training.seed)?;
-    let preparation = config.preparation();
-    let held_out_part = match dataset.is_empty(Part::Validation) {
-        true => Part::Test,
-        false => Part::Validation,
-    };
-    if held_out_part == Part::Test {
-        for note in notes_on_selection(&config.training, dataset.is_empty(Part::Test)) {
-            observer.observe(Event::Note(note));
-        }
-    }
-    let training = dataset.part(Part::Train, &preparation, cache)?;
-    let training = training.augmented(&config.augmentation)?;
-    let held_out = dataset.part(held_out_part, &preparation, cache)?;
-    let mut parts = [training, held_out];
+    let (objective, model) = data.model(config)?;
+    data.notes_on_selection(&config.training).into_iter().for_each(|note| observer.observe(Event::Note(note)));
+    let mut parts = data.parts(config, cache)?;
     let begins = !run.checkpoint().exists();
     if begins {
-        write_beginning(config, &dataset, run, device)?;
+        write_beginning(config, &data.dataset, run, device)?;
     }
     let unusable = prepare(&mut parts, observer, stop)?;
     if stop.is_requested() {
         return Ok(Outcome::Stopped { epoch, step });
     }
-    dataset.leave_out(&unusable);
-    for line in dataset.skipped() {
+    let [training, held_out] = parts;
+    data.dataset.leave_out(&unusable);
+    for line in data.dataset.skipped() {
         observer.observe(Event::Note(&format!("skipped: {line}")));
     }
-    let [training, held_out] = parts;
-    if config.model.needs_registration()
-        && let Some(name) = first_unregistered(&training)?
-    {
-        let note = format!(
-            "{name} has another connectivity than {}. The model `{}` compares meshes by the numbers of their vertices, \
-             which means nothing between them; use registered meshes, or a model such as `gem` or `surface`",
-            training.name(0),
-            config.model.name()
-        );
+    if let Some(note) = note_on_registration(&config.model, &training)? {
         observer.observe(Event::Note(&note));
     }
     if let Some((_, problem)) = (unusable.into_iter()).find(|_| config.training.strict || training.is_empty()) {
@@ -94,15 +57,14 @@ pub fn train(
     let problem = Problem {
         training: &training,
         held_out: &held_out,
-        validates: held_out_part == Part::Validation,
-        model: &|builder| config.model.build(&spec, builder),
+        validates: data.held_out == Part::Validation,
         objective: &objective,
-        per: dataset.per(),
-        classes: dataset.classes(),
-        config: &config.training,
+        per: data.dataset.per(),
+        classes: data.dataset.classes(),
+        config: &config.training(),
         settings: &settings,
     };
-    let mut trainer = Trainer::new(problem, run, device, observer)?;
+    let mut trainer = Trainer::new(problem, model, run, device, observer)?;
     if !begins {
         // The number of epochs and the place of the data may be new.
         write_config(config, run)?;
@@ -111,29 +73,13 @@ pub fn train(
         run.reopen()?;
     }
     let outcome = trainer.run(observer, stop)?;
-    if let Outcome::Finished { last, model } = &outcome
-        && *model < last.epoch
-    {
-        let note = format!("the model is that of epoch {model}, the best on the validation part");
-        observer.observe(Event::Note(&note));
-    }
     if !trainer.history().is_empty() {
         draw_curve(&config.name(), trainer.history(), &run.curve())?;
     }
-    if !dataset.skipped().is_empty() {
-        observer.observe(Event::Note(&format!(
-            "meshes that were skipped, because they cannot be used: {}\n  {}",
-            dataset.skipped().len(),
-            dataset.skipped().join("\n  ")
-        )));
-    }
+    notes_at_end(&outcome, data.dataset.skipped()).iter().for_each(|note| observer.observe(Event::Note(note)));
     if let Outcome::Finished { .. } = outcome {
         let model = TrainedModel::read(run.path())?;
-        let part = match dataset.is_empty(Part::Test) {
-            true => held_out_part,
-            false => Part::Test,
-        };
-        write_examples(&model, &dataset, part, device, &run.predictions())?;
+        write_examples(&model, &data.dataset, data.tested(), device, &run.predictions())?;
         run.finish()?;
     }
     Ok(outcome)
@@ -143,9 +89,9 @@ pub fn train(
 ///
 /// # Errors
 /// A directory with a run of other settings, or in which another process trains.
-pub fn opened(config: &RunConfig, path: &Path) -> Result<RunDirectory, TaskError> {
+pub fn opened(config: &Checked<RunConfig>, path: &Path) -> Result<RunDirectory, TaskError> {
     let run = RunDirectory::open_or_create(path)?;
-    if run.config().exists() && RunConfig::read(&run.config())? != config.clone().anchored()? {
+    if run.config().exists() && RunConfig::read(&run.config())? != **config {
         return Err(TaskError::setting(
             path.display().to_string(),
             "the directory holds a run with other settings; choose another directory or remove this one",
@@ -158,7 +104,7 @@ pub fn opened(config: &RunConfig, path: &Path) -> Result<RunDirectory, TaskError
 /// epochs; `None` if `stop` is requested.
 ///
 /// # Errors
-/// As [`train`], and a directory with a run of other settings.
+/// As [`train`], an invalid setting, and a directory with a run of other settings.
 pub fn trained(
     config: &RunConfig,
     path: &Path,
@@ -167,9 +113,10 @@ pub fn trained(
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Option<(TrainedModel, Vec<Record>)>, TaskError> {
-    let run = opened(config, path)?;
+    let config = config.clone().checked()?;
+    let run = opened(&config, path)?;
     if !run.is_finished()
-        && let Outcome::Stopped { .. } = train(config, &run, cache, device, observer, stop)?
+        && let Outcome::Stopped { .. } = train(&config, &run, cache, device, observer, stop)?
     {
         return Ok(None);
     }
@@ -177,26 +124,111 @@ pub fn trained(
     Ok(Some((model, read_metrics(&run.metrics())?)))
 }
 
-/// Notes if there is no validation part to select on.
-fn notes_on_selection(training: &TrainingConfig, none_held_out: bool) -> Vec<&'static str> {
-    let mut notes = Vec::new();
-    if training.keep_best {
-        notes.push(match none_held_out {
-            true => "no mesh is held out: best.safetensors will not be written",
-            false => {
-                "there is no validation part: best.safetensors is selected on the test part, so its test score is \
-                 too optimistic, and the final model is that of the last epoch"
-            }
-        });
+/// The data set of a run.
+struct Data {
+    dataset: Dataset,
+    /// The part to evaluate on in training: validation, or test if there is no validation part.
+    held_out: Part,
+}
+
+impl Data {
+    fn open(config: &RunConfig) -> Result<Self, TaskError> {
+        let dataset = Dataset::open_with(&config.data, Some(config.task), config.training.strict)?;
+        let dataset = dataset.with_validation(config.training.validation)?;
+        let held_out = match dataset.is_empty(Part::Validation) {
+            true => Part::Test,
+            false => Part::Validation,
+        };
+        Ok(Self { dataset, held_out })
     }
-    if training.patience > 0 {
-        notes.push(match none_held_out {
-            true => "no mesh is held out: training will not end early",
-            false => {
+
+    /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
+    /// not fit the data.
+    fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
+        if self.dataset.is_empty(Part::Train) {
+            return Err(TaskError::setting(self.dataset.name(), "the training part has no meshes"));
+        }
+        let objective = config.training.objective(self.dataset.learned())?;
+        let spec = ModelSpec {
+            input: config.features.kind(),
+            task: config.task,
+            per: self.dataset.per(),
+            outputs: objective.output(),
+        };
+        Ok((objective, config.model.init(&spec, config.training.seed)?))
+    }
+
+    /// The training part and the held-out part.
+    fn parts(&self, config: &RunConfig, cache: &Cache) -> Result<[PreparedPart; 2], TaskError> {
+        let preparation = config.preparation();
+        let training = self.dataset.part(Part::Train, &preparation, cache)?;
+        Ok([training.augmented(&config.augmentation)?, self.dataset.part(self.held_out, &preparation, cache)?])
+    }
+
+    /// The part of the example predictions.
+    fn tested(&self) -> Part {
+        match self.dataset.is_empty(Part::Test) {
+            true => self.held_out,
+            false => Part::Test,
+        }
+    }
+
+    /// Notes if there is no validation part to select on.
+    fn notes_on_selection(&self, training: &TrainingConfig) -> Vec<&'static str> {
+        if self.held_out == Part::Validation {
+            return Vec::new();
+        }
+        let [best, patience] = match self.dataset.is_empty(Part::Test) {
+            true => [
+                "no mesh is held out: best.safetensors will not be written",
+                "no mesh is held out: training will not end early",
+            ],
+            false => [
+                "there is no validation part: best.safetensors is selected on the test part, so its test score is \
+                 too optimistic, and the final model is that of the last epoch",
                 "there is no validation part: the test part decides when training ends, so test scores are too \
-                 optimistic"
-            }
-        });
+                 optimistic",
+            ],
+        };
+        let notes = [(training.keep_best, best), (training.patience > 0, patience)];
+        notes.into_iter().filter_map(|(applies, note)| applies.then_some(note)).collect()
+    }
+}
+
+/// A note if a model that compares meshes by the numbers of their vertices is trained on meshes of several
+/// connectivities.
+fn note_on_registration(model: &ModelConfig, part: &PreparedPart) -> Result<Option<String>, TaskError> {
+    if !model.needs_registration() {
+        return Ok(None);
+    }
+    let mut first = None;
+    for index in 0..part.len() {
+        let graph = part.load(index)?.graph;
+        let first = first.get_or_insert_with(|| Arc::clone(&graph));
+        if first.adjacency() != graph.adjacency() {
+            return Ok(Some(format!(
+                "{} has another connectivity than {}. The model `{}` compares meshes by the numbers of their vertices, \
+                 which means nothing between them; use registered meshes, or a model such as `gem` or `surface`",
+                part.name(index),
+                part.name(0),
+                model.name()
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Notes on a run that has ended: the epoch of the model if it is not the last one, and the meshes that were skipped.
+fn notes_at_end(outcome: &Outcome, skipped: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Outcome::Finished { last, model } = outcome
+        && *model < last.epoch
+    {
+        notes.push(format!("the model is that of epoch {model}, the best on the validation part"));
+    }
+    if !skipped.is_empty() {
+        let (count, list) = (skipped.len(), skipped.join("\n  "));
+        notes.push(format!("meshes that were skipped, because they cannot be used: {count}\n  {list}"));
     }
     notes
 }
@@ -250,17 +282,4 @@ fn prepare(
         unusable.extend(part.load_usable(&go_on, &loaded)?);
     }
     Ok(unusable)
-}
-
-/// The first mesh whose connectivity is not that of the first one.
-fn first_unregistered(part: &PreparedPart) -> Result<Option<String>, TaskError> {
-    let mut first = None;
-    for index in 0..part.len() {
-        let graph = part.load(index)?.graph;
-        let first = first.get_or_insert_with(|| Arc::clone(&graph));
-        if first.adjacency() != graph.adjacency() {
-            return Ok(Some(part.name(index)));
-        }
-    }
-    Ok(None)
 }

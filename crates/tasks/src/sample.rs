@@ -33,7 +33,7 @@ pub struct Sample {
     pub features: Vec<f32>,
     /// Target: one row for each vertex, face or edge, or a single row for the whole mesh. Values of order above 0 are
     /// coefficients in the frames of the vertices.
-    pub target: Target<f32>,
+    pub target: Target,
 }
 
 #[cfg(test)]

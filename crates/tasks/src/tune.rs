@@ -3,7 +3,7 @@
 use crate::data::{Augmentation, Cache, Dataset, Part};
 use crate::models::Preset;
 use crate::run::trained;
-use crate::train::{Event, Observer, RunConfig, StopFlag};
+use crate::train::{Checked, Event, Observer, RunConfig, StopFlag};
 use crate::{FeatureConfig, Task, TaskError};
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Device;
@@ -49,14 +49,13 @@ pub struct Tuned {
 /// # Errors
 /// Data without a validation part, and the errors of [`train`](crate::run::train).
 pub fn tune(
-    base: &RunConfig,
+    base: &Checked<RunConfig>,
     directory: &Path,
     cache: &Cache,
     device: &Device,
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Option<Tuned>, TaskError> {
-    base.check()?;
     let dataset = Dataset::open_with(&base.data, Some(base.task), base.training.strict)?;
     let dataset = dataset.with_validation(base.training.validation)?;
     if dataset.is_empty(Part::Validation) {
@@ -65,7 +64,7 @@ pub fn tune(
         return Err(TaskError::setting("tuning", problem));
     }
     let mut tuner = Tuner { base, directory, cache, device, stop, trials: Vec::new() };
-    let mut best = base.clone();
+    let mut best = RunConfig::clone(base);
     let Some(mut least) = tuner.run("as given".into(), &best, observer)? else {
         return Ok(None);
     };
@@ -203,7 +202,7 @@ mod tests {
             let answers = question(&config);
             assert_eq!(answers.len(), 2);
             for (change, answer) in answers {
-                answer.training.check().unwrap();
+                answer.training.clone().checked().unwrap();
                 answer.augmentation.check().unwrap();
                 assert_ne!(answer, config, "{change}");
             }

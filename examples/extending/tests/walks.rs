@@ -125,7 +125,7 @@ fn a_configuration_trains_the_model_on_the_feature() {
          [training]\nepochs = 60\nbatch = 2",
         data.to_str().unwrap()
     );
-    let config = RunConfig::parse(&text).unwrap();
+    let config = RunConfig::parse(&text).unwrap().checked().unwrap();
     let run = RunDirectory::create(&folder.path().join("run")).unwrap();
     let (device, _) = Device::auto();
     let outcome = train(&config, &run, &Cache::none(), &device, &mut Silent, &StopFlag::new());

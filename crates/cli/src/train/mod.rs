@@ -19,7 +19,7 @@ use gemcnn_tasks::data::{Cache, DataConfig};
 use gemcnn_tasks::features::Feature;
 use gemcnn_tasks::models::{Model, Preset};
 use gemcnn_tasks::run::train;
-use gemcnn_tasks::train::{BatchSize, Outcome, RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::train::{BatchSize, Checked, Outcome, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
 use gemcnn_view::render::Up;
 use serde::de::value::Error as ValueError;
@@ -144,8 +144,7 @@ pub struct TrainArgs {
 
 /// Runs `gemcnn train`.
 pub fn run(args: TrainArgs) -> Result<(), Failure> {
-    let config = args.config()?;
-    config.check().map_err(Failure::usage)?;
+    let config = args.config()?.checked().map_err(Failure::usage)?;
     let stop = stop_on_signals()?;
     let products = config.training.precision.into();
     let device = match args.quiet {
@@ -170,7 +169,7 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
 /// Trains in a run directory, and prints where the results are.
 fn train_in(
     args: &TrainArgs,
-    config: &RunConfig,
+    config: &Checked<RunConfig>,
     run: RunDirectory,
     cache: &Cache,
     device: &Device,
@@ -263,7 +262,7 @@ impl TrainArgs {
         if let Some(products) = self.device.products() {
             training.precision = products.into();
         }
-        config.anchored().map_err(Failure::input)
+        Ok(config)
     }
 }
 

@@ -8,14 +8,14 @@ use gemcnn_experiments::Estimate;
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{Cache, Dataset, Part};
 use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
-use gemcnn_tasks::train::{RunConfig, RunDirectory, StopFlag, TrainedModel};
+use gemcnn_tasks::train::{Checked, RunConfig, RunDirectory, StopFlag, TrainedModel};
 use std::path::Path;
 
 /// Trains with consecutive seeds, evaluates each model, and prints the mean of the scores. With `--run-dir DIR` the
 /// runs are `DIR/seed-S`; runs that are finished there are not repeated, and stopped ones go on.
 pub(super) fn run_seeds(
     args: &TrainArgs,
-    mut config: RunConfig,
+    config: Checked<RunConfig>,
     seeds: u64,
     device: &Device,
     stop: &StopFlag,
@@ -25,7 +25,9 @@ pub(super) fn run_seeds(
     let mut rows = vec![["seed", "accuracy", "run"].map(String::from).to_vec()];
     let mut scores = Vec::new();
     for seed in first..first.saturating_add(seeds) {
+        let mut config = RunConfig::clone(&config);
         config.training.seed = seed;
+        let config = config.checked().map_err(Failure::input)?;
         let run = match &args.run_dir {
             Some(folder) => RunDirectory::open_or_create(&folder.join(format!("seed-{seed}"))),
             None => RunDirectory::create_next(Path::new(RUNS), &config.name()),

@@ -4,7 +4,7 @@ use super::{RUNS, TrainArgs, TrainProgress, train_in};
 use crate::failure::Failure;
 use crate::output::{print, table};
 use gemcnn_nn::Device;
-use gemcnn_tasks::train::{RunConfig, RunDirectory, StopFlag};
+use gemcnn_tasks::train::{Checked, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::tune::{Trial, tune};
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 /// `DIR/trial-N` and `DIR/chosen`; finished ones are not repeated, and stopped ones go on.
 pub(super) fn tune_and_train(
     args: &TrainArgs,
-    config: RunConfig,
+    config: Checked<RunConfig>,
     device: &Device,
     stop: &StopFlag,
 ) -> Result<(), Failure> {
@@ -45,7 +45,10 @@ pub(super) fn tune_and_train(
     let run = RunDirectory::open_or_create(&directory.join("chosen")).map_err(Failure::input)?;
     match run.is_finished() {
         true => Ok(()),
-        false => train_in(args, &tuned.config, run, &cache, device, stop),
+        false => {
+            let config = tuned.config.checked().map_err(Failure::input)?;
+            train_in(args, &config, run, &cache, device, stop)
+        }
     }
 }
 

@@ -64,7 +64,7 @@ fn steps(bench: &Bench, step: &Step, graphs: Arc<HierarchyBatch<f32>>) -> Result
     let objective = Objective::classes(CLASSES);
     let labels = (0..CLASSES as u32).cycle().take(vertices).collect();
     let features = numbers(vertices * spec.input.dimension());
-    let (kind, target) = (spec.input.clone(), Target::Labels(labels));
+    let (kind, target) = (spec.input.clone(), Target::Classes(labels));
     let batch = TrainingBatch::new(graphs, kind, features, objective, target)?;
     let steppers = match bench.device {
         Device::Cpu => vec![Stepper::plain()],

@@ -255,19 +255,18 @@ impl Experiment {
         let RunSettings { training_digits, validation_digits, .. } = *settings;
         let grids = Grids::new(settings.grids.graphs(settings.train, Part::Train)?);
         let samples = |range| DigitSamples { digits: data.train.range(range), grids: &grids };
-        let network = settings.model.network(&settings.grids);
+        let (network, parameters) = settings.model.network(&settings.grids).init(settings.seed)?;
         let problem = Problem {
             training: &samples(0..training_digits),
             held_out: &samples(training_digits..training_digits + validation_digits),
             validates: true,
-            model: &|builder| Ok(Box::new(network.build(builder)?)),
             objective: &Objective::classes(CLASSES),
             per: Element::Mesh,
             classes: None,
-            config: &settings.training(device),
+            config: &settings.training(device).checked()?,
             settings: &to_json(settings)?,
         };
-        let mut trainer = Trainer::new(problem, &run, device, &mut train::Silent)?;
+        let mut trainer = Trainer::new(problem, (Box::new(network), parameters), &run, device, &mut train::Silent)?;
         observer(Event::Started { settings, epochs: trainer.history().len() });
         trainer.run(&mut Relay { settings, observer }, &StopFlag::new())?;
         let history = trainer.history().to_vec();

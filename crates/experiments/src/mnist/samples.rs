@@ -73,7 +73,7 @@ impl SampleSource for DigitSamples<'_> {
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             features: intensities(self.digits.image(index)),
-            target: Target::Labels(vec![self.digits.labels()[index].into()]),
+            target: Target::Classes(vec![self.digits.labels()[index].into()]),
         })
     }
 

@@ -104,7 +104,7 @@ impl RunSettings {
         if self.validation_digits == 0 {
             return Err(TaskError::setting("validation digits", "at least 1 is needed"));
         }
-        self.training(&Device::Cpu).check()
+        self.training(&Device::Cpu).checked().map(drop)
     }
 
     /// The configuration of the trainer. Products on a GPU stay in the mode of the device.

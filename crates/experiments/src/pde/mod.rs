@@ -24,11 +24,11 @@ pub use row::Row;
 use crate::runs::{LOCK, Seeds, read_json, write_json, write_text};
 use data::Data;
 use evaluation::evaluate;
-use gemcnn_nn::{Device, Objective, Penalty};
+use gemcnn_nn::{Device, Target};
 use gemcnn_tasks::data::{Augmentation, DataConfig, GeometrySettings};
 use gemcnn_tasks::run::opened;
 use gemcnn_tasks::train::{
-    BatchSize, Event, Observer, Outcome, Precision, Problem, RunConfig, StopFlag, TrainedModel, Trainer,
+    BatchSize, Checked, Event, Observer, Outcome, Precision, Problem, RunConfig, StopFlag, TrainedModel, Trainer,
     TrainingConfig, read_metrics,
 };
 use gemcnn_tasks::{Element, Task, TaskError};
@@ -73,7 +73,7 @@ impl Default for Settings {
 
 impl Settings {
     /// The configuration of a run on a data set.
-    fn config(&self, folder: &Path, equation: Equation, row: Row, seed: u64) -> Result<RunConfig, TaskError> {
+    fn config(&self, folder: &Path, equation: Equation, row: Row, seed: u64) -> Result<Checked<RunConfig>, TaskError> {
         let order = equation.dynamics().order();
         let config = RunConfig {
             task: Task::Regression,
@@ -95,7 +95,7 @@ impl Settings {
                 ..TrainingConfig::default()
             },
         };
-        config.anchored()
+        config.checked()
     }
 
     /// The folder with the data set of an equation, which is made if there is none.
@@ -183,7 +183,7 @@ struct Run<'a> {
     equation: Equation,
     row: Row,
     seed: u64,
-    config: &'a RunConfig,
+    config: &'a Checked<RunConfig>,
 }
 
 impl Run<'_> {
@@ -210,17 +210,14 @@ impl Run<'_> {
             training: &training,
             held_out: &Nothing,
             validates: false,
-            model: &|builder| config.model.build(&spec, builder),
-            objective: &Objective::Values {
-                kind: spec.outputs.clone(),
-                penalty: Penalty::from(config.training.penalty),
-            },
+            objective: &config.training.objective(Target::Values(spec.outputs.clone()))?,
             classes: None,
             per: Element::Vertex,
-            config: &config.training,
+            config: &config.training(),
             settings: &settings,
         };
-        let mut trainer = Trainer::new(problem, &run, device, observer)?;
+        let mut trainer =
+            Trainer::new(problem, config.model.init(&spec, config.training.seed)?, &run, device, observer)?;
         write_text(&run.config(), &config.to_toml()?)?;
         if let Outcome::Stopped { .. } = trainer.run(observer, stop)? {
             return Ok(None);

@@ -2,55 +2,18 @@
 
 use super::LinearWeights;
 use super::combine::scaled;
-use super::cross_entropy::single_targets;
+use super::cross_entropy::send_targets;
+use crate::target::LossTarget;
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, RowResults, Rows};
 use gemcnn_kernels::cross_entropy::Targets;
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
-use gemcnn_kernels::{Executor, KernelError, OnDevice, Real, Resolve, dispatch, elementwise};
+use gemcnn_kernels::{Executor, Real, Resolve, dispatch, elementwise};
 use std::sync::Arc;
 
-/// Labels on the host, or on the GPU of the tape.
-#[derive(Debug, Clone)]
-pub(crate) struct AnyTargets<'t, T>(OnDevice<Targets<'t, T>, Arc<DeviceTargets>>);
-
-impl<'t, T> From<OnDevice<Targets<'t, T>, Arc<DeviceTargets>>> for AnyTargets<'t, T> {
-    fn from(targets: OnDevice<Targets<'t, T>, Arc<DeviceTargets>>) -> Self {
-        Self(targets)
-    }
-}
-
-impl<'t, T: Real> AnyTargets<'t, T> {
-    pub fn rows(&self) -> usize {
-        match &self.0 {
-            OnDevice::Host(targets) => targets.labels.len(),
-            OnDevice::Cuda(targets) => targets.rows(),
-        }
-    }
-
-    pub fn classes(&self) -> usize {
-        match &self.0 {
-            OnDevice::Host(targets) => targets.classes,
-            OnDevice::Cuda(targets) => targets.classes(),
-        }
-    }
-
-    /// The labels on a GPU, copied from the host if necessary.
-    pub fn on(&self, device: &CudaDevice) -> Result<Arc<DeviceTargets>, NnError> {
-        Ok(match &self.0 {
-            OnDevice::Host(targets) => Arc::new(DeviceTargets::new(device, &single_targets(*targets)?)?),
-            OnDevice::Cuda(targets) => Arc::clone(targets),
-        })
-    }
-
-    pub fn host(&self) -> Result<Targets<'t, T>, KernelError> {
-        match &self.0 {
-            OnDevice::Host(targets) => Ok(*targets),
-            OnDevice::Cuda(_) => Err(KernelError::OtherDevice),
-        }
-    }
-}
+/// Labels for a classifier.
+pub(crate) type ClassTargets<'a, T> = LossTarget<Targets<'a, T>, DeviceTargets>;
 
 /// The backward pass of a classifier whose gradients were computed with its loss.
 struct ClassifierLoss(LinearWeights);
@@ -102,7 +65,7 @@ fn run<T: Real>(
     context: &mut Context<'_, T>,
     weights: LinearWeights,
     features: &Var<T>,
-    targets: &AnyTargets<'_, T>,
+    targets: &ClassTargets<'_, T>,
     rows: Rows<'_>,
     gradients: Option<&mut KnownGradients<T>>,
 ) -> Result<LossValue, NnError> {
@@ -117,7 +80,7 @@ fn run<T: Real>(
     });
     let device = match run {
         Executor::Host(scratch) => {
-            let map = Classifier { channels, weight: weight.host()?, bias: bias.host()?, targets: targets.host()? };
+            let map = Classifier { channels, weight: weight.host()?, bias: bias.host()?, targets: targets.host };
             let (values, scratch) = (features.host()?, scratch.narrow);
             let score = match gradients {
                 None => classifier::evaluate(&map, values, rows, scratch)?,
@@ -130,7 +93,7 @@ fn run<T: Real>(
         }
         Executor::Cuda(device) => device,
     };
-    let targets = targets.on(device)?;
+    let targets = targets.on(|targets| send_targets(device, targets))?;
     let map = classifier::cuda::Classifier { channels, weight: weight.cuda()?, bias: bias.cuda()?, targets: &targets };
     let mut predictions = DeviceRows::new(device, rows.predictions)?;
     let mut ranks = DeviceRows::new(device, rows.ranks)?;
@@ -165,7 +128,7 @@ impl<'a, T: Real> Tape<'a, T> {
         targets: Targets<'_, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
-        self.any_classifier(weights, features, &OnDevice::Host(targets).into(), rows)
+        self.any_classifier(weights, features, &targets.into(), rows)
     }
 
     /// As [`classifier`](Self::classifier), with labels that may be on the GPU already.
@@ -173,12 +136,12 @@ impl<'a, T: Real> Tape<'a, T> {
         &mut self,
         weights: LinearWeights,
         features: Var<T>,
-        targets: &AnyTargets<'_, T>,
+        targets: &ClassTargets<'_, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
         let nodes = self.nodes_of(std::slice::from_ref(&features))?;
         features.expect_scalars("features to classify")?;
-        features.expect_rows("features to classify", targets.rows())?;
+        features.expect_rows("features to classify", targets.host.labels.len())?;
         if weights.bias.is_none() {
             return Err(NnError::setting("classifier", "its linear map needs a bias"));
         }
@@ -188,7 +151,7 @@ impl<'a, T: Real> Tape<'a, T> {
             let value = run(&mut context, weights, &features, targets, rows, None)?;
             return Ok(Loss::new(value, None));
         }
-        let classes = targets.classes();
+        let classes = targets.host.classes;
         let mut gradients = [
             context.buffer(features.values_len())?,
             context.buffer(classes * features.kind().dimension())?,

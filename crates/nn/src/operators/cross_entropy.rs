@@ -1,10 +1,12 @@
 //! Softmax cross-entropy of logits.
 
-use super::AnyTargets;
 use crate::device::single_slice;
+use crate::target::LossTarget;
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
+use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cross_entropy::{self, Targets};
-use gemcnn_kernels::{Executor, FeatureType, OnDevice, Real, Resolve};
+use gemcnn_kernels::cuda::CudaDevice;
+use gemcnn_kernels::{Executor, FeatureType, Real, Resolve};
 use std::sync::Arc;
 
 /// Softmax cross-entropy of logits. Saves the logits.
@@ -12,40 +14,40 @@ use std::sync::Arc;
 /// # Shapes
 /// Input: one row of `targets.classes` scalars for each label.
 #[derive(Debug)]
-pub struct CrossEntropy<'a, T> {
-    pub(crate) targets: AnyTargets<'a, T>,
-}
+pub struct CrossEntropy<'a, T>(pub(crate) LossTarget<Targets<'a, T>, DeviceTargets>);
 
 impl<'a, T: Real> CrossEntropy<'a, T> {
     /// The loss between logits and these labels.
     pub fn new(targets: Targets<'a, T>) -> Self {
-        Self { targets: OnDevice::Host(targets).into() }
+        Self(targets.into())
     }
 }
 
+/// Labels with the settings of their loss, on a GPU.
+pub(crate) fn send_targets<T: Real>(device: &CudaDevice, targets: &Targets<'_, T>) -> Result<DeviceTargets, NnError> {
+    let Targets { classes, labels, class_weights, smoothing } = *targets;
+    let class_weights = class_weights.map(single_slice).transpose()?;
+    Ok(DeviceTargets::new(device, &Targets { classes, labels, class_weights, smoothing })?)
+}
+
 impl<T: Real> LossOperator<T> for CrossEntropy<'_, T> {
-    type Saved = (Var<T>, AnyTargetsHere);
+    type Saved = (Var<T>, Option<Arc<DeviceTargets>>);
 
     fn forward(
         &self,
         context: &mut Context<'_, T>,
         [logits]: [Var<T>; 1],
     ) -> Result<(LossValue, Self::Saved), NnError> {
-        let classes = FeatureType::scalars(self.targets.classes());
-        logits.expect_kind("logits", &classes)?;
-        logits.expect_rows("logits", self.targets.rows())?;
-        let device = match context.executor() {
-            Executor::Host(_) => {
-                let targets = self.targets.host()?;
-                let score = cross_entropy::forward(&targets, logits.host()?)?;
-                return Ok((LossValue::Score(score), (logits, None)));
-            }
-            Executor::Cuda(device) => device.clone(),
+        let targets = &self.0.host;
+        logits.expect_kind("logits", &FeatureType::scalars(targets.classes))?;
+        logits.expect_rows("logits", targets.labels.len())?;
+        let Executor::Cuda(device) = context.executor() else {
+            let score = cross_entropy::forward(targets, logits.host()?)?;
+            return Ok((LossValue::Score(score), (logits, None)));
         };
-        let targets = self.targets.on(&device)?;
-        let score = cross_entropy::cuda::forward(&device, &targets, logits.view().cuda()?)?;
-        let value = LossValue::CudaScore(device, Arc::new(score));
-        Ok((value, (logits, Some(targets))))
+        let targets = self.0.on(|targets| send_targets(device, targets))?;
+        let score = cross_entropy::cuda::forward(device, &targets, logits.view().cuda()?)?;
+        Ok((LossValue::CudaScore(device.clone(), Arc::new(score)), (logits, Some(targets))))
     }
 
     fn backward(
@@ -63,24 +65,11 @@ impl<T: Real> LossOperator<T> for CrossEntropy<'_, T> {
             }
             _ => {
                 let (logits, dlogits) = (logits.host()?, dx.view_mut().host()?);
-                cross_entropy::backward(&self.targets.host()?, logits, weight, dlogits)?;
+                cross_entropy::backward(&self.0.host, logits, weight, dlogits)?;
             }
         }
         Ok([Some(dx)])
     }
-}
-
-/// Labels on the GPU of the tape, if it runs on one.
-type AnyTargetsHere = Option<Arc<gemcnn_kernels::cross_entropy::cuda::DeviceTargets>>;
-
-/// Targets in f32, for a GPU.
-pub(crate) fn single_targets<'t, T: Real>(targets: Targets<'t, T>) -> Result<Targets<'t, f32>, NnError> {
-    Ok(Targets {
-        classes: targets.classes,
-        labels: targets.labels,
-        class_weights: targets.class_weights.map(single_slice).transpose()?,
-        smoothing: targets.smoothing,
-    })
 }
 
 impl<'a, T: Real> Tape<'a, T> {

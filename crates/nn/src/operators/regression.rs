@@ -2,60 +2,70 @@
 
 use crate::device::single_slice;
 use crate::error::check_size;
+use crate::target::LossTarget;
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer};
 use gemcnn_kernels::regression::cuda::DeviceRegression;
 use gemcnn_kernels::regression::{self, Penalty, Regression};
-use gemcnn_kernels::{Executor, OnDevice, Real, Resolve};
+use gemcnn_kernels::{Executor, FeatureType, Real, Resolve};
 use std::sync::Arc;
 
-/// Target values on a GPU, with the settings of their loss.
-#[derive(Debug)]
-pub struct DeviceValues {
-    pub(crate) regression: DeviceRegression,
-    pub(crate) target: DeviceBuffer<f32>,
+/// Target values with the settings of their loss.
+#[derive(Debug, Clone, Copy)]
+pub struct TargetValues<'a, T> {
+    /// Penalty on the difference.
+    pub penalty: Penalty,
+    /// Row after row, of the type of the prediction.
+    pub values: &'a [T],
+    /// Which rows are known; all if `None`.
+    pub known: Option<&'a [bool]>,
 }
 
-impl DeviceValues {
-    pub(crate) fn new(
-        device: &CudaDevice,
-        regression: &Regression<'_>,
-        rows: usize,
-        target: &[f32],
-    ) -> Result<Self, CudaError> {
-        Ok(Self { regression: DeviceRegression::new(device, regression, rows)?, target: device.upload(target)? })
+impl<T: Real> TargetValues<'_, T> {
+    /// The loss for a type of the rows.
+    fn loss<'s>(&'s self, features: &'s FeatureType) -> Regression<'s> {
+        Regression { features, penalty: self.penalty, mask: self.known }
+    }
+
+    /// A copy on a GPU, with rows of a type.
+    pub(crate) fn send(&self, device: &CudaDevice, features: &FeatureType) -> Result<DeviceValues, NnError> {
+        let rows = self.values.len().checked_div(features.dimension()).unwrap_or(0);
+        let values = single_slice(self.values)?;
+        Ok(DeviceValues {
+            loss: DeviceRegression::new(device, &self.loss(features), rows)?,
+            values: device.upload(values)?,
+        })
     }
 }
 
-/// Target values on the host.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HostValues<'a, T> {
-    penalty: Penalty,
-    target: &'a [T],
-    mask: Option<&'a [bool]>,
+/// [`TargetValues`] on a GPU.
+#[derive(Debug)]
+pub struct DeviceValues {
+    loss: DeviceRegression,
+    values: DeviceBuffer<f32>,
+}
+
+impl DeviceValues {
+    pub(crate) fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+        Ok(Self { loss: self.loss.duplicate(device)?, values: self.values.duplicate(device)? })
+    }
+
+    /// Copies other values of the same form over these.
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+        self.loss.overwrite(device, &with.loss)?;
+        self.values.overwrite(device, &with.values)
+    }
 }
 
 /// Mean penalty on the difference from target values, over the rows selected by a mask (all rows without a mask).
 /// It is gauge invariant for features of any type. Saves the prediction.
 #[derive(Debug)]
-pub struct RegressionLoss<'a, T> {
-    pub(crate) values: OnDevice<HostValues<'a, T>, Arc<DeviceValues>>,
-}
+pub struct RegressionLoss<'a, T>(pub(crate) LossTarget<TargetValues<'a, T>, DeviceValues>);
 
 impl<'a, T: Real> RegressionLoss<'a, T> {
-    /// The loss between a prediction and `target`, which has one row of the same type for each row of the prediction.
-    pub fn new(penalty: Penalty, target: &'a [T], mask: Option<&'a [bool]>) -> Self {
-        Self { values: OnDevice::Host(HostValues { penalty, target, mask }) }
-    }
-}
-
-impl<'a, T> HostValues<'a, T> {
-    fn regression<'r>(&self, prediction: &'r Var<T>) -> Regression<'r>
-    where
-        'a: 'r,
-        T: Real,
-    {
-        Regression { features: prediction.kind(), penalty: self.penalty, mask: self.mask }
+    /// The loss between a prediction and `values`, which have one row of the same type for each row of the prediction.
+    pub fn new(penalty: Penalty, values: &'a [T], known: Option<&'a [bool]>) -> Self {
+        Self(TargetValues { penalty, values, known }.into())
     }
 }
 
@@ -67,56 +77,38 @@ impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
         context: &mut Context<'_, T>,
         [prediction]: [Var<T>; 1],
     ) -> Result<(LossValue, Self::Saved), NnError> {
-        if let OnDevice::Host(HostValues { mask: Some(mask), .. }) = &self.values {
-            check_size("rows in the mask", prediction.rows(), mask.len())?;
+        let (kind, target) = (prediction.kind(), &self.0.host);
+        if let Some(known) = target.known {
+            check_size("rows in the mask", prediction.rows(), known.len())?;
         }
-        let values = match (context.executor(), &self.values) {
-            (Executor::Host(_), OnDevice::Host(values)) => {
-                let found = prediction.host()?;
-                let settings = values.regression(&prediction);
-                let value = regression::forward(&settings, found, values.target)?;
-                return Ok((LossValue::Number(value), (prediction, None)));
-            }
-            (Executor::Host(_), OnDevice::Cuda(_)) => {
-                return Err(gemcnn_kernels::KernelError::OtherDevice.into());
-            }
-            (Executor::Cuda(device), OnDevice::Host(values)) => {
-                let settings = values.regression(&prediction);
-                let target = single_slice(values.target)?;
-                Arc::new(DeviceValues::new(device, &settings, prediction.rows(), target)?)
-            }
-            (Executor::Cuda(_), OnDevice::Cuda(values)) => Arc::clone(values),
-        };
         let Executor::Cuda(device) = context.executor() else {
-            return Err(gemcnn_kernels::KernelError::OtherDevice.into());
+            let value = regression::forward(&target.loss(kind), prediction.host()?, target.values)?;
+            return Ok((LossValue::Number(value), (prediction, None)));
         };
-        let (found, wanted) = (prediction.view().cuda()?, values.target.view());
-        let value = regression::cuda::forward(device, &values.regression, found, wanted)?;
+        let sent = self.0.on(|target| target.send(device, kind))?;
+        let value = regression::cuda::forward(device, &sent.loss, prediction.view().cuda()?, sent.values.view())?;
         let value = LossValue::CudaNumber(device.clone(), Arc::new(value));
-        Ok((value, (prediction, Some(values))))
+        Ok((value, (prediction, Some(sent))))
     }
 
     fn backward(
         &self,
         context: &mut Context<'_, T>,
-        (prediction, values): Self::Saved,
+        (prediction, sent): Self::Saved,
         weight: f64,
         _: [bool; 1],
     ) -> Result<[Option<Storage<T>>; 1], NnError> {
         let mut dx = context.buffer(prediction.values_len())?;
-        match (context.executor(), values, &self.values) {
-            (Executor::Cuda(device), Some(values), _) => {
-                let (found, wanted) = (prediction.view().cuda()?, values.target.view());
-                let gradient = dx.view_mut().cuda()?;
-                let settings = &values.regression;
-                regression::cuda::backward(device, settings, found, wanted, weight, gradient)?;
+        match (context.executor(), sent) {
+            (Executor::Cuda(device), Some(sent)) => {
+                let (found, gradient) = (prediction.view().cuda()?, dx.view_mut().cuda()?);
+                regression::cuda::backward(device, &sent.loss, found, sent.values.view(), weight, gradient)?;
             }
-            (_, _, OnDevice::Host(values)) => {
-                let (found, gradient) = (prediction.host()?, dx.view_mut().host()?);
-                let settings = values.regression(&prediction);
-                regression::backward(&settings, found, values.target, weight, gradient)?;
+            _ => {
+                let (target, gradient) = (&self.0.host, dx.view_mut().host()?);
+                let loss = target.loss(prediction.kind());
+                regression::backward(&loss, prediction.host()?, target.values, weight, gradient)?;
             }
-            _ => return Err(gemcnn_kernels::KernelError::OtherDevice.into()),
         }
         Ok([Some(dx)])
     }

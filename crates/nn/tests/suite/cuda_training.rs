@@ -369,7 +369,7 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
         labels[..seed as usize].fill(IGNORE);
         let objective = Objective::classes(CLASSES);
         let (kind, features) = (FeatureType::scalars(3), random(rows * 3, seed));
-        let target = Target::Labels(labels);
+        let target = Target::Classes(labels);
         TrainingBatch::new(Arc::clone(graph), kind, features, objective, target).unwrap()
     };
     let large: Vec<Arc<HierarchyBatch<f32>>> = (0..2)

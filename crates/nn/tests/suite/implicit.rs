@@ -200,7 +200,7 @@ fn losses(device: &Device) -> Vec<f64> {
     let input = kind("2x0 + 1x1");
     let x = random(mesh.vertex_count() * input.dimension(), 2);
     let graphs = surface(&mesh, &graph(&mesh));
-    let batch = TrainingBatch::new(graphs, input, x, objective, Target::Labels(labels)).unwrap();
+    let batch = TrainingBatch::new(graphs, input, x, objective, Target::Classes(labels)).unwrap();
     let mut optimiser = Optimiser::new(Method::adam(), &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());
     let mut stepper = Stepper::default();

@@ -245,7 +245,7 @@ fn losses(
         let labels = (0..vertices as u32).map(|v| v % 5).collect();
         let input = kind("2x0 + 1x1");
         let x = random(vertices * input.dimension(), 2);
-        TrainingBatch::new(graphs, input, x, objective, Target::Labels(labels)).unwrap()
+        TrainingBatch::new(graphs, input, x, objective, Target::Classes(labels)).unwrap()
     });
     let mut optimiser = Optimiser::with_average(Method::adam(), 0.9, &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());

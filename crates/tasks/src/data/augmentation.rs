@@ -161,12 +161,9 @@ impl Augmentation {
 }
 
 /// Exchanges the classes of a target; empty `swaps` leave it as it is.
-pub(super) fn swapped(target: Target<f32>, swaps: &[u32]) -> Target<f32> {
+pub(super) fn swapped(target: Target, swaps: &[u32]) -> Target {
     let swap = |class: u32| swaps.get(class as usize).copied().unwrap_or(class);
-    match target {
-        Target::Labels(labels) => Target::Labels(labels.into_iter().map(swap).collect()),
-        other => other,
-    }
+    target.map(|classes| classes.into_iter().map(swap).collect(), |values| values)
 }
 
 /// A change of a mesh, before it is prepared.
@@ -323,8 +320,8 @@ mod tests {
         }
         assert_eq!(swaps(&[], Task::Correspondence), None);
         let unknown = gemcnn_nn::IGNORE;
-        let target = swapped(Target::Labels(vec![0, 1, 2, unknown]), &[0, 2, 1]);
-        assert!(matches!(target, Target::Labels(labels) if labels == [0, 2, 1, unknown]));
+        let target = swapped(Target::Classes(vec![0, 1, 2, unknown]), &[0, 2, 1]);
+        assert!(matches!(target, Target::Classes(labels) if labels == [0, 2, 1, unknown]));
     }
 
     #[test]

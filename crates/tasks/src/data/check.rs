@@ -7,9 +7,10 @@ use super::content::Content;
 use super::dataset::Inner;
 use super::open::gather;
 use super::part::Part;
+use super::target::ValueColumns;
 use crate::{Element, Task, TaskError};
 use gemcnn_mesh::{GeometryError, NormalWeighting, vertex_normals};
-use gemcnn_nn::IGNORE;
+use gemcnn_nn::{IGNORE, Target};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -158,7 +159,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
     }
     Check {
         name: inner.name.clone(),
-        task: Some(inner.targets.task),
+        task: Some(inner.task),
         per: inner.targets.per,
         notes,
         parts: Part::ALL
@@ -214,36 +215,22 @@ fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError>
 
 fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut Found) -> Result<(), TaskError> {
     let (item, targets) = (&inner.items[index], &inner.targets);
-    let none = |found: &mut Found| {
-        let [element, _] = targets.per.words();
-        let problem = format!("{}: no {element} has a known target", item.name);
-        found.problems.push(problem);
-    };
-    match targets.task {
-        Task::Classification => {
-            found.targets = 1;
-            if let Some(class) = item.class {
-                found.known = 1;
-                found.classes.insert(class, 0);
-            }
-        }
-        Task::Segmentation | Task::Correspondence => {
-            let labels = targets.labels(item, content, found.vertices)?;
+    match targets.given(item, content, found.vertices)? {
+        Target::Unknown => {}
+        Target::Classes(labels) => {
             let classes = targets.classes_of(item, &labels)?;
             found.targets = labels.len();
             found.known = labels.iter().flatten().count();
-            if found.known == 0 {
-                none(found);
-            }
-            if targets.task == Task::Segmentation {
+            // The classes of a correspondence are vertices, and those of a classification have none.
+            if inner.task != Task::Correspondence {
+                let rows = usize::from(inner.task == Task::Segmentation);
                 for class in classes.into_iter().filter(|&class| class != IGNORE) {
-                    *found.classes.entry(class).or_default() += 1;
+                    *found.classes.entry(class).or_default() += rows;
                 }
             }
         }
-        Task::Regression => {
-            let table = targets.values(item, content, found.vertices)?;
-            let expected = targets.value_columns(&inner.outputs);
+        Target::Values(table) => {
+            let expected = targets.learned.as_ref().values().map_or(0, ValueColumns::count);
             if table.columns != expected && expected > 0 {
                 let problem = format!(
                     "{}: its target has {} numbers in each row, but that of other meshes has {expected}",
@@ -252,23 +239,16 @@ fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut Found
                 found.problems.push(problem);
                 return Ok(());
             }
-            let columns = table.columns.max(1);
             let known = |row: &&[f64]| row.iter().all(|value| !value.is_nan());
-            let rows: Vec<&[f64]> = table.values.chunks(columns).filter(known).collect();
+            let rows: Vec<&[f64]> = table.values.chunks(table.columns.max(1)).filter(known).collect();
             found.targets = table.rows();
             found.known = rows.len();
-            if rows.is_empty() {
-                none(found);
-                return Ok(());
-            }
-            found.columns = (0..table.columns)
+            let columns = if rows.is_empty() { 0 } else { table.columns };
+            found.columns = (0..columns)
                 .map(|place| {
                     let values = rows.iter().map(|row| row[place]);
                     Column {
-                        name: match table.header.get(place) {
-                            Some(name) => name.clone(),
-                            None => place.to_string(),
-                        },
+                        name: table.header.get(place).cloned().unwrap_or_else(|| place.to_string()),
                         min: values.clone().fold(f64::INFINITY, f64::min),
                         max: values.clone().fold(f64::NEG_INFINITY, f64::max),
                         sum: values.sum(),
@@ -276,6 +256,10 @@ fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut Found
                 })
                 .collect();
         }
+    }
+    if found.known == 0 && inner.task != Task::Classification {
+        let [element, _] = targets.per.words();
+        found.problems.push(format!("{}: no {element} has a known target", item.name));
     }
     Ok(())
 }
@@ -302,12 +286,10 @@ fn twins(inner: &Inner, found: &[Found]) -> Vec<String> {
 }
 
 fn class_counts(inner: &Inner, found: &[Found], part_of: &[Option<Part>]) -> Vec<ClassCount> {
-    let Some(classes) = &inner.targets.classes else {
+    let classes = inner.targets.classes().filter(|_| inner.task != Task::Correspondence);
+    let Some(classes) = classes else {
         return Vec::new();
     };
-    if inner.targets.task == Task::Correspondence {
-        return Vec::new();
-    }
     let mut counts: Vec<ClassCount> = (0..classes.count())
         .map(|class| ClassCount {
             name: classes.name(class),

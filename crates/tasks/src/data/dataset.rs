@@ -8,13 +8,13 @@ use super::open::{gather, require};
 use super::part::Part;
 use super::source::TargetSource;
 use super::split::Split;
-use super::target::Targets;
+use super::target::TargetReader;
 use super::template::TemplateDistances;
 use crate::features::{FieldName, Fields};
 use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::BodyFamily;
-use gemcnn_nn::FeatureType;
+use gemcnn_nn::{FeatureType, Target};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -38,10 +38,8 @@ pub(crate) struct Inner {
     pub split: Split,
     /// True if nothing says which meshes are for what, so that the parts are drawn.
     pub draws_parts: bool,
-    pub targets: Targets,
-    pub outputs: FeatureType,
-    /// Names of the target values in regression, or empty.
-    pub value_names: Vec<String>,
+    pub task: Task,
+    pub targets: TargetReader,
     pub template: Option<Mesh>,
     /// Distances on the template, made at the first evaluation. Data sets with the same template share them.
     pub distances: Arc<OnceLock<TemplateDistances>>,
@@ -56,6 +54,15 @@ impl Inner {
     fn leave_out(&mut self, item: usize, problem: &TaskError) {
         self.split.remove(item);
         self.skipped.push(problem.to_string());
+    }
+
+    /// Type of each row of the targets.
+    pub fn outputs(&self) -> FeatureType {
+        match &self.targets.learned {
+            Target::Classes(Some(classes)) => FeatureType::scalars(classes.count()),
+            Target::Values(columns) => columns.kind.clone(),
+            Target::Classes(None) | Target::Unknown => FeatureType::default(),
+        }
     }
 
     pub fn content(&self, item: usize) -> Result<Content<'_>, TaskError> {
@@ -132,12 +139,12 @@ impl Dataset {
 
     /// The task.
     pub fn task(&self) -> Task {
-        self.inner.targets.task
+        self.inner.task
     }
 
     /// The classes; `None` for regression.
     pub fn classes(&self) -> Option<&Classes> {
-        self.inner.targets.classes.as_ref()
+        self.inner.targets.classes()
     }
 
     /// What the targets are for.
@@ -147,13 +154,21 @@ impl Dataset {
 
     /// Names of the columns of target values in regression, in their order; empty if they have none.
     pub fn value_names(&self) -> &[String] {
-        &self.inner.value_names
+        self.inner.targets.learned.as_ref().values().map_or(&[], |columns| &columns.names)
     }
 
     /// Output type of a model for each row of the targets: one scalar for each class, or the type of the target
     /// values.
-    pub fn outputs(&self) -> &FeatureType {
-        &self.inner.outputs
+    pub fn outputs(&self) -> FeatureType {
+        self.inner.outputs()
+    }
+
+    /// What is learned.
+    pub(crate) fn learned(&self) -> Target<&Classes, FeatureType> {
+        match self.classes() {
+            Some(classes) => Target::Classes(classes),
+            None => Target::Values(self.outputs()),
+        }
     }
 
     /// Correspondence: the mesh whose vertices are the classes.
@@ -256,7 +271,7 @@ impl Dataset {
         }
         let Inner { split, items, notes, .. } = Arc::make_mut(&mut self.inner);
         let meshes = split.part(Part::Train).len();
-        let moved = split.hold_out(share, |item| items[item].class);
+        let moved = split.hold_out(share, |item| items[item].class());
         notes.push(match moved {
             0 => "there is one training mesh: no validation part is held out".into(),
             _ => format!("{moved} of {meshes} training meshes are held out as validation part"),
@@ -307,9 +322,8 @@ impl Dataset {
                 items,
                 split,
                 draws_parts: false,
-                targets: Targets { source, ..targets.clone() },
-                outputs: self.inner.outputs.clone(),
-                value_names: Vec::new(),
+                task: self.task(),
+                targets: TargetReader { source, ..targets.clone() },
                 template: template.clone(),
                 distances: Arc::clone(&self.inner.distances),
                 notes: Vec::new(),

@@ -6,10 +6,12 @@ use super::infer_split::{part_patterns, split, split_in_words};
 use super::meshes::{Item, find_meshes};
 use super::part::Part;
 use super::source::{ANY_EXTENSION, TargetSource};
-use super::target::Targets;
+use super::table::NumberTable;
+use super::target::{TargetReader, ValueColumns};
 use crate::layout::is_made;
 use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
+use gemcnn_nn::Target;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -295,15 +297,7 @@ fn files(
     let mut candidates = Vec::new();
     let mut refused = None;
     for pattern in patterns {
-        let mut targets = Targets {
-            source: TargetSource::files(folder, &pattern),
-            task: Task::Segmentation,
-            per: Element::Vertex,
-            classes: None,
-            class_names: Vec::new(),
-            unknown: Vec::new(),
-            vectors: false,
-        };
+        let mut targets = TargetReader::new(TargetSource::files(folder, &pattern), Target::Classes(None));
         let has_file = |(item, _): &&(&Item, Content)| targets.source.has_file(item);
         let with_file: Vec<_> = probes.iter().filter(has_file).collect();
         if with_file.is_empty() {
@@ -317,46 +311,35 @@ fn files(
                 continue;
             }
         };
-        let described = TargetDescription { files: Some(pattern.clone()), ..Default::default() };
-        let words = format!("the files {pattern}");
-        let mut labels = false;
-        if task != Some(Task::Regression) {
+        let mut given = |targets: &TargetReader| -> Result<Vec<_>, TaskError> {
+            let mut found = Vec::new();
             for (item, content) in &with_file {
-                let vertices = content.mesh()?.vertex_count();
-                match targets.labels(item, content, vertices) {
-                    Ok(_) => labels = true,
+                match targets.given(item, content, content.mesh()?.vertex_count()) {
+                    Ok(target) => found.push(target),
                     Err(error) => {
                         refused.get_or_insert(error);
                     }
                 }
             }
-        }
-        if labels {
-            let target = described.clone();
-            candidates.push(Candidate::new(Task::Segmentation, words, target));
+            Ok(found)
+        };
+        let described = TargetDescription { files: Some(pattern.clone()), ..Default::default() };
+        let words = format!("the files {pattern}");
+        if task != Some(Task::Regression) && !given(&targets)?.is_empty() {
+            candidates.push(Candidate::new(Task::Segmentation, words, described));
             continue;
         }
         if task == Some(Task::Segmentation) {
             continue;
         }
-        targets.task = Task::Regression;
-        let mut columns = None;
-        for (item, content) in &with_file {
-            let vertices = content.mesh()?.vertex_count();
-            match targets.values(item, content, vertices) {
-                Ok(table) => {
-                    // Invalid labels, which were refused above.
-                    let is_labels = task.is_none() && table.columns == 1 && table.values.iter().copied().all(is_whole);
-                    columns = columns.or((!is_labels).then_some(table.columns));
-                }
-                Err(error) => {
-                    refused.get_or_insert(error);
-                }
-            }
-        }
-        let Some(columns) = columns else { continue };
+        targets.learned = Target::Values(ValueColumns::default());
+        // Whole numbers are invalid labels, which were refused above.
+        let is_values =
+            |table: &NumberTable| task.is_some() || table.columns != 1 || !table.values.iter().copied().all(is_whole);
+        let tables = given(&targets)?.into_iter().filter_map(Target::values);
+        let Some(table) = tables.into_iter().find(is_values) else { continue };
         candidates.push(Candidate::new(Task::Regression, words, described.clone()));
-        if columns == 3 && targets.per == Element::Vertex {
+        if table.columns == 3 && targets.per == Element::Vertex {
             let target = TargetDescription { vectors: true, ..described };
             let words = format!("the vectors in {pattern}");
             candidates.push(Candidate::new(Task::Regression, words, target));

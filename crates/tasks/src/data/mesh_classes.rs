@@ -6,6 +6,7 @@ use super::meshes::{Item, Names};
 use super::pattern::Pattern;
 use super::table::{NumberTable, Row, read_rows};
 use crate::{DataError, TaskError};
+use gemcnn_nn::Target;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -168,11 +169,8 @@ pub(super) fn assign_values(
             problems.push(DataError::table(path, None, problem).into());
             continue;
         }
-        item.values = Some(NumberTable {
-            header: header.clone(),
-            columns: cells.len(),
-            values: cells.iter().filter_map(number).collect(),
-        });
+        let values = cells.iter().filter_map(number).collect();
+        item.target = Target::Values(NumberTable { header: header.clone(), columns: cells.len(), values });
     }
     Ok(())
 }
@@ -184,14 +182,6 @@ fn classes_from_words<'a>(words: impl Iterator<Item = &'a String>) -> Classes {
     match labels {
         Some(labels) => Classes::labelled(labels.into_iter().collect()),
         None => Classes::named(names.into_iter().cloned().collect(), Vec::new()),
-    }
-}
-
-fn class_of_word(classes: &Classes, word: &str) -> Option<u32> {
-    let by_name = classes.names().iter().position(|name| name == word);
-    match by_name {
-        Some(class) => Some(class as u32),
-        None => classes.class_of(word.parse().ok()?),
     }
 }
 
@@ -207,11 +197,13 @@ pub(super) fn assign_classes(
     let classes = given.unwrap_or_else(|| classes_from_words(words.iter().flatten()));
     for (item, word) in items.iter_mut().zip(&words) {
         let Some(word) = word else { continue };
-        item.class = class_of_word(&classes, word);
-        if item.class.is_none() {
-            let names: Vec<String> = (0..classes.count()).map(|c| classes.name(c)).collect();
-            let problem = format!("class `{word}` is not one of {}", names.join(", "));
-            problems.push(DataError::target(&item.name, problem).into());
+        match classes.named_or_labelled(word) {
+            Some(class) => item.target = Target::Classes(class as u32),
+            None => {
+                let names: Vec<String> = (0..classes.count()).map(|c| classes.name(c)).collect();
+                let problem = format!("class `{word}` is not one of {}", names.join(", "));
+                problems.push(DataError::target(&item.name, problem).into());
+            }
         }
     }
     Ok(classes)

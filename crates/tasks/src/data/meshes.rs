@@ -4,6 +4,7 @@ use super::pattern::Pattern;
 use super::table::NumberTable;
 use crate::layout::is_made;
 use crate::{DataError, TaskError};
+use gemcnn_nn::Target;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -14,15 +15,18 @@ pub(crate) struct Item {
     pub name: String,
     /// Path of the file.
     pub path: PathBuf,
-    /// Class of the whole mesh, in classification.
-    pub class: Option<u32>,
-    /// Values of the whole mesh, in regression from a table.
-    pub values: Option<NumberTable>,
+    /// Class or values of the whole mesh, if these are learned.
+    pub target: Target<u32, NumberTable>,
 }
 
 impl Item {
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        Self { name: name.into(), path: path.into(), class: None, values: None }
+        Self { name: name.into(), path: path.into(), target: Target::Unknown }
+    }
+
+    /// Class of the whole mesh.
+    pub fn class(&self) -> Option<u32> {
+        self.target.as_ref().classes().copied()
     }
 
     /// Name without extension.

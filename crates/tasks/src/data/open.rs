@@ -10,12 +10,12 @@ use super::meshes::{Item, find_meshes};
 use super::part::Part;
 use super::source::TargetSource;
 use super::split::Split;
-use super::target::Targets;
+use super::target::{Learned, TargetReader, ValueColumns};
 use super::{faust, infer};
 use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
-use gemcnn_nn::FeatureType;
+use gemcnn_nn::Target;
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -85,23 +85,14 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
 
 /// A data set of registered meshes, in correspondence by vertex index.
 fn registered(name: String, items: Vec<Item>, split: Split, template: Option<Mesh>, notes: Vec<String>) -> Inner {
-    let classes = template.as_ref().map(Mesh::vertex_count);
+    let classes = template.as_ref().map(|mesh| Classes::numbered(mesh.vertex_count()));
     Inner {
         name,
         items,
         split,
         draws_parts: false,
-        targets: Targets {
-            source: TargetSource::VertexNumber,
-            task: Task::Correspondence,
-            per: Element::Vertex,
-            classes: classes.map(Classes::numbered),
-            class_names: Vec::new(),
-            unknown: Vec::new(),
-            vectors: false,
-        },
-        outputs: FeatureType::scalars(classes.unwrap_or_default()),
-        value_names: Vec::new(),
+        task: Task::Correspondence,
+        targets: TargetReader::new(TargetSource::VertexNumber, Target::Classes(classes)),
         template,
         distances: Arc::default(),
         notes,
@@ -122,16 +113,9 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
     require(folder, description.task, task)?;
     let mut items = find_meshes(folder, &description.meshes)?;
     notes.extend(leave_out_template(folder, &description, &mut items));
-    let mut given = description.given_classes();
-    if description.task == Task::Classification {
-        // Parts at random have a share of each class.
-        given = Some(assign_classes(folder, &description, &mut items, given, problems)?);
-    }
-    if let (Task::Regression, Some(table)) = (description.task, &description.target.table) {
-        assign_values(&folder.join(table), &description, &mut items, problems)?;
-    }
+    // Before the split, because parts at random have a share of each class.
+    let learned = assign_targets(folder, &description, &mut items, problems)?;
     let split = Split::new(folder, &description.split, &items, problems);
-    let draws_parts = description.split.is_silent();
     // A test part alone can be evaluated, if the classes of a correspondence are known.
     let needs_training = description.task == Task::Correspondence && description.template.is_none();
     if needs_training && split.part(Part::Train).is_empty() && problems.is_empty() {
@@ -141,14 +125,10 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
         ));
     }
     let names = description.classes.iter().cloned().enumerate();
-    let mut targets = Targets {
-        source: TargetSource::new(folder, &description),
-        task: description.task,
-        per: Element::Vertex,
-        classes: given,
+    let mut targets = TargetReader {
         class_names: names.map(|(class, name)| (name, description.label(class))).collect(),
         unknown: description.unknown.clone(),
-        vectors: description.target.vectors,
+        ..TargetReader::new(TargetSource::new(folder, &description), learned)
     };
     match element(&description, &targets, &items) {
         Ok(per) => targets.per = per,
@@ -162,90 +142,115 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
     let unused = items.len() - used.len();
     let used = used.into_iter().map(|item| &items[item]);
     problems.extend(shared_targets(used, &targets.source));
-    let mut template = None;
-    let mut outputs = FeatureType::default();
-    let mut value_names = Vec::new();
-    match description.task {
-        Task::Classification => {}
-        Task::Segmentation => {
-            if targets.classes.is_none() {
-                let found = found_labels(&items, &targets, problems);
-                if found.len() > MAX_FOUND_CLASSES {
-                    return Err(TaskError::setting(
-                        folder.display().to_string(),
-                        format!(
-                            "{} distinct labels are too many for classes; if they are right, list `classes` in {DESCRIPTION_FILE}",
-                            found.len()
-                        ),
-                    ));
-                }
-                let classes = Classes::labelled(found.into_iter().collect());
-                if classes.count() > 0 {
-                    notes.push(format!("{} classes, inferred from the labels: {}", classes.count(), classes.allowed()));
-                    if classes.count() > MANY_CLASSES {
-                        notes.push("if these are values and not labels, use regression".into());
-                    }
-                }
-                targets.classes = Some(classes);
-            }
-        }
-        Task::Correspondence => {
-            let given = description.template.as_ref().map(|path| folder.join(path));
-            let first = split.part(Part::Train).iter().map(|&i| items[i].path.clone());
-            let paths: Vec<PathBuf> = match given {
-                Some(path) => vec![path],
-                None => first.collect(),
-            };
-            template = first_good(paths.iter(), problems, |path| Ok(Mesh::read(path)?));
-            if let Some(mesh) = &template {
-                targets.classes = Some(Classes::numbered(mesh.vertex_count()));
-            }
-        }
-        Task::Regression => {
-            let first = split.part(Part::Train).iter().map(|&item| &items[item]);
-            let first = first.chain(items.first().filter(|_| split.part(Part::Train).is_empty()));
-            let columns = first_good(first, problems, |item| columns(item, &targets));
-            if let Some((columns, header)) = columns {
-                if columns > 1 && !targets.vectors {
-                    notes.push(format!(
-                        "{columns} values are learned for each {}; set `target.column` or \
-                         `target.property` in dataset.toml to select some",
-                        targets.per.words()[0]
-                    ));
-                }
-                outputs = targets.value_type(columns);
-                value_names = header;
-            }
-        }
-    }
-    if let Some(classes) = &targets.classes {
-        outputs = FeatureType::scalars(classes.count());
-        if classes.count() == 0 && template.is_none() && problems.is_empty() {
-            problems.push(TaskError::setting(
-                folder.display().to_string(),
-                "no target is known: all are -1, empty, NaN or in `unknown`",
-            ));
-        }
-    }
-    match unused {
-        0 => {}
-        1 => notes.push("1 mesh is in no part".into()),
-        _ => notes.push(format!("{unused} meshes are in no part")),
-    }
-    Ok(Inner {
+    let mut inner = Inner {
         name: folder.display().to_string(),
         items,
         split,
-        draws_parts,
+        draws_parts: description.split.is_silent(),
+        task: description.task,
         targets,
-        outputs,
-        value_names,
-        template,
+        template: None,
         distances: Arc::default(),
         notes,
         skipped: Vec::new(),
         bodies: None,
+    };
+    match (description.task, &inner.targets.learned) {
+        (Task::Correspondence, _) => find_template(&mut inner, folder, &description, problems),
+        (_, Target::Classes(None)) => find_classes(&mut inner, problems)?,
+        (_, Target::Values(_)) => find_columns(&mut inner, problems),
+        _ => {}
+    }
+    let has_no_class = inner.targets.classes().is_some_and(|classes| classes.count() == 0);
+    if has_no_class && inner.template.is_none() && problems.is_empty() {
+        let problem = "no target is known: all are -1, empty, NaN or in `unknown`";
+        problems.push(TaskError::setting(&inner.name, problem));
+    }
+    match unused {
+        0 => {}
+        1 => inner.notes.push("1 mesh is in no part".into()),
+        _ => inner.notes.push(format!("{unused} meshes are in no part")),
+    }
+    Ok(inner)
+}
+
+/// What a description says about what is learned. Assigns the classes or values of whole meshes.
+fn assign_targets(
+    folder: &Path,
+    description: &Description,
+    items: &mut [Item],
+    problems: &mut Vec<TaskError>,
+) -> Result<Learned, TaskError> {
+    let given = description.given_classes();
+    Ok(match (description.task, &description.target.table) {
+        (Task::Classification, _) => {
+            Target::Classes(Some(assign_classes(folder, description, items, given, problems)?))
+        }
+        (Task::Segmentation | Task::Correspondence, _) => Target::Classes(given),
+        (Task::Regression, table) => {
+            if let Some(table) = table {
+                assign_values(&folder.join(table), description, items, problems)?;
+            }
+            Target::Values(ValueColumns { vectors: description.target.vectors, ..Default::default() })
+        }
     })
+}
+
+/// Finds the template, whose vertices are the classes: the given one, or the first mesh of the training part.
+fn find_template(inner: &mut Inner, folder: &Path, description: &Description, problems: &mut Vec<TaskError>) {
+    let paths: Vec<PathBuf> = match &description.template {
+        Some(path) => vec![folder.join(path)],
+        None => inner.split.part(Part::Train).iter().map(|&item| inner.items[item].path.clone()).collect(),
+    };
+    inner.template = first_good(paths.iter(), problems, |path| Ok(Mesh::read(path)?));
+    if let Some(mesh) = &inner.template {
+        inner.targets.learned = Target::Classes(Some(Classes::numbered(mesh.vertex_count())));
+    }
+}
+
+/// Infers the classes from the labels of all meshes.
+fn find_classes(inner: &mut Inner, problems: &mut Vec<TaskError>) -> Result<(), TaskError> {
+    let found = found_labels(&inner.items, &inner.targets, problems);
+    if found.len() > MAX_FOUND_CLASSES {
+        let problem = format!(
+            "{} distinct labels are too many for classes; if they are right, list `classes` in {DESCRIPTION_FILE}",
+            found.len()
+        );
+        return Err(TaskError::setting(&inner.name, problem));
+    }
+    let classes = Classes::labelled(found.into_iter().collect());
+    if classes.count() > 0 {
+        inner.notes.push(format!("{} classes, inferred from the labels: {}", classes.count(), classes.allowed()));
+    }
+    if classes.count() > MANY_CLASSES {
+        inner.notes.push("if these are values and not labels, use regression".into());
+    }
+    inner.targets.learned = Target::Classes(Some(classes));
+    Ok(())
+}
+
+/// Finds the columns of values from the first training mesh, or from any mesh if there is none.
+fn find_columns(inner: &mut Inner, problems: &mut Vec<TaskError>) {
+    let Inner { items, split, targets, notes, .. } = inner;
+    let first = split.part(Part::Train).iter().map(|&item| &items[item]);
+    let first = first.chain(items.first().filter(|_| split.part(Part::Train).is_empty()));
+    let read = |item: &Item| {
+        let content = Content::read(&item.path)?;
+        let vertices = content.mesh()?.vertex_count();
+        Ok(targets.given(item, &content, vertices)?.values())
+    };
+    let Some(table) = first_good(first, problems, read).flatten() else {
+        return;
+    };
+    let vectors = targets.has_vectors();
+    if table.columns > 1 && !vectors {
+        notes.push(format!(
+            "{} values are learned for each {}; set `target.column` or `target.property` in dataset.toml to select some",
+            table.columns,
+            targets.per.words()[0]
+        ));
+    }
+    targets.learned = Target::Values(ValueColumns::of(table.columns, table.header, vectors));
 }
 
 /// Removes the template from the meshes, unless a list of the parts names it, and returns a note.
@@ -308,16 +313,8 @@ fn first_good<I, R>(
     }
 }
 
-/// Number of target values of each row, and their names if they have any.
-fn columns(item: &Item, targets: &Targets) -> Result<(usize, Vec<String>), TaskError> {
-    let content = Content::read(&item.path)?;
-    let vertices = content.mesh()?.vertex_count();
-    let table = targets.values(item, &content, vertices)?;
-    Ok((table.columns, table.header))
-}
-
 /// What the targets are for: given, or found from their number.
-fn element(description: &Description, targets: &Targets, items: &[Item]) -> Result<Element, TaskError> {
+fn element(description: &Description, targets: &TargetReader, items: &[Item]) -> Result<Element, TaskError> {
     let target = &description.target;
     match (&targets.source, target.per) {
         (TargetSource::WholeMesh, _) => Ok(Element::Mesh),
@@ -331,11 +328,11 @@ fn element(description: &Description, targets: &Targets, items: &[Item]) -> Resu
 }
 
 /// The distinct labels of all meshes.
-fn found_labels(items: &[Item], targets: &Targets, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
+fn found_labels(items: &[Item], targets: &TargetReader, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
     let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
         let content = Content::read(&item.path)?;
         let vertices = content.mesh()?.vertex_count();
-        let labels = targets.labels(item, &content, vertices)?;
+        let labels = targets.given(item, &content, vertices)?.classes().unwrap_or_default();
         Ok(labels.into_iter().flatten().collect())
     };
     let found: Vec<_> = items.par_iter().map(labels_of).collect();

@@ -89,8 +89,8 @@ impl PreparedPart {
     /// # Errors
     /// Mirroring that does not fit the targets.
     pub fn augmented(mut self, augmentation: &Augmentation) -> Result<Self, TaskError> {
-        let targets = &self.dataset.targets;
-        self.swaps = augmentation.swaps((targets.task, targets.per), targets.classes.as_ref())?;
+        let Inner { task, targets, .. } = &*self.dataset;
+        self.swaps = augmentation.swaps((*task, targets.per), targets.classes())?;
         self.augmentation = augmentation.clone();
         let samples = 0..self.items.len() * augmentation.prepared_versions();
         self.kept = samples.clone().map(|_| OnceLock::new()).collect();
@@ -379,7 +379,7 @@ impl SampleSource for PreparedPart {
         };
         match self.augmentation.resample {
             0.0 => Ok(sample),
-            share => resampled(sample, &self.dataset.outputs, share, &mut random),
+            share => resampled(sample, &self.dataset.outputs(), share, &mut random),
         }
     }
 
@@ -404,12 +404,12 @@ fn default_memory() -> usize {
 }
 
 /// Checksum of name, file content and target.
-fn checksum(item: &Item, content: blake3::Hash, target: &Target<f32>) -> [u8; 32] {
+fn checksum(item: &Item, content: blake3::Hash, target: &Target) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(content.as_bytes());
     match target {
         Target::Unknown => {}
-        Target::Labels(labels) => labels.iter().for_each(|label| {
+        Target::Classes(labels) => labels.iter().for_each(|label| {
             hasher.update(&label.to_le_bytes());
         }),
         Target::Values(values) => values.iter().for_each(|value| {
@@ -434,9 +434,9 @@ fn size_in_memory(sample: &Sample) -> usize {
         .as_ref()
         .map_or(0, |hierarchy| hierarchy.levels().iter().map(|level| level.vertices.len() * 16).sum());
     let target = match &sample.target {
-        Target::Labels(labels) => 4 * labels.len(),
+        Target::Unknown => 0,
+        Target::Classes(classes) => 4 * classes.len(),
         Target::Values(values) => 4 * values.len(),
-        _ => 0,
     };
     let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
     let levels = levels.sum::<usize>() + members;

@@ -49,7 +49,7 @@ pub(super) fn resampled(
     match &mut sample.target {
         // Faces and edges have vertices that are kept.
         _ if sample.elements.is_some() => {}
-        Target::Labels(labels) if labels.len() == vertices && vertices > 1 => {
+        Target::Classes(labels) if labels.len() == vertices && vertices > 1 => {
             let dropped = labels.iter_mut().zip(&kept).filter(|(_, kept)| !**kept);
             dropped.for_each(|(label, _)| *label = IGNORE);
         }
@@ -91,7 +91,7 @@ mod tests {
         let (before, after) = (before.unwrap().arrays(), after.unwrap().arrays());
         let sum = |values: &[f32]| values.iter().sum::<f32>();
         assert!((sum(before.mass) - sum(after.mass)).abs() < 1e-4 * sum(before.mass));
-        let Target::Labels(labels) = &made.target else { panic!() };
+        let Target::Classes(labels) = &made.target else { panic!() };
         let dropped = labels.iter().filter(|&&label| label == IGNORE).count();
         let share = dropped as f64 / labels.len() as f64;
         assert!((share - 0.3).abs() < 0.07, "{share}");

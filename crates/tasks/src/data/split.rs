@@ -149,9 +149,9 @@ impl Split {
             sizes[0] = count - sizes[1] - sizes[2];
         }
         let mut parts = Part::ALL.map(|_| Vec::new());
-        if items.iter().any(|item| item.class.is_some()) {
+        if items.iter().any(|item| item.class().is_some()) {
             // The order stays random within a class. Each mesh goes to the part that lags behind most.
-            order.sort_by_key(|&item| items[item].class);
+            order.sort_by_key(|&item| items[item].class());
             let unused = count - sizes.iter().sum::<usize>();
             let sizes = [sizes[0], sizes[1], sizes[2], unused];
             let mut filled = [0; 4];
@@ -269,6 +269,7 @@ impl<'a> Choice<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemcnn_nn::Target;
 
     #[test]
     fn every_class_has_its_share_of_random_parts() {
@@ -277,7 +278,7 @@ mod tests {
         for (class, size) in sizes.into_iter().enumerate() {
             for number in 0..size {
                 let mut item = Item::new(format!("{class}/{number}.off"), "");
-                item.class = Some(class as u32);
+                item.target = Target::Classes(class as u32);
                 items.push(item);
             }
         }
@@ -288,7 +289,7 @@ mod tests {
                 assert_eq!(split.part(part).len(), total);
                 let share = fractions.get(part).unwrap();
                 for (class, size) in sizes.into_iter().enumerate() {
-                    let of_class = |&&item: &&usize| items[item].class == Some(class as u32);
+                    let of_class = |&&item: &&usize| items[item].class() == Some(class as u32);
                     let found = split.part(part).iter().filter(of_class).count();
                     let due = share * f64::from(size);
                     assert!((found as f64 - due).abs() < 1.5, "{found} of {size}");

@@ -7,7 +7,7 @@ use super::meshes::Item;
 use super::source::TargetSource;
 use super::table::{NumberTable, TextTable};
 use super::{npy, vectors};
-use crate::{DataError, Element, Task, TaskError};
+use crate::{DataError, Element, TaskError};
 use gemcnn_mesh::remesh::{SurfacePoint, carry_labels, carry_values};
 use gemcnn_mesh::{DVec3, Frame, ValueFile, VertexAttribute};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
@@ -33,21 +33,50 @@ fn value_table(file: &ValueFile) -> NumberTable {
     }
 }
 
+/// What is learned: classes, `None` until they are known, or columns of values.
+pub(crate) type Learned = Target<Option<Classes>, ValueColumns>;
+
+/// The columns of values in regression.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ValueColumns {
+    /// Type of a row.
+    pub kind: FeatureType,
+    /// Names in their order, or empty.
+    pub names: Vec<String>,
+    /// True if each three columns of a file are a vector in space.
+    pub vectors: bool,
+}
+
+impl ValueColumns {
+    /// A number of columns of a file.
+    pub fn of(count: usize, names: Vec<String>, vectors: bool) -> Self {
+        let kind = match vectors {
+            true => FeatureType::new(&[0, count / 3]),
+            false => FeatureType::scalars(count),
+        };
+        Self { kind, names, vectors }
+    }
+
+    /// Number of columns of a file.
+    pub fn count(&self) -> usize {
+        match self.vectors {
+            true => self.kind.dimension() / 2 * 3,
+            false => self.kind.dimension(),
+        }
+    }
+}
+
 /// Reads the targets of meshes.
 #[derive(Debug, Clone)]
-pub(crate) struct Targets {
+pub(crate) struct TargetReader {
     pub source: TargetSource,
-    pub task: Task,
+    pub learned: Learned,
     /// What a row of a target belongs to.
     pub per: Element,
-    /// Classes of elements; `None` for regression, and until they are inferred.
-    pub classes: Option<Classes>,
     /// Names of classes and their labels, for text files.
     pub class_names: Vec<(String, i64)>,
     /// Numbers that mean "unknown", besides the label -1.
     pub unknown: Vec<i64>,
-    /// True if values are vectors in space.
-    pub vectors: bool,
 }
 
 /// Where the rows of a remeshed mesh come from; both are empty if it was not remeshed.
@@ -62,7 +91,12 @@ pub(crate) struct Sources<'a> {
 /// Labels of the elements of a mesh; `None` if unknown.
 pub(crate) type Labels = Vec<Option<i64>>;
 
-impl Targets {
+impl TargetReader {
+    /// A reader of targets of vertices.
+    pub fn new(source: TargetSource, learned: Learned) -> Self {
+        Self { source, learned, per: Element::Vertex, class_names: Vec::new(), unknown: Vec::new() }
+    }
+
     /// Target of a mesh with given vertex frames, after a motion (rotation or reflection) and a remeshing of the mesh.
     pub fn read(
         &self,
@@ -70,39 +104,55 @@ impl Targets {
         content: &Content,
         frames: &[Frame],
         (motion, sources): (Option<DMat3>, Sources<'_>),
-    ) -> Result<Target<f32>, TaskError> {
+    ) -> Result<Target, TaskError> {
         let is_remeshed = !sources.vertices.is_empty();
         let vertices = match is_remeshed {
             true => content.mesh()?.vertex_count(),
             false => frames.len(),
         };
         let carries = is_remeshed && self.per != Element::Mesh;
-        match self.task {
-            Task::Classification => Ok(Target::Labels(vec![item.class.unwrap_or(IGNORE)])),
-            Task::Regression => {
-                let mut table = self.values(item, content, vertices)?;
-                if carries {
-                    let (values, width) = (&table.values, table.columns);
-                    table.values = match self.per {
-                        Element::Vertex => carry_values(sources.vertices, width, values),
-                        _ => (sources.elements.iter())
-                            .flat_map(|&row| &values[row as usize * width..][..width])
-                            .copied()
-                            .collect(),
-                    };
-                }
-                self.express(table, frames, motion)
-            }
-            Task::Segmentation | Task::Correspondence => {
-                let labels = self.labels(item, content, vertices)?;
+        self.given(item, content, vertices)?.try_map(
+            |labels| {
                 let classes = self.classes_of(item, &labels)?;
-                Ok(Target::Labels(match self.per {
+                Ok(match self.per {
                     _ if !carries => classes,
                     Element::Vertex => carry_labels(sources.vertices, &classes),
-                    _ => (sources.elements.iter()).map(|&row| classes[row as usize]).collect(),
-                }))
-            }
-        }
+                    _ => sources.elements.iter().map(|&row| classes[row as usize]).collect(),
+                })
+            },
+            |NumberTable { columns, values, .. }| {
+                let values = match self.per {
+                    _ if !carries => values,
+                    Element::Vertex => carry_values(sources.vertices, columns, &values),
+                    _ => {
+                        let row = |&row: &u32| &values[row as usize * columns..][..columns];
+                        sources.elements.iter().flat_map(row).copied().collect()
+                    }
+                };
+                Ok(self.in_frames(&values, frames, motion))
+            },
+        )
+    }
+
+    /// The target of a mesh as its files give it.
+    pub fn given(
+        &self,
+        item: &Item,
+        content: &Content,
+        vertices: usize,
+    ) -> Result<Target<Labels, NumberTable>, TaskError> {
+        let learned = self.learned.as_ref();
+        learned.try_map(|_| self.labels(item, content, vertices), |_| self.values(item, content, vertices))
+    }
+
+    /// The classes; `None` for values, and until they are known.
+    pub fn classes(&self) -> Option<&Classes> {
+        self.learned.as_ref().classes()?.as_ref()
+    }
+
+    /// True if values are vectors in space.
+    pub fn has_vectors(&self) -> bool {
+        self.learned.as_ref().values().is_some_and(|columns| columns.vectors)
     }
 
     /// Number of rows of the target of a mesh.
@@ -115,9 +165,14 @@ impl Targets {
     }
 
     /// Labels of the elements.
-    pub fn labels(&self, item: &Item, content: &Content, vertices: usize) -> Result<Labels, TaskError> {
-        if self.source == TargetSource::VertexNumber {
-            return Ok((0..vertices as i64).map(Some).collect());
+    fn labels(&self, item: &Item, content: &Content, vertices: usize) -> Result<Labels, TaskError> {
+        match self.source {
+            TargetSource::VertexNumber => return Ok((0..vertices as i64).map(Some).collect()),
+            TargetSource::WholeMesh => {
+                let label = |&class: &u32| Some(self.classes()?.label(class as usize));
+                return Ok(vec![item.target.as_ref().classes().and_then(label)]);
+            }
+            TargetSource::Property(_) | TargetSource::Files { .. } => {}
         }
         let table = self.table(item, content)?;
         if table.columns != 1 && table.rows() > 0 {
@@ -226,7 +281,7 @@ impl Targets {
 
     /// Classes of labels.
     pub fn classes_of(&self, item: &Item, labels: &Labels) -> Result<Vec<u32>, TaskError> {
-        let Some(classes) = &self.classes else {
+        let Some(classes) = self.classes() else {
             return Ok(vec![IGNORE; labels.len()]);
         };
         let mut found = Vec::with_capacity(labels.len());
@@ -259,7 +314,7 @@ impl Targets {
     /// The classes that each edge may have by MeshCNN's soft labels: `NAME.seseg` next to `NAME.eseg`, or in the folder
     /// `sseg` next to `seg`, with a line for each edge and a weight for each class. `None` without such a file.
     pub fn soft_classes(&self, item: &Item, rows: usize) -> Result<Option<Vec<Vec<u32>>>, TaskError> {
-        let (Some(classes), Some(hard)) = (&self.classes, self.source.file(item)) else {
+        let (Some(classes), Some(hard)) = (self.classes(), self.source.file(item)) else {
             return Ok(None);
         };
         if self.per != Element::Edge || hard.extension().is_none_or(|e| e != "eseg") {
@@ -289,7 +344,7 @@ impl Targets {
     }
 
     /// Values of the elements; NaN if unknown.
-    pub fn values(&self, item: &Item, content: &Content, vertices: usize) -> Result<NumberTable, TaskError> {
+    fn values(&self, item: &Item, content: &Content, vertices: usize) -> Result<NumberTable, TaskError> {
         let mut table = self.table(item, content)?;
         for value in &mut table.values {
             if self.unknown.iter().any(|&unknown| unknown as f64 == *value) {
@@ -298,7 +353,7 @@ impl Targets {
         }
         self.check_rows(item, content, (table.rows(), vertices))?;
         let [element, _] = self.per.words();
-        if self.vectors && !table.columns.is_multiple_of(3) {
+        if self.has_vectors() && !table.columns.is_multiple_of(3) {
             return Err(self.refuse(item, format!("{} columns, but vectors need a multiple of 3", table.columns)));
         }
         // Values are learned in single precision.
@@ -322,42 +377,21 @@ impl Targets {
         Ok(table)
     }
 
-    /// Feature type of a row with a number of columns.
-    pub fn value_type(&self, columns: usize) -> FeatureType {
-        match self.vectors {
-            true => FeatureType::new(&[0, columns / 3]),
-            false => FeatureType::scalars(columns),
+    /// Values in single precision, vectors as coefficients in the frames.
+    fn in_frames(&self, values: &[f64], frames: &[Frame], motion: Option<DMat3>) -> Vec<f32> {
+        if !self.has_vectors() {
+            return values.iter().map(|&value| value as f32).collect();
         }
-    }
-
-    /// Number of columns of values of a feature type.
-    pub fn value_columns(&self, kind: &FeatureType) -> usize {
-        match self.vectors {
-            true => kind.dimension() / 2 * 3,
-            false => kind.dimension(),
-        }
-    }
-
-    fn express(&self, table: NumberTable, frames: &[Frame], motion: Option<DMat3>) -> Result<Target<f32>, TaskError> {
-        let values = match self.vectors {
-            false => table.values.iter().map(|&value| value as f32).collect(),
-            true => {
-                let motion = motion.unwrap_or(DMat3::IDENTITY);
-                let space = table.values.chunks_exact(3);
-                let space: Vec<DVec3> = space.map(|v| motion * DVec3::from_slice(v)).collect();
-                vectors::in_frames(frames, &space)
-            }
-        };
-        Ok(Target::Values(values))
+        let motion = motion.unwrap_or(DMat3::IDENTITY);
+        let space: Vec<DVec3> = values.chunks_exact(3).map(|v| motion * DVec3::from_slice(v)).collect();
+        vectors::in_frames(frames, &space)
     }
 
     /// The selected columns of the target of a mesh.
     fn table(&self, item: &Item, content: &Content) -> Result<NumberTable, TaskError> {
         match &self.source {
             TargetSource::Property(names) => self.properties(item, content, names),
-            TargetSource::WholeMesh => item
-                .values
-                .clone()
+            TargetSource::WholeMesh => (item.target.clone().values())
                 .ok_or_else(|| DataError::target(&item.name, "the table has no values for it").into()),
             source => {
                 let path = source.file(item).unwrap_or_default();

@@ -22,7 +22,7 @@ pub struct Assessment {
     /// Input features of the vertices before scaling, row after row.
     pub features: Vec<f32>,
     /// The target, in classes of the model.
-    pub target: Target<f32>,
+    pub target: Target,
     /// The prediction.
     pub prediction: Prediction,
     /// Segmentation with at most 64 classes: the probability of each class, row after row.

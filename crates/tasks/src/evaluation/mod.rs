@@ -19,7 +19,7 @@ use crate::train::{
 use crate::{Element, Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_mesh::write_atomically;
-use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Targets, Workspace};
+use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Workspace};
 use gemcnn_view::plot::Chart;
 use geodesic::Confusions;
 use segmentation::{Places, SegmentationSums};
@@ -181,10 +181,7 @@ pub fn evaluate(
         places: (config.task == Task::Segmentation).then(Mutex::default),
         source: &samples,
     };
-    let objective = match &model.classes {
-        Some(classes) => Objective::classes(classes.count()),
-        None => Objective::Values { kind: model.network.output().clone(), penalty: config.training.penalty.into() },
-    };
+    let objective = config.training.objective(model.learned())?;
     let mut counts = Counts::new(model, strict);
     let scores = run(model, &samples, objective, device, &mut counts)?;
     let geodesic = match (&counts.confusions, dataset.distances()?) {
@@ -278,9 +275,9 @@ fn run(
             let (loss, mean_square, correct) = device.run(|| {
                 let mut tape = Tape::inference(&mut workspace, &model.parameters);
                 let x = tape.input(batch.kind().clone(), batch.features())?;
-                match (batch.objective(), batch.target()) {
-                    (Objective::Classes { count, .. }, Target::Labels(labels)) => {
-                        let targets = Targets::new(*count, labels);
+                match batch.target() {
+                    Target::Classes(targets) => {
+                        let labels = targets.labels;
                         let mut predicted = vec![0; labels.len()];
                         let rows = Rows { predictions: Some(&mut predicted), ranks: None };
                         let loss = (model.network).classify(&mut tape, batch.levels(), x, targets, rows)?;
@@ -294,18 +291,18 @@ fn run(
                         let correct = score.map(|score| score.correct as u64);
                         Ok((loss.value()?, None, correct))
                     }
-                    (Objective::Values { penalty, .. }, Target::Values(values)) => {
+                    Target::Values(target) => {
                         let found = model.network.forward(&mut tape, batch.levels(), x)?;
                         let scaling = model.target_scaling.as_ref();
                         let mean_square = counts.regression.as_mut().map(|sums| {
                             let found = found.values()?;
-                            let (found, wanted) = (unscaled(scaling, &found), unscaled(scaling, values));
-                            Ok::<_, TaskError>(sums.add(&found, &wanted, batch.known()))
+                            let (found, wanted) = (unscaled(scaling, &found), unscaled(scaling, target.values));
+                            Ok::<_, TaskError>(sums.add(&found, &wanted, target.known))
                         });
-                        let loss = tape.regression(*penalty, found, values, batch.known())?;
+                        let loss = tape.regression(target.penalty, found, target.values, target.known)?;
                         Ok((loss.value()?, mean_square.transpose()?, None))
                     }
-                    _ => Err(TaskError::setting("evaluation", "a batch has no target")),
+                    Target::Unknown => Err(TaskError::setting("evaluation", "a batch has no target")),
                 }
             })?;
             if !loss.is_finite() {
@@ -342,7 +339,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
     let refuse = |problem: String| Err(TaskError::setting(dataset.name(), problem));
     let (Some(known), Some(found)) = (&model.classes, dataset.classes()) else {
         let (found, known) = (dataset.outputs(), model.network.output());
-        return match found == known {
+        return match found == *known {
             true => Ok(None),
             false => refuse(format!("its targets have type {found}, but the output of the model {known}")),
         };
@@ -416,9 +413,8 @@ impl SampleSource for Relabelled<'_> {
                 *label = map.get(*label as usize).copied().unwrap_or(IGNORE);
             }
         };
-        match &mut sample.target {
-            Target::Labels(labels) => labels.iter_mut().for_each(relabel),
-            Target::Unknown | Target::Values(_) => {}
+        if let Target::Classes(labels) = &mut sample.target {
+            labels.iter_mut().for_each(relabel);
         }
         if let (Some(places), Some(mut scoring)) = (&self.places, scoring) {
             let soft = scoring.soft.iter_mut().flatten().flatten();

@@ -54,7 +54,7 @@ pub(super) struct Places {
 impl Places {
     /// `None` unless the sample has areas and a label for each row. Faces and edges are not told apart by borders.
     pub fn new(sample: &Sample, scoring: Scoring) -> Option<Self> {
-        let Target::Labels(labels) = &sample.target else {
+        let Target::Classes(labels) = &sample.target else {
             return None;
         };
         if let Some(elements) = &sample.elements {
@@ -221,7 +221,7 @@ mod tests {
         let heights: Vec<f64> = mesh.vertices().iter().map(|p| p.z).collect();
         let labels: Vec<u32> = heights.iter().map(|&z| u32::from(z > 0.02)).collect();
         let areas = vertex_areas(&mesh);
-        let sample = Sample { target: Target::Labels(labels.clone()), ..Sample::bare(&mesh) };
+        let sample = Sample { target: Target::Classes(labels.clone()), ..Sample::bare(&mesh) };
         let scoring = Scoring { faces: mesh.faces().clone(), soft: None };
         let places = Places::new(&sample, scoring).unwrap();
         let width = BORDER * areas.iter().sum::<f64>().sqrt();

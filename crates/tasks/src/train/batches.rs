@@ -139,7 +139,7 @@ impl PreparedBatch {
             None => Arc::new(cache.join(&loaded)?),
         };
         let mut features = Vec::new();
-        let mut target = Target::Unknown;
+        let mut target: Target = Target::Unknown;
         for sample in loaded {
             if sample.kind != kind {
                 let problem = format!("its features have type {}, but those of other samples {kind}", sample.kind);
@@ -150,7 +150,7 @@ impl PreparedBatch {
                 false => features.extend_from_slice(&sample.features),
             }
             match (&mut target, sample.target) {
-                (Target::Labels(all), Target::Labels(labels)) => all.extend(labels),
+                (Target::Classes(all), Target::Classes(labels)) => all.extend(labels),
                 (Target::Values(all), Target::Values(values)) => all.extend(values),
                 (first, next) => *first = next,
             }
@@ -172,7 +172,7 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
     }
     let rows = sample.row_count();
     match (&sample.target, objective) {
-        (Target::Labels(labels), Objective::Classes { count, .. }) => {
+        (Target::Classes(labels), Objective::Classes { count, .. }) => {
             if labels.len() != rows && labels.len() != 1 {
                 return refuse(format!("{} labels for {rows} rows", labels.len()));
             }
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    fn sample(subdivisions: u32, target: Target<f32>) -> Sample {
+    fn sample(subdivisions: u32, target: Target) -> Sample {
         let mesh = shapes::icosphere(subdivisions).unwrap();
         let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
         Sample {
@@ -361,8 +361,8 @@ mod tests {
 
     #[test]
     fn samples_of_unequal_size_are_joined_in_order() {
-        let small = sample(0, Target::Labels(vec![1; 12]));
-        let large = sample(1, Target::Labels(vec![IGNORE; 42]));
+        let small = sample(0, Target::Classes(vec![1; 12]));
+        let large = sample(1, Target::Classes(vec![IGNORE; 42]));
         let PreparedBatch { batch, .. } = load(vec![small, large], &[1, 0]).unwrap();
         let graph = batch.levels().graph().unwrap();
         assert_eq!(graph.vertices_of(1), 42..54);
@@ -372,9 +372,9 @@ mod tests {
 
     #[test]
     fn samples_that_do_not_fit_are_named() {
-        let labelled = sample(0, Target::Labels(vec![1; 12]));
-        let short = sample(1, Target::Labels(vec![1; 12]));
-        let outside = sample(1, Target::Labels(vec![2; 42]));
+        let labelled = sample(0, Target::Classes(vec![1; 12]));
+        let short = sample(1, Target::Classes(vec![1; 12]));
+        let outside = sample(1, Target::Classes(vec![2; 42]));
         let other = sample(1, Target::Values(vec![0.0; 42]));
         for bad in [short, outside, other] {
             match load(vec![labelled.clone(), bad], &[0, 1]).unwrap_err() {
@@ -391,7 +391,7 @@ mod tests {
             SpectraBatch::from_parts(vec![columns], mass, bases, vec![0.0; columns]).unwrap()
         };
         let lasting = Arc::new(spectra(4));
-        let mut met = sample(0, Target::Labels(vec![1; 12]));
+        let mut met = sample(0, Target::Classes(vec![1; 12]));
         met.spectra = Some(Arc::clone(&lasting));
         let address = |batch: &HierarchyBatch<f32>| std::ptr::from_ref(batch.spectra().unwrap());
         let cache = GraphCache::new(&Device::Cpu);

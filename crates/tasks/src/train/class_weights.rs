@@ -1,7 +1,7 @@
 //! Weights of classes in the loss.
 
 use crate::{SampleSource, TaskError};
-use gemcnn_nn::{IGNORE, Objective, Target};
+use gemcnn_nn::{IGNORE, Target};
 use serde::{Deserialize, Serialize};
 
 /// Weight of each class in the loss.
@@ -22,48 +22,24 @@ pub enum ClassWeights {
 }
 
 impl ClassWeights {
-    /// Checks that the weights fit an objective.
-    pub(crate) fn check(&self, objective: &Objective<f32>) -> Result<(), TaskError> {
-        let refuse = |problem| Err(TaskError::setting("training.class_weights", problem));
-        match (self, objective) {
-            (Self::None, _) => Ok(()),
-            (_, Objective::Values { .. }) => refuse("regression has no classes".into()),
-            (Self::Given { weights }, Objective::Classes { count, .. }) if weights.len() != *count => {
-                refuse(format!("{} weights for {count} classes", weights.len()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The weights for an objective. Balanced weights are computed from the labels of the training part.
-    pub(super) fn of(
-        &self,
-        objective: &Objective<f32>,
-        source: &dyn SampleSource,
-    ) -> Result<Option<Vec<f32>>, TaskError> {
-        self.check(objective)?;
-        match (self, objective) {
-            (Self::None, _) | (_, Objective::Values { .. }) => Ok(None),
-            (Self::Given { weights }, Objective::Classes { .. }) => {
-                Ok(Some(weights.iter().map(|&weight| weight as f32).collect()))
-            }
-            (Self::Balanced, Objective::Classes { count, .. }) => {
-                let mut counts = vec![0; *count];
+    /// The weights of a number of classes. Balanced weights are computed from the labels of the training part.
+    pub(super) fn of(&self, classes: usize, source: &dyn SampleSource) -> Result<Option<Vec<f32>>, TaskError> {
+        Ok(match self {
+            Self::None => None,
+            Self::Given { weights } => Some(weights.iter().map(|&weight| weight as f32).collect()),
+            Self::Balanced => {
+                let mut counts = vec![0; classes];
                 for index in 0..source.len() {
                     count_labels(&source.load(index)?.target, &mut counts);
                 }
-                Ok(Some(balanced(&counts)))
+                Some(balanced(&counts))
             }
-        }
+        })
     }
 }
 
-fn count_labels(target: &Target<f32>, counts: &mut [u64]) {
-    let labels = match target {
-        Target::Labels(labels) => labels.as_slice(),
-        Target::Unknown | Target::Values(_) => &[],
-    };
-    for &label in labels.iter().filter(|&&label| label != IGNORE) {
+fn count_labels(target: &Target, counts: &mut [u64]) {
+    for &label in target.as_ref().classes().into_iter().flatten().filter(|&&label| label != IGNORE) {
         if let Some(count) = counts.get_mut(label as usize) {
             *count += 1;
         }
@@ -87,8 +63,8 @@ mod tests {
     #[test]
     fn rare_classes_weigh_more() {
         let mut counts = [0; 4];
-        count_labels(&Target::Labels(vec![0, 0, 0, 1, IGNORE, 9]), &mut counts);
-        count_labels(&Target::Labels(vec![3]), &mut counts);
+        count_labels(&Target::Classes(vec![0, 0, 0, 1, IGNORE, 9]), &mut counts);
+        count_labels(&Target::Classes(vec![3]), &mut counts);
         count_labels(&Target::Unknown, &mut counts);
         assert_eq!(counts, [3, 1, 0, 1]);
         let weights = balanced(&counts);

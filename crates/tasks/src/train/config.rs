@@ -1,6 +1,7 @@
 //! The configuration of a run.
 
 use super::batch_size::BatchSize;
+use super::checked::Checked;
 use super::settings::TrainingConfig;
 use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
 use crate::models::Preset;
@@ -163,11 +164,11 @@ impl RunConfig {
         serde_json::to_value(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
-    /// Checks all settings.
+    /// The configuration with checked settings and an absolute path of the data folder.
     ///
     /// # Errors
-    /// The first invalid setting, with what is allowed.
-    pub fn check(&self) -> Result<(), TaskError> {
+    /// The first invalid setting, with what is allowed, or an unknown current directory.
+    pub fn checked(self) -> Result<Checked<Self>, TaskError> {
         if let DataConfig::Bodies(_) = self.data
             && self.task != Task::Correspondence
         {
@@ -181,7 +182,8 @@ impl RunConfig {
             ));
         }
         self.augmentation.check()?;
-        self.training.check()
+        self.training.check()?;
+        self.anchored().map(Checked)
     }
 
     /// The same configuration with an absolute path of the data folder.
@@ -228,6 +230,13 @@ impl RunConfig {
             patches: self.model.patches(),
             rotation: None,
         }
+    }
+}
+
+impl Checked<RunConfig> {
+    /// The settings of the training loop.
+    pub fn training(&self) -> Checked<TrainingConfig> {
+        Checked(self.training.clone())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::data::{Classes, Preparation};
 use crate::models::ModelSpec;
 use crate::{Element, FeatureScaling, Task, TaskError};
 use gemcnn_mesh::{Mesh, write_atomically};
-use gemcnn_nn::{Archive, FeatureType, Module, NnError, Parameters};
+use gemcnn_nn::{Archive, FeatureType, Module, NnError, Parameters, Target};
 use std::path::{Path, PathBuf};
 
 /// Key of the output type.
@@ -109,6 +109,14 @@ impl TrainedModel {
         }
         let bytes = sealed(archive)?;
         write_atomically(file, |out| out.write_all(&bytes)).map_err(TaskError::file(file))
+    }
+
+    /// What it has learned.
+    pub(crate) fn learned(&self) -> Target<&Classes, FeatureType> {
+        match &self.classes {
+            Some(classes) => Target::Classes(classes),
+            None => Target::Values(self.network.output().clone()),
+        }
     }
 
     /// Settings of the preparation of meshes for the model.

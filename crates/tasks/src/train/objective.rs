@@ -4,7 +4,7 @@ use super::batches::PreparedBatch;
 use super::metrics::BatchScores;
 use super::regression::RegressionSums;
 use crate::FeatureScaling;
-use gemcnn_nn::{Loss, Module, NnError, Objective, Parameters, Tape, Target, TrainingBatch, Workspace};
+use gemcnn_nn::{Loss, Module, NnError, Parameters, Tape, Target, TrainingBatch, Workspace};
 
 /// Evaluates a module on a batch. Regression errors are in units of the targets; `scaling` is the scaling of
 /// target values in training.
@@ -19,14 +19,15 @@ pub(super) fn evaluate_batch(
     device.run(|| {
         let batch = &prepared.batch;
         let mut tape = Tape::inference(workspace, parameters);
-        let (Objective::Values { kind, penalty }, Target::Values(values)) = (batch.objective(), batch.target()) else {
+        let Target::Values(target) = batch.target() else {
             return Ok(BatchLoss::new(module.loss(&mut tape, batch)?, batch));
         };
         let x = tape.input(batch.kind().clone(), batch.features())?;
         let found = module.forward(&mut tape, batch.levels(), x)?;
-        let mut sums = RegressionSums::new(kind);
-        let mean_square = sums.add(&unscaled(scaling, &found.values()?), &unscaled(scaling, values), batch.known());
-        let loss = tape.regression(*penalty, found, values, batch.known())?;
+        let mut sums = RegressionSums::new(found.kind());
+        let mean_square =
+            sums.add(&unscaled(scaling, &found.values()?), &unscaled(scaling, target.values), target.known);
+        let loss = tape.regression(target.penalty, found, target.values, target.known)?;
         Ok(BatchLoss { mean_square: Some(mean_square), ..BatchLoss::new(loss, batch) })
     })
 }

@@ -1,15 +1,13 @@
 //! Training problems.
 
+use super::checked::Checked;
 use super::settings::TrainingConfig;
 use crate::data::Classes;
-use crate::{Element, SampleSource, TaskError};
-use gemcnn_nn::{Builder, Module, Objective};
+use crate::{Element, SampleSource};
+use gemcnn_nn::Objective;
 use serde_json::Value;
 
-/// Adds the parameters of a network to a builder and returns the network.
-pub type BuildModel<'a> = dyn Fn(&mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> + 'a;
-
-/// A training problem: data, model and objective.
+/// A training problem: data, objective and settings.
 #[derive(Clone, Copy)]
 pub struct Problem<'a> {
     /// Samples to train on.
@@ -18,16 +16,14 @@ pub struct Problem<'a> {
     pub held_out: &'a dyn SampleSource,
     /// True if the held-out samples are a validation part, on which the final model may be selected.
     pub validates: bool,
-    /// Builds the model.
-    pub model: &'a BuildModel<'a>,
-    /// The objective.
+    /// The objective, [`TrainingConfig::objective`] of the settings.
     pub objective: &'a Objective<f32>,
     /// What a row of the output is for, stored with the model.
     pub per: Element,
     /// The classes, stored with the model.
     pub classes: Option<&'a Classes>,
     /// Settings of the training loop.
-    pub config: &'a TrainingConfig,
+    pub config: &'a Checked<TrainingConfig>,
     /// The whole configuration. A checkpoint can be resumed only with the same settings.
     pub settings: &'a Value,
 }

@@ -1,10 +1,12 @@
 //! Settings of the training loop: the `[training]` table of a configuration.
 
 use super::batch_size::BatchSize;
+use super::checked::Checked;
 use super::class_weights::ClassWeights;
 use super::interval::Interval;
 use crate::TaskError;
-use gemcnn_nn::{Method, Objective, Penalty, Plateau, ProductMode, Schedule};
+use crate::data::Classes;
+use gemcnn_nn::{FeatureType, Method, Objective, Penalty, Plateau, ProductMode, Schedule, Target};
 use gemcnn_view::render::Up;
 use serde::{Deserialize, Serialize};
 
@@ -113,11 +115,16 @@ impl TrainingConfig {
         "data.faust",
     ];
 
-    /// Checks all settings.
+    /// The settings, checked.
     ///
     /// # Errors
     /// The first invalid setting, with what is allowed.
-    pub fn check(&self) -> Result<(), TaskError> {
+    pub fn checked(self) -> Result<Checked<Self>, TaskError> {
+        self.check()?;
+        Ok(Checked(self))
+    }
+
+    pub(super) fn check(&self) -> Result<(), TaskError> {
         let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("training.{what}"), problem));
         let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
         if !(1..=1_000_000_000).contains(&self.epochs) {
@@ -159,17 +166,23 @@ impl TrainingConfig {
         self.checkpoint.check()
     }
 
-    /// Checks that class weights and smoothing fit an objective.
+    /// The objective for what is learned, without class weights and smoothing.
     ///
     /// # Errors
-    /// The first setting that does not fit.
-    pub(crate) fn check_objective(&self, objective: &Objective<f32>) -> Result<(), TaskError> {
-        self.class_weights.check(objective)?;
-        match objective {
-            Objective::Values { .. } if self.smoothing > 0.0 => {
-                Err(TaskError::setting("training.smoothing", "regression has no classes"))
+    /// Class weights or smoothing that do not fit.
+    pub fn objective(&self, learned: Target<&Classes, FeatureType>) -> Result<Objective<f32>, TaskError> {
+        let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("training.{what}"), problem));
+        match (learned, &self.class_weights) {
+            (Target::Classes(classes), ClassWeights::Given { weights }) if weights.len() != classes.count() => {
+                refuse("class_weights", format!("{} weights for {} classes", weights.len(), classes.count()))
             }
-            _ => Ok(()),
+            (Target::Classes(classes), _) => Ok(Objective::classes(classes.count())),
+            (Target::Values(_), ClassWeights::Given { .. } | ClassWeights::Balanced) => {
+                refuse("class_weights", "regression has no classes".into())
+            }
+            (Target::Values(_), _) if self.smoothing > 0.0 => refuse("smoothing", "regression has no classes".into()),
+            (Target::Values(kind), _) => Ok(Objective::Values { kind, penalty: self.penalty.into() }),
+            (Target::Unknown, _) => Err(TaskError::setting("targets", "nothing is known to learn")),
         }
     }
 

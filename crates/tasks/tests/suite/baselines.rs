@@ -168,7 +168,7 @@ fn trained(folder: &Path, model: &str, (batch, epochs): (usize, u64), versions: 
     let cache = Cache::new(folder.join("cache"));
     let stop = StopFlag::new();
     let mut notes = Notes::default();
-    let outcome = train(&config, &run, &cache, &Device::Cpu, &mut notes, &stop).unwrap();
+    let outcome = train(&config.checked().unwrap(), &run, &cache, &Device::Cpu, &mut notes, &stop).unwrap();
     let Outcome::Finished { last, .. } = outcome else { panic!("{outcome:?}") };
     (last.training.unwrap(), notes)
 }

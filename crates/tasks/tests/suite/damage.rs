@@ -55,7 +55,7 @@ impl Finished {
     fn train(&self) -> Result<(), TaskError> {
         let run = RunDirectory::open_or_create(&self.run())?;
         let (cache, stop) = (Cache::none(), StopFlag::new());
-        train(&self.config, &run, &cache, &Device::Cpu, &mut Silent, &stop).map(drop)
+        train(&self.config.clone().checked()?, &run, &cache, &Device::Cpu, &mut Silent, &stop).map(drop)
     }
 }
 

@@ -112,7 +112,7 @@ fn assert_labelled_spheres(dataset: &Dataset, count: usize) {
     assert_eq!(all.len(), count);
     for (number, sample) in all.iter().enumerate() {
         let expected = classes(&sphere(number as u64));
-        assert_eq!(sample.target, Target::Labels(expected), "{}", sample.name);
+        assert_eq!(sample.target, Target::Classes(expected), "{}", sample.name);
         assert_eq!(sample.features.len(), 3 * sample.graph.vertex_count());
     }
 }
@@ -124,7 +124,7 @@ fn a_plain_folder_with_one_integer_property_needs_no_words() {
     assert_labelled_spheres(&dataset, 10);
     let classes = dataset.classes().unwrap();
     assert_eq!((classes.count(), classes.label(1)), (2, 5));
-    assert_eq!(dataset.outputs(), &FeatureType::scalars(2));
+    assert_eq!(dataset.outputs(), FeatureType::scalars(2));
     assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (8, 2));
     let notes = dataset.notes().join("\n");
     assert!(notes.contains("`label`") && notes.contains("3, 5"), "{notes}");
@@ -132,7 +132,7 @@ fn a_plain_folder_with_one_integer_property_needs_no_words() {
     let names = |d: &Dataset| samples(d, Part::Test).into_iter().map(|s| s.name).collect::<Vec<_>>();
     assert_eq!(names(&dataset), names(&again));
     let numbers = Dataset::open_for(&config(&folder), Task::Regression).unwrap();
-    assert_eq!(numbers.outputs(), &FeatureType::scalars(1));
+    assert_eq!(numbers.outputs(), FeatureType::scalars(1));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn as_many_faces_as_vertices_need_a_word() {
     assert!(said.contains("target.per") && said.contains("a.seg"), "{said}");
     describe(&folder, &format!("{toml}per = 'face'"));
     let all = all_samples(&open(&folder).unwrap());
-    assert_eq!(all[0].target, Target::Labels(vec![0; 48]));
+    assert_eq!(all[0].target, Target::Classes(vec![0; 48]));
     // Another mesh decides.
     describe(&folder, toml);
     write(&folder.path().join("b.ply"), &shapes::icosphere(0).unwrap(), &[]);
@@ -491,8 +491,8 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
         let dataset = open(folder).unwrap();
         assert_eq!(dataset.task(), Task::Classification);
         assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog", "eel"]);
-        let found: Vec<Target<f32>> = all_samples(&dataset).into_iter().map(|s| s.target).collect();
-        let classes = [0, 0, 0, 1, 1, 1, 2, 2, 2].map(|class| Target::Labels(vec![class]));
+        let found: Vec<Target> = all_samples(&dataset).into_iter().map(|s| s.target).collect();
+        let classes = [0, 0, 0, 1, 1, 1, 2, 2, 2].map(|class| Target::Classes(vec![class]));
         assert_eq!(found, classes);
     }
     let dataset = open(&nested).unwrap();
@@ -541,8 +541,8 @@ fn tables_of_classes_may_have_gaps() {
     fs::write(&table, "\nmesh,kind\ns0,cat\n\ns1,NaN\ns2,dog\n,\ns3,\n,\n").unwrap();
     let dataset = open(&folder).unwrap();
     assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog"]);
-    let found: Vec<Target<f32>> = (all_samples(&dataset).into_iter()).map(|sample| sample.target).collect();
-    assert_eq!(found, [0, IGNORE, 1, IGNORE].map(|class| Target::Labels(vec![class])));
+    let found: Vec<Target> = (all_samples(&dataset).into_iter()).map(|sample| sample.target).collect();
+    assert_eq!(found, [0, IGNORE, 1, IGNORE].map(|class| Target::Classes(vec![class])));
     fs::write(&table, "s0,nan\ns1,-1\ns2,\ns3,\n").unwrap();
     match open(&folder).unwrap_err() {
         TaskError::Setting { what, .. } => assert_eq!(what, folder.path().display().to_string()),
@@ -597,7 +597,7 @@ fn registered_meshes_correspond_by_number() {
     let dataset = Dataset::open_for(&config(&folder), Task::Correspondence).unwrap();
     let vertices = sphere(0).vertex_count() as u32;
     for sample in all_samples(&dataset) {
-        assert_eq!(sample.target, Target::Labels((0..vertices).collect()));
+        assert_eq!(sample.target, Target::Classes((0..vertices).collect()));
     }
     assert_eq!(dataset.classes().unwrap().count(), vertices as usize);
     assert_eq!(dataset.template().unwrap(), &dataset.mesh(Part::Train, 0).unwrap());
@@ -623,8 +623,8 @@ fn vertices_may_name_those_of_a_template() {
         "task = 'correspondence'\nmeshes = '*.ply'\ntemplate = 'template/t.ply'\ntarget.files = '{name}.txt'",
     );
     let dataset = open(&folder).unwrap();
-    assert_eq!(dataset.outputs(), &FeatureType::scalars(12));
-    let expected = Target::Labels((0..162).map(|n| n % 12).collect());
+    assert_eq!(dataset.outputs(), FeatureType::scalars(12));
+    let expected = Target::Classes((0..162).map(|n| n % 12).collect());
     assert_eq!(all_samples(&dataset)[1].target, expected);
 }
 
@@ -798,7 +798,7 @@ fn labels_beside_all_meshes_are_those_that_are_meant() {
     let dataset = open(&folder).unwrap();
     assert_eq!(Part::ALL.map(|part| dataset.len(part)), [2, 0, 1]);
     let found = &samples(&dataset, Part::Test)[0].target;
-    assert_eq!(*found, Target::Labels(vec![2; 162]));
+    assert_eq!(*found, Target::Classes(vec![2; 162]));
     // One slip in the first file does not make numbers of labels.
     let slip = folder.path().join("test/00.txt");
     let text = fs::read_to_string(&slip).unwrap();
@@ -1008,7 +1008,7 @@ fn bodies_are_registered_and_cached_by_their_settings() {
         part.unwrap().load(index).unwrap()
     };
     let (first, second) = (load(&dataset, 0), load(&dataset, 1));
-    assert_eq!(first.target, Target::Labels((0..600).collect()));
+    assert_eq!(first.target, Target::Classes((0..600).collect()));
     assert_ne!(first.features, second.features);
     assert_same(&[first], &[load(&dataset, 0)]);
     assert_eq!(cache.usage().unwrap().entries, 2);
@@ -1075,7 +1075,7 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
         assert_eq!(dataset.classes().unwrap().count(), 6890);
         let test = dataset.part(Part::Test, &Preparation::default(), &Cache::none()).unwrap();
         assert_eq!(test.name(0), "tr_reg_080.ply");
-        assert_eq!(test.load(19).unwrap().target, Target::Labels((0..6890).collect()));
+        assert_eq!(test.load(19).unwrap().target, Target::Classes((0..6890).collect()));
         assert_eq!(dataset.template().unwrap().face_count(), 13776);
     }
     match Dataset::open_for(&faust, Task::Segmentation).unwrap_err() {
@@ -1131,7 +1131,7 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
         assert_eq!(other.template(), dataset.template());
         let part = other.part(Part::Test, &Preparation::default(), &Cache::none());
         let sample = part.unwrap().load(0).unwrap();
-        assert_eq!(sample.target, Target::Labels(labels.clone()));
+        assert_eq!(sample.target, Target::Classes(labels.clone()));
         assert_eq!(sample.graph.vertex_count(), coarse.mesh.vertex_count());
     }
     assert!(dataset.in_other_meshing(folder.path(), "qes").is_err());
@@ -1162,7 +1162,7 @@ fn a_remeshed_version_is_the_same_from_the_cache() {
         assert_eq!(stored.graph, made.graph);
         assert_eq!(stored.target, made.target);
         assert_eq!(stored.target, load(&Cache::none(), version).target);
-        let Target::Labels(labels) = &stored.target else { panic!("no labels") };
+        let Target::Classes(labels) = &stored.target else { panic!("no labels") };
         assert_eq!(labels.len(), stored.graph.vertex_count());
         let own: Vec<u32> = (0..500).collect();
         assert_eq!(*labels == own, version == 0);
@@ -1319,7 +1319,7 @@ fn mirrored_versions_exchange_left_and_right() {
             continue;
         }
         mirrored += 1;
-        let Target::Labels(labels) = &sample.target else { panic!("no labels") };
+        let Target::Classes(labels) = &sample.target else { panic!("no labels") };
         let rows = sample.features.chunks_exact(6);
         for ((row, label), original) in rows.zip(labels).zip(plain.features.chunks_exact(6)) {
             // Left stays left, the normal part of a vector stays, and so does its length.

@@ -45,7 +45,7 @@ fn trained(folder: &Path, task: Task) -> (TrainedModel, [Evaluation; 2]) {
         "task = '{task}'\nfeatures = 'xyz'\n[data]\nfolder = {folder:?}\n[model]\nkind = 'gem'\nblocks = 1\n\
          channels = 4\nscalars = 8\nhead = 8\ndropout = 0.0\n[geometry]\nnormalise = false\n[augmentation]\nversions = 1\n[training]\nepochs = 30\nrate = 0.02\n"
     );
-    let config = RunConfig::parse(&text).unwrap();
+    let config = RunConfig::parse(&text).unwrap().checked().unwrap();
     let run = RunDirectory::create(&folder.join("run")).unwrap();
     let (cache, device) = (Cache::none(), Device::Cpu);
     train(&config, &run, &cache, &device, &mut Silent, &StopFlag::new()).unwrap();
@@ -212,7 +212,7 @@ fn labels_of_faces_follow_a_remeshing_to_the_nearest_faces() {
     let (made, again) = (part(), part());
     assert_eq!(made.target, again.target);
     assert_eq!(made.elements, again.elements);
-    let Target::Labels(labels) = made.target else { panic!() };
+    let Target::Classes(labels) = made.target else { panic!() };
     assert_eq!(labels.len(), 4 * 320);
     let mut counts = [0; 7];
     labels.iter().for_each(|&label| counts[label as usize] += 1);

@@ -111,7 +111,7 @@ fn kinds_from_outside_are_trained_saved_and_loaded() {
     let runs = tempfile::tempdir().unwrap();
     let run = RunDirectory::create_next(runs.path(), "outside").unwrap();
     let (cache, stop) = (Cache::none(), StopFlag::new());
-    let outcome = train(&config, &run, &cache, &Device::Cpu, &mut Silent, &stop).unwrap();
+    let outcome = train(&config.clone().checked().unwrap(), &run, &cache, &Device::Cpu, &mut Silent, &stop).unwrap();
     let Outcome::Finished { last, .. } = outcome else { panic!("{outcome:?}") };
     let accuracy = last.held_out.unwrap().accuracy.unwrap();
     assert!(accuracy > 0.9, "{accuracy}");

@@ -37,7 +37,7 @@ fn open(folder: &TempDir, task: Task) -> Result<Dataset, TaskError> {
 }
 
 /// Names and targets of a part.
-fn targets(dataset: &Dataset, part: Part) -> Vec<(String, Target<f32>)> {
+fn targets(dataset: &Dataset, part: Part) -> Vec<(String, Target)> {
     let samples = dataset.part(part, &Preparation::default(), &Cache::none());
     let samples = samples.unwrap();
     (0..samples.len()).map(|index| (samples.name(index), samples.load(index).unwrap().target)).collect()
@@ -54,10 +54,10 @@ fn labels_may_be_in_folders_like_those_of_the_meshes() {
             write_labels(&folder.path().join(format!("{labels}{name}.txt")), number);
         }
         let dataset = open(&folder, Task::Segmentation).unwrap();
-        let expected = |numbers: &[usize], part: &str| -> Vec<(String, Target<f32>)> {
+        let expected = |numbers: &[usize], part: &str| -> Vec<(String, Target)> {
             let one = |&number: &usize| {
                 let name = format!("{meshes}{part}/scan{}.ply", number % 3);
-                (name, Target::Labels(sphere(number).1))
+                (name, Target::Classes(sphere(number).1))
             };
             numbers.iter().map(one).collect()
         };
@@ -78,7 +78,7 @@ fn label_files_may_be_of_several_kinds() {
     let found = targets(&dataset, Part::Test);
     assert_eq!(found.len(), 6);
     for (number, (_, target)) in found.iter().enumerate() {
-        assert_eq!(*target, Target::Labels(sphere(number).1));
+        assert_eq!(*target, Target::Classes(sphere(number).1));
     }
     // Which of two files is meant is not guessed.
     let description = "task = 'segmentation'\n[target]\nfiles = '{name}.*'\n";

@@ -172,7 +172,7 @@ fn a_share_of_the_training_part_selects_the_model() {
     let mut notes = Notes::default();
     let cache = Cache::none();
     let stop = StopFlag::new();
-    let outcome = train(&config, &run, &cache, &Device::Cpu, &mut notes, &stop).unwrap();
+    let outcome = train(&config.checked().unwrap(), &run, &cache, &Device::Cpu, &mut notes, &stop).unwrap();
     let Outcome::Finished { last, model } = outcome else { panic!("{outcome:?}") };
     assert_eq!(last.held_out.unwrap().counted, 2 * 500);
     assert!(notes.0.iter().any(|note| note.starts_with("2 of 8 ")), "{notes:?}", notes = notes.0);

@@ -2,7 +2,8 @@
 
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 use gemcnn_nn::layers::Regular;
-use gemcnn_nn::{Aggregation, Archive, Device, FeatureType, IGNORE, Network, NetworkConfig, Objective, Target};
+use gemcnn_nn::{Aggregation, Archive, Device, FeatureType, IGNORE, Network, NetworkConfig, Target};
+use gemcnn_tasks::data::Classes;
 use gemcnn_tasks::train::{
     Event, Observer, Outcome, Problem, Record, RunDirectory, Silent, StopFlag, Trainer, TrainingConfig,
 };
@@ -17,7 +18,7 @@ pub struct Spheres {
 }
 
 impl Spheres {
-    pub fn new(count: usize, target: impl Fn(&[f32]) -> Target<f32>) -> Self {
+    pub fn new(count: usize, target: impl Fn(&[f32]) -> Target) -> Self {
         let sample = |index: usize| {
             let mesh = shapes::icosphere(1 + index as u32 % 2).unwrap();
             let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
@@ -47,7 +48,7 @@ impl Spheres {
             let half = |row: &[f32]| u32::from(row[2] > 0.0);
             let mut labels: Vec<u32> = features.chunks(3).map(half).collect();
             labels[0] = IGNORE;
-            Target::Labels(labels)
+            Target::Classes(labels)
         })
     }
 }
@@ -81,7 +82,7 @@ pub struct Run {
     pub held_out: Spheres,
     pub validates: bool,
     pub network: NetworkConfig<f32>,
-    pub objective: Objective<f32>,
+    pub learned: Target<Classes, FeatureType>,
     pub config: TrainingConfig,
     pub settings: Value,
 }
@@ -93,7 +94,7 @@ impl Run {
             held_out: Spheres::halves(3),
             validates: false,
             network: hidden_layers().head(8, 2),
-            objective: Objective::classes(2),
+            learned: Target::Classes(Classes::numbered(2)),
             config: TrainingConfig { epochs: 5, ..TrainingConfig::default() },
             settings: json!({"what": "halves"}),
         }
@@ -121,18 +122,20 @@ impl Run {
         observer: &mut dyn Observer,
         go: impl FnOnce(&mut Trainer<'_>, &mut dyn Observer) -> Result<R, TaskError>,
     ) -> Result<R, TaskError> {
+        let config = self.config.clone().checked()?;
         let problem = Problem {
             training: &self.training,
             held_out: &self.held_out,
             validates: self.validates,
-            model: &|builder| Ok(Box::new(self.network.build(builder)?)),
-            objective: &self.objective,
+            objective: &config.objective(self.learned.as_ref().map(|classes| classes, FeatureType::clone))?,
             per: Element::Vertex,
             classes: None,
-            config: &self.config,
+            config: &config,
             settings: &self.settings,
         };
-        let mut trainer = Trainer::new(problem, directory, &Device::Cpu, observer)?;
+        let (network, parameters) = self.network.init(config.seed)?;
+        let model = (Box::new(network) as _, parameters);
+        let mut trainer = Trainer::new(problem, model, directory, &Device::Cpu, observer)?;
         go(&mut trainer, observer)
     }
 

@@ -3,12 +3,12 @@
 
 use crate::spheres::{Run, Spheres, StopAfter, hidden_layers, timeless};
 use gemcnn_nn::layers::GlobalPool;
-use gemcnn_nn::{Device, FeatureType, Network, Objective, Penalty, Target};
+use gemcnn_nn::{Device, FeatureType, Network, Target};
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
-    BatchSize, ClassWeights, Interval, OptimiserConfig, Outcome, RunConfig, RunDirectory, ScheduleConfig, Silent,
-    StopFlag, read_metrics,
+    BatchSize, Checked, ClassWeights, Interval, OptimiserConfig, Outcome, PenaltyChoice, RunConfig, RunDirectory,
+    ScheduleConfig, Silent, StopFlag, read_metrics,
 };
 use gemcnn_tasks::{Task, TaskError};
 use serde_json::json;
@@ -35,7 +35,7 @@ fn halves_are_learned() {
 #[test]
 fn meshes_are_classified() {
     let folder = tempfile::tempdir().unwrap();
-    let size = |features: &[f32]| Target::Labels(vec![u32::from(features.len() > 200)]);
+    let size = |features: &[f32]| Target::Classes(vec![u32::from(features.len() > 200)]);
     let mut run = Run::new();
     run.training = Spheres::new(6, size);
     run.held_out = Spheres::new(4, size);
@@ -48,7 +48,6 @@ fn meshes_are_classified() {
 #[test]
 fn values_are_regressed_where_they_are_known() {
     let folder = tempfile::tempdir().unwrap();
-    let kind = FeatureType::scalars(1);
     let height = |features: &[f32]| {
         let mut values: Vec<f32> = features.chunks(3).map(|row| 2.0 * row[2]).collect();
         values[5] = f32::NAN;
@@ -59,8 +58,9 @@ fn values_are_regressed_where_they_are_known() {
     run.held_out = Spheres::new(2, height);
     run.network = hidden_layers().head(8, 1);
     run.config.epochs = 40;
-    for penalty in [Penalty::MeanSquare, Penalty::L1] {
-        run.objective = Objective::Values { kind: kind.clone(), penalty };
+    run.learned = Target::Values(FeatureType::scalars(1));
+    for penalty in [PenaltyChoice::MeanSquare, PenaltyChoice::L1] {
+        run.config.penalty = penalty;
         let path = folder.path().join(format!("{penalty:?}"));
         let scores = run.whole(&path).held_out.unwrap();
         assert_eq!(scores.counted, 42 + 162 - 2);
@@ -82,7 +82,7 @@ fn values_are_learned_in_any_units() {
     run.held_out = Spheres::new(2, pressure);
     run.network = hidden_layers().head(8, 1);
     run.config.epochs = 40;
-    run.objective = Objective::Values { kind: FeatureType::scalars(1), penalty: Penalty::MeanSquare };
+    run.learned = Target::Values(FeatureType::scalars(1));
     let scores = run.whole(&folder.path().join("scaled")).held_out.unwrap();
     // Values are spread by more than 550; the loss is in units of that.
     assert!(scores.error.unwrap() < 250.0, "{scores:?}");
@@ -118,6 +118,7 @@ fn a_request_to_stop_is_heard_while_meshes_are_prepared() {
     let mut config = RunConfig::new(Task::Correspondence);
     config.data = DataConfig::Bodies(bodies);
     config.training.epochs = 1;
+    let config = config.checked().unwrap();
     let run = RunDirectory::create(&folder.path().join("run")).unwrap();
     let stop = StopFlag::new();
     stop.request();
@@ -196,7 +197,8 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
         config.data = DataConfig::Bodies(BodiesConfig { count: 5, vertices: 500, seed: 1 });
         config.training.epochs = 3;
         config.training.batch = batch;
-        let go = |config: &RunConfig, path: &Path, steps: Option<u64>| {
+        let config = config.checked().unwrap();
+        let go = |config: &Checked<RunConfig>, path: &Path, steps: Option<u64>| {
             let run = match path.exists() {
                 true => RunDirectory::open(path).unwrap(),
                 false => RunDirectory::create(path).unwrap(),
@@ -307,7 +309,7 @@ fn what_does_not_fit_is_said_before_training() {
     let (what, _) = attempt("unknown", &|run| run.training.samples[1].target = Target::Unknown);
     assert_eq!(what, "sphere 1");
     let (what, problem) = attempt("label", &|run| {
-        run.training.samples[2].target = Target::Labels(vec![7; 42]);
+        run.training.samples[2].target = Target::Classes(vec![7; 42]);
     });
     assert_eq!(what, "sphere 2");
     assert!(problem.contains("label 7"), "{problem}");

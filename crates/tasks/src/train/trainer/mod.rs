@@ -21,10 +21,10 @@ use super::run_directory::RunDirectory;
 use super::scaled::Scaled;
 use super::seen::Seen;
 use super::stop::StopFlag;
+use crate::models::ModelWithParameters;
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{
-    Builder, Device, Module, NnError, Objective, Optimiser, Parameters, Schedule, StepSettings, Stepper, Stream,
-    Workspace,
+    Device, Module, NnError, Objective, Optimiser, Parameters, Schedule, StepSettings, Stepper, Stream, Workspace,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,23 +87,20 @@ struct Unread {
 }
 
 impl<'a> Trainer<'a> {
-    /// Prepares a run, from the checkpoint in its directory if there is one.
+    /// Prepares a run of an initialised model, from the checkpoint in its directory if there is one.
     pub fn new(
         problem: Problem<'a>,
+        (network, parameters): ModelWithParameters,
         run: &'a RunDirectory,
         device: &Device,
         observer: &mut dyn Observer,
     ) -> Result<Self, TaskError> {
         let config = problem.config;
-        config.check()?;
-        config.check_objective(problem.objective)?;
         if problem.training.is_empty() {
             return Err(TaskError::setting("data", "the training part has no meshes"));
         }
         let mut workspace = Workspace::new(device.clone());
         workspace.set_product_mode(config.precision.into());
-        let mut parameters = Parameters::new();
-        let network = (problem.model)(&mut Builder::new(&mut parameters, config.seed))?;
         let output = problem.objective.output();
         if *network.output() != output {
             let found = network.output();
@@ -167,7 +164,9 @@ impl<'a> Trainer<'a> {
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
         let training = self.problem.training;
-        self.progress.class_weights = config.class_weights.of(self.problem.objective, training)?;
+        if let Objective::Classes { count, .. } = self.problem.objective {
+            self.progress.class_weights = config.class_weights.of(*count, training)?;
+        }
         self.progress.seen = Seen::of(training)?;
         if config.scale_features {
             let kind = self.state.network.input();

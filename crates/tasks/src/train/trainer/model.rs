@@ -6,9 +6,8 @@ use super::super::model;
 use super::super::seal::{read_sealed, sealed};
 use super::{State, Trainer};
 use crate::TaskError;
-use gemcnn_nn::{Archive, Module, NnError, Parameters};
-
-type NetworkAndParameters = (Box<dyn Module<f32>>, Parameters<f32>);
+use crate::models::ModelWithParameters;
+use gemcnn_nn::{Archive, NnError};
 
 impl Trainer<'_> {
     /// Writes the model of an epoch if `keep_best` is set and its evaluation is the best so far; true if it was
@@ -97,7 +96,7 @@ impl Trainer<'_> {
     ///
     /// # Errors
     /// A failed GPU operation.
-    pub fn into_model(self) -> Result<NetworkAndParameters, TaskError> {
+    pub fn into_model(self) -> Result<ModelWithParameters, TaskError> {
         let State { network, parameters, optimiser, .. } = self.state;
         let parameters = optimiser.averaged(&parameters)?.into_owned();
         Ok((network, parameters))
