@@ -41,9 +41,8 @@ pub struct Registry<C: ?Sized> {
 }
 
 impl<C: Chosen + ?Sized> Registry<C> {
-    /// Makes a registry with the built-in kinds.
-    pub(crate) fn new(what: &'static str, kinds: &[(&'static str, Parse<C>)]) -> Self {
-        Self { what, kinds: RwLock::new(kinds.iter().copied().collect()) }
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, kinds: RwLock::default() }
     }
 
     /// Adds a kind. It replaces an earlier one of the same name.
@@ -102,6 +101,58 @@ macro_rules! parser {
     };
 }
 pub(crate) use parser;
+
+/// Declares settings: a struct with the default of each field and, for a kind, its name in configurations.
+macro_rules! settings {
+    ($(#[$docs:meta])* $name:ident $(= $kind:literal)? {
+        $($(#[$field_docs:meta])* $field:ident: $type:ty = $default:expr,)*
+    }) => {
+        $(#[$docs])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$field_docs])* pub $field: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        $(impl $crate::Settings for $name {
+            const KIND: &'static str = $kind;
+        })?
+    };
+}
+pub(crate) use settings;
+
+/// Declares the built-in kinds of a trait and registers them: for each module, the settings that it holds. `$what` is
+/// the table in configurations.
+macro_rules! kinds {
+    ($what:literal: $chosen:ident { $($module:ident: $($kind:ident),+;)+ }) => {
+        $(mod $module;
+        pub use $module::{$($kind),+};)+
+
+        impl Chosen for dyn $chosen {
+            fn registry() -> &'static Registry<Self> {
+                static KINDS: LazyLock<Registry<dyn $chosen>> = LazyLock::new(|| {
+                    let kinds = Registry::new($what);
+                    $($(kinds.add($kind::KIND, parser!($kind, dyn $chosen));)+)+
+                    kinds
+                });
+                &KINDS
+            }
+        }
+
+        impl<S: $chosen + Settings> From<S> for Choice<dyn $chosen> {
+            fn from(settings: S) -> Self {
+                Self::from_parts(S::KIND, filled(&settings).unwrap_or_default(), Arc::new(settings))
+            }
+        }
+    };
+}
+pub(crate) use kinds;
 
 /// Settings with their defaults filled in.
 pub(crate) fn filled(settings: &impl Serialize) -> Result<Map<String, Value>, serde_json::Error> {

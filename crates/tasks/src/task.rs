@@ -3,27 +3,42 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a model predicts for a mesh.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Task {
+/// Declares the tasks, with their names in configurations.
+macro_rules! tasks {
+    ($($(#[$documentation:meta])* $task:ident = $name:literal,)*) => {
+        /// What a model predicts for a mesh.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Task {
+            $($(#[$documentation])* #[serde(rename = $name)] $task,)*
+        }
+
+        impl Task {
+            /// All tasks.
+            pub const ALL: &[Self] = &[$(Self::$task),*];
+
+            /// Name in configurations.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$task => $name,)*
+                }
+            }
+        }
+    };
+}
+
+tasks! {
     /// A class for each vertex.
-    Segmentation,
+    Segmentation = "segmentation",
     /// The corresponding template vertex for each vertex. The classes are the vertices of the template.
-    Correspondence,
+    Correspondence = "correspondence",
     /// One class for the whole mesh.
-    Classification,
+    Classification = "classification",
     /// Scalars or tangent vectors for each vertex.
-    Regression,
+    Regression = "regression",
 }
 
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Segmentation => "segmentation",
-            Self::Correspondence => "correspondence",
-            Self::Classification => "classification",
-            Self::Regression => "regression",
-        })
+        f.write_str(self.name())
     }
 }

@@ -1,7 +1,7 @@
 //! `gemcnn data check`: contents and problems of a data set.
 
-use super::TaskName;
 use crate::failure::Failure;
+use crate::kinds;
 use crate::output::{count, grouped, print, say, table};
 use crate::progress;
 use clap::Args;
@@ -21,8 +21,8 @@ pub struct Check {
     folder: PathBuf,
 
     /// Task, if there is no dataset.toml.
-    #[arg(long, value_enum)]
-    task: Option<TaskName>,
+    #[arg(long, value_parser = kinds::task())]
+    task: Option<Task>,
 
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -33,8 +33,7 @@ impl Check {
     pub fn run(self) -> Result<(), Failure> {
         let what = format!("reading {}", self.folder.display());
         let config = DataConfig::Folder(self.folder);
-        let task = self.task.map(Task::from);
-        let check = progress::during(&what, || data::check(&config, task));
+        let check = progress::during(&what, || data::check(&config, self.task));
         let text = match self.json {
             true => serde_json::to_string(&check).map_err(Failure::input)? + "\n",
             false => in_words(&check),

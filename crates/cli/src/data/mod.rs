@@ -9,8 +9,7 @@ mod prepare;
 pub use make::TrajectoryArgs;
 
 use crate::failure::Failure;
-use clap::{Args, Subcommand, ValueEnum};
-use gemcnn_tasks::Task;
+use clap::{Args, Subcommand};
 use gemcnn_tasks::data::Cache;
 use std::path::PathBuf;
 
@@ -52,26 +51,6 @@ impl CacheArgs {
             _ if self.no_cache => Cache::none(),
             Some(folder) => Cache::new(folder),
             None => Cache::of_user(),
-        }
-    }
-}
-
-/// A task as an option.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum TaskName {
-    Segmentation,
-    Correspondence,
-    Classification,
-    Regression,
-}
-
-impl From<TaskName> for Task {
-    fn from(name: TaskName) -> Self {
-        match name {
-            TaskName::Segmentation => Self::Segmentation,
-            TaskName::Correspondence => Self::Correspondence,
-            TaskName::Classification => Self::Classification,
-            TaskName::Regression => Self::Regression,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `gemcnn data prepare`: geometry and features before training.
 
-use super::{CacheArgs, TaskName};
+use super::CacheArgs;
 use crate::failure::Failure;
 use crate::kinds;
 use crate::output::{count, print, say};
@@ -24,8 +24,8 @@ pub struct Prepare {
     folder: PathBuf,
 
     /// Task, if there is no dataset.toml.
-    #[arg(long, value_enum)]
-    task: Option<TaskName>,
+    #[arg(long, value_parser = kinds::task())]
+    task: Option<Task>,
 
     #[arg(
         long,
@@ -60,7 +60,7 @@ impl Prepare {
     pub fn run(self) -> Result<(), Failure> {
         let cache = self.cache.open();
         let config = DataConfig::Folder(self.folder);
-        let dataset = Dataset::open_with(&config, self.task.map(Task::from), self.strict);
+        let dataset = Dataset::open_with(&config, self.task, self.strict);
         let dataset = dataset.map_err(Failure::input)?;
         let task = dataset.task();
         let mut config = match self.model {

@@ -9,7 +9,7 @@ pub use progress::TrainProgress;
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::kinds;
+use crate::kinds::{self, parsed};
 use crate::mesh::UpAxis;
 use crate::output::{print, say};
 use crate::view::{LiveView, Watched};
@@ -22,8 +22,6 @@ use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{BatchSize, Checked, Outcome, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
 use gemcnn_view::render::Up;
-use serde::de::value::Error as ValueError;
-use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::path::{Path, PathBuf};
 
 /// Default directory of runs.
@@ -32,9 +30,11 @@ const RUNS: &str = "runs";
 /// Options of `gemcnn train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// Task (correspondence, segmentation, classification or regression), or a TOML configuration file (see
-    /// docs/training.md).
-    #[arg(value_name = "TASK or CONFIG.toml", required_unless_present = "resume")]
+    #[arg(
+        value_name = "TASK or CONFIG.toml",
+        required_unless_present = "resume",
+        help = format!("Task ({}), or a TOML configuration file (see docs/training.md)", kinds::tasks()),
+    )]
     what: Option<String>,
 
     /// Folder of meshes with targets [default: synthetic bodies, for correspondence only]. With --resume: new location
@@ -272,11 +272,6 @@ fn make_quick(config: &mut RunConfig) {
     if let DataConfig::Bodies(bodies) = &mut config.data {
         bodies.vertices = 1500;
     }
-}
-
-/// A word of a configuration.
-fn parsed<T: DeserializeOwned>(word: &str) -> Result<T, ValueError> {
-    T::deserialize(word.into_deserializer())
 }
 
 /// A flag that the first Ctrl-C or termination signal sets, to save and stop. The second one stops at once.

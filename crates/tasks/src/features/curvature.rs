@@ -1,30 +1,19 @@
 //! The curvature tensor.
 
 use super::{Feature, FeatureError, Surface, need};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::features::Curvature as Tensor;
 use gemcnn_nn::FeatureType;
-use serde::{Deserialize, Serialize};
 
-/// Mean curvature as scalars and the traceless part of the curvature tensor as order 2, each smoothed by diffusion at
-/// several times. They are invariant under rigid motions and scaling.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Curvature {
-    /// Times of the smoothing, for unit area (default `[0.001, 0.01]`).
-    pub times: Vec<f64>,
-    /// Number of eigenvectors of orders 0 and 2 (default `[128, 64]`).
-    pub eigenvectors: [usize; 2],
-}
-
-impl Default for Curvature {
-    fn default() -> Self {
-        Self { times: vec![1e-3, 1e-2], eigenvectors: [128, 64] }
+settings! {
+    /// Mean curvature as scalars and the traceless part of the curvature tensor as order 2, each smoothed by diffusion
+    /// at several times. They are invariant under rigid motions and scaling.
+    Curvature = "curvature" {
+        /// Times of the smoothing, for unit area (default `[0.001, 0.01]`).
+        times: Vec<f64> = vec![1e-3, 1e-2],
+        /// Number of eigenvectors of orders 0 and 2 (default `[128, 64]`).
+        eigenvectors: [usize; 2] = [128, 64],
     }
-}
-
-impl Settings for Curvature {
-    const KIND: &'static str = "curvature";
 }
 
 impl Feature for Curvature {

@@ -1,12 +1,11 @@
 //! Fields of the user as features: numbers and vectors that come with the meshes.
 
 use super::{Feature, FeatureError, Surface};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::DVec3;
 use gemcnn_mesh::remesh::{SurfacePoint, carry_values};
 use gemcnn_nn::FeatureType;
 use glam::DMat3;
-use serde::{Deserialize, Serialize};
 
 /// A field that features read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,16 +71,12 @@ impl Fields {
     }
 }
 
-/// A number of each vertex, from the files of the meshes: `field:NAME`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Field {
-    /// Name in the files.
-    pub name: String,
-}
-
-impl Settings for Field {
-    const KIND: &'static str = "field";
+settings! {
+    /// A number of each vertex, from the files of the meshes: `field:NAME`.
+    Field = "field" {
+        /// Name in the files.
+        name: String = String::default(),
+    }
 }
 
 impl Feature for Field {
@@ -99,25 +94,15 @@ impl Feature for Field {
     }
 }
 
-/// A vector in space of each vertex, from the files of the meshes: `vector:NAME`. The tangential part is a feature of
-/// order 1, the part along the normal a scalar.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Vector {
-    /// Name in the files.
-    pub name: String,
-    /// Adds the part along the normal (default true).
-    pub normal_part: bool,
-}
-
-impl Default for Vector {
-    fn default() -> Self {
-        Self { name: String::new(), normal_part: true }
+settings! {
+    /// A vector in space of each vertex, from the files of the meshes: `vector:NAME`. The tangential part is a feature
+    /// of order 1, the part along the normal a scalar.
+    Vector = "vector" {
+        /// Name in the files.
+        name: String = String::new(),
+        /// Adds the part along the normal (default true).
+        normal_part: bool = true,
     }
-}
-
-impl Settings for Vector {
-    const KIND: &'static str = "vector";
 }
 
 impl Feature for Vector {

@@ -1,31 +1,20 @@
 //! Heat kernel signatures.
 
 use super::{Feature, FeatureError, Surface, need};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::features::heat_kernel_signatures;
 use gemcnn_nn::FeatureType;
-use serde::{Deserialize, Serialize};
 
-/// Heat kernel signatures at logarithmically spaced times. They are invariant under isometries and scaling.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HeatKernel {
-    /// Number of times (default 16).
-    pub times: usize,
-    /// Shortest and longest time, for unit area (default `[0.01, 1]`).
-    pub range: [f64; 2],
-    /// Number of eigenvectors (default 128).
-    pub eigenvectors: usize,
-}
-
-impl Default for HeatKernel {
-    fn default() -> Self {
-        Self { times: 16, range: [0.01, 1.0], eigenvectors: 128 }
+settings! {
+    /// Heat kernel signatures at logarithmically spaced times. They are invariant under isometries and scaling.
+    HeatKernel = "hks" {
+        /// Number of times (default 16).
+        times: usize = 16,
+        /// Shortest and longest time, for unit area (default `[0.01, 1]`).
+        range: [f64; 2] = [0.01, 1.0],
+        /// Number of eigenvectors (default 128).
+        eigenvectors: usize = 128,
     }
-}
-
-impl Settings for HeatKernel {
-    const KIND: &'static str = "hks";
 }
 
 impl HeatKernel {

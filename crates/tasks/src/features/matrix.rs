@@ -1,18 +1,13 @@
 //! Matrix features.
 
 use super::{Feature, FeatureError, Surface};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::features::{MatrixOptions, matrix_features};
 use gemcnn_nn::FeatureType;
-use serde::{Deserialize, Serialize};
 
-/// Matrix features, `7x(0,1,2)`. They are invariant under rigid motions and scaling.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Matrix {}
-
-impl Settings for Matrix {
-    const KIND: &'static str = "matrix";
+settings! {
+    /// Matrix features, `7x(0,1,2)`. They are invariant under rigid motions and scaling.
+    Matrix = "matrix" {}
 }
 
 impl Feature for Matrix {

@@ -1,28 +1,8 @@
 //! Input features, chosen by name and open to kinds from outside.
 
-mod combined;
-mod curvature;
-mod field;
-mod heat_kernel;
-mod matrix;
-mod position;
-mod reltan;
-mod shot;
-mod wave_kernel;
-mod xyz;
+pub use field::{FieldName, Fields};
 
-pub use combined::Combined;
-pub use curvature::Curvature;
-pub use field::{Field, FieldName, Fields, Vector};
-pub use heat_kernel::HeatKernel;
-pub use matrix::Matrix;
-pub use position::Position;
-pub use reltan::Reltan;
-pub use shot::Shot;
-pub use wave_kernel::WaveKernel;
-pub use xyz::Xyz;
-
-use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
+use crate::registry::{Choice, Chosen, Registry, Settings, filled, kinds, parser};
 use gemcnn_mesh::surface::{Eigenbasis, SurfaceOperators};
 use gemcnn_mesh::{GaugeGraph, Mesh, NormalWeighting};
 use gemcnn_nn::FeatureType;
@@ -79,27 +59,18 @@ pub trait Feature: fmt::Debug + Send + Sync {
     }
 }
 
-impl Chosen for dyn Feature {
-    fn registry() -> &'static Registry<Self> {
-        static FEATURES: LazyLock<Registry<dyn Feature>> = LazyLock::new(|| {
-            Registry::new(
-                "features",
-                &[
-                    (Xyz::KIND, parser!(Xyz, dyn Feature)),
-                    (Shot::KIND, parser!(Shot, dyn Feature)),
-                    (Matrix::KIND, parser!(Matrix, dyn Feature)),
-                    (Reltan::KIND, parser!(Reltan, dyn Feature)),
-                    (HeatKernel::KIND, parser!(HeatKernel, dyn Feature)),
-                    (WaveKernel::KIND, parser!(WaveKernel, dyn Feature)),
-                    (Curvature::KIND, parser!(Curvature, dyn Feature)),
-                    (Position::KIND, parser!(Position, dyn Feature)),
-                    (Field::KIND, parser!(Field, dyn Feature)),
-                    (Vector::KIND, parser!(Vector, dyn Feature)),
-                    (Combined::KIND, parser!(Combined, dyn Feature)),
-                ],
-            )
-        });
-        &FEATURES
+kinds! {
+    "features": Feature {
+        xyz: Xyz;
+        shot: Shot;
+        matrix: Matrix;
+        reltan: Reltan;
+        heat_kernel: HeatKernel;
+        wave_kernel: WaveKernel;
+        curvature: Curvature;
+        position: Position;
+        field: Field, Vector;
+        combined: Combined;
     }
 }
 
@@ -152,13 +123,6 @@ pub fn register<F: Feature + Settings>() {
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 pub type FeatureConfig = Choice<dyn Feature>;
-
-impl<F: Feature + Settings> From<F> for FeatureConfig {
-    fn from(feature: F) -> Self {
-        let settings = filled(&feature).unwrap_or_default();
-        Self::from_parts(F::KIND, settings, Arc::new(feature))
-    }
-}
 
 impl Default for FeatureConfig {
     /// Positions.

@@ -1,19 +1,14 @@
 //! Positions against the centroid.
 
 use super::{Feature, FeatureError, Surface};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::features::centroid_features;
 use gemcnn_nn::FeatureType;
-use serde::{Deserialize, Serialize};
 
-/// Position against the centroid, `2x0 + 1x1`: the part along the normal and the distance as scalars, the tangential
-/// part as a vector. They are invariant under rigid motions and scaling.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Position {}
-
-impl Settings for Position {
-    const KIND: &'static str = "position";
+settings! {
+    /// Position against the centroid, `2x0 + 1x1`: the part along the normal and the distance as scalars, the
+    /// tangential part as a vector. They are invariant under rigid motions and scaling.
+    Position = "position" {}
 }
 
 impl Feature for Position {

@@ -1,22 +1,17 @@
 //! SHOT descriptors.
 
 use super::{Feature, FeatureError, Surface};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::features::shot::{DESCRIPTOR_LENGTH, ShotOptions, descriptors};
 use gemcnn_nn::FeatureType;
-use serde::{Deserialize, Serialize};
 
-/// SHOT descriptors, `352x0`. They are invariant under rigid motions.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Shot {
-    /// Radius of the support in units of the mesh (default: a tenth of the square root of its area).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub radius: Option<f64>,
-}
-
-impl Settings for Shot {
-    const KIND: &'static str = "shot";
+settings! {
+    /// SHOT descriptors, `352x0`. They are invariant under rigid motions.
+    Shot = "shot" {
+        /// Radius of the support in units of the mesh (default: a tenth of the square root of its area).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        radius: Option<f64> = None,
+    }
 }
 
 impl Feature for Shot {

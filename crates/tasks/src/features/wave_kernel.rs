@@ -1,29 +1,18 @@
 //! Wave kernel signatures.
 
 use super::{Feature, FeatureError, Surface, need};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::features::wave_kernel_signatures;
 use gemcnn_nn::FeatureType;
-use serde::{Deserialize, Serialize};
 
-/// Wave kernel signatures. They are invariant under isometries and scaling.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WaveKernel {
-    /// Number of energies (default 16).
-    pub energies: usize,
-    /// Number of eigenvectors (default 128).
-    pub eigenvectors: usize,
-}
-
-impl Default for WaveKernel {
-    fn default() -> Self {
-        Self { energies: 16, eigenvectors: 128 }
+settings! {
+    /// Wave kernel signatures. They are invariant under isometries and scaling.
+    WaveKernel = "wks" {
+        /// Number of energies (default 16).
+        energies: usize = 16,
+        /// Number of eigenvectors (default 128).
+        eigenvectors: usize = 128,
     }
-}
-
-impl Settings for WaveKernel {
-    const KIND: &'static str = "wks";
 }
 
 impl Feature for WaveKernel {

@@ -1,18 +1,13 @@
 //! Positions.
 
 use super::{Feature, FeatureError, Surface};
-use crate::Settings;
+use crate::registry::settings;
 use gemcnn_mesh::features::positions;
 use gemcnn_nn::FeatureType;
-use serde::{Deserialize, Serialize};
 
-/// Positions in space, `3x0`. They change when a mesh is moved, rotated or scaled.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Xyz {}
-
-impl Settings for Xyz {
-    const KIND: &'static str = "xyz";
+settings! {
+    /// Positions in space, `3x0`. They change when a mesh is moved, rotated or scaled.
+    Xyz = "xyz" {}
 }
 
 impl Feature for Xyz {

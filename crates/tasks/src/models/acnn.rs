@@ -4,38 +4,29 @@ use super::stack::{PatchConv, check_radius};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Shot, Surface};
+use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::AnisotropicHeat;
 use gemcnn_nn::{Activation, Builder, Module, NetworkConfig, Real, SparseMap};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Largest number of vertices of the disc of a kernel.
 const DISC_LIMIT: usize = 64;
 
-/// Settings of the model `acnn`: averages with anisotropic heat kernels along principal directions of curvature.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AcnnModel {
-    /// Number of directions over half a turn (default 8).
-    pub angles: usize,
-    /// Diffusion times as numbers of steps, ascending (default `[1, 2, 4]`). Four steps spread to half the radius.
-    pub steps: Vec<usize>,
-    /// Ratio of the conductivities along and across a direction (default 100).
-    pub anisotropy: f64,
-    /// Radius of the discs, in square roots of the area (default 0.04).
-    pub radius: f64,
-    /// The layers.
-    pub layers: Stack,
-}
-
-impl Default for AcnnModel {
-    fn default() -> Self {
-        Self { angles: 8, steps: vec![1, 2, 4], anisotropy: 100.0, radius: 0.04, layers: Stack::default() }
+settings! {
+    /// Settings of the model `acnn`: averages with anisotropic heat kernels along principal directions of curvature.
+    AcnnModel = "acnn" {
+        /// Number of directions over half a turn (default 8).
+        angles: usize = 8,
+        /// Diffusion times as numbers of steps, ascending (default `[1, 2, 4]`). Four steps spread to half the radius.
+        steps: Vec<usize> = vec![1, 2, 4],
+        /// Ratio of the conductivities along and across a direction (default 100).
+        anisotropy: f64 = 100.0,
+        /// Radius of the discs, in square roots of the area (default 0.04).
+        radius: f64 = 0.04,
+        /// The layers.
+        layers: Stack = Stack::default(),
     }
-}
-
-impl Settings for AcnnModel {
-    const KIND: &'static str = "acnn";
 }
 
 impl AcnnModel {

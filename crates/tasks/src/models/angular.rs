@@ -2,47 +2,32 @@
 
 use super::graph::scalar_relu;
 use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
+use crate::TaskError;
 use crate::data::GaugeChoice;
-use crate::{Settings, TaskError};
+use crate::registry::settings;
 use gemcnn_nn::layers::{Angular, GlobalPool};
 use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
-use serde::{Deserialize, Serialize};
 
-/// Settings of the model `angular`. Its output depends on the frames, and it needs those of
-/// [`GaugeChoice::Shot`]. Components of order above 0 are treated as scalars in these frames.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AngularModel {
-    /// Convolutions, each followed by ReLU (default 7).
-    pub layers: usize,
-    /// Scalar channels of each convolution (default 128).
-    pub channels: usize,
-    /// Highest harmonic of the kernels (default 2).
-    pub band_limit: usize,
-    /// Batch normalisation before each ReLU (default true).
-    pub batch_norm: bool,
-    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
-    pub head: usize,
-    /// Dropout probability in the head (default 0.5).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
-}
-
-impl Default for AngularModel {
-    fn default() -> Self {
-        Self {
-            layers: 7,
-            channels: 128,
-            band_limit: 2,
-            batch_norm: true,
-            head: 256,
-            dropout: 0.5,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
+settings! {
+    /// Settings of the model `angular`. Its output depends on the frames, and it needs those of
+    /// [`GaugeChoice::Shot`]. Components of order above 0 are treated as scalars in these frames.
+    AngularModel = "angular" {
+        /// Convolutions, each followed by ReLU (default 7).
+        layers: usize = 7,
+        /// Scalar channels of each convolution (default 128).
+        channels: usize = 128,
+        /// Highest harmonic of the kernels (default 2).
+        band_limit: usize = 2,
+        /// Batch normalisation before each ReLU (default true).
+        batch_norm: bool = true,
+        /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+        head: usize = 256,
+        /// Dropout probability in the head (default 0.5).
+        dropout: f64 = 0.5,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
     }
 }
 
@@ -63,13 +48,8 @@ impl AngularModel {
         for _ in 0..self.layers {
             network = network.conv(&hidden).nonlinearity(scalar_relu(self.batch_norm));
         }
-        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-        head.add(network, spec)
+        Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(network, spec)
     }
-}
-
-impl Settings for AngularModel {
-    const KIND: &'static str = "angular";
 }
 
 impl Model for AngularModel {

@@ -2,59 +2,40 @@
 
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
-use crate::{Settings, TaskError};
+use crate::TaskError;
+use crate::registry::settings;
 use gemcnn_nn::layers::{Attention, Gauge, GlobalPool};
 use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
-use serde::{Deserialize, Serialize};
 
-/// Settings of the model `attention`: the blocks of [`GemModel`](super::GemModel) with attention in the place of
-/// convolutions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AttentionModel {
-    /// Residual blocks of two layers of attention (default 3).
-    pub blocks: usize,
-    /// Channels of each order, between and inside blocks (default 16).
-    pub channels: usize,
-    /// Highest order (default 2).
-    pub band_limit: usize,
-    /// Heads of each layer (default 2). They divide `channels` and `scalars`.
-    pub heads: usize,
-    /// Scalar channels of the last block (default 64).
-    pub scalars: usize,
-    /// Nonlinearity after each layer of attention (default: regular).
-    pub nonlinearity: NonlinearityChoice,
-    /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples: Option<usize>,
-    /// Batch normalisation inside nonlinearities (default true).
-    pub batch_norm: bool,
-    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
-    pub head: usize,
-    /// Dropout probability in the head (default 0.5).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
-}
-
-impl Default for AttentionModel {
-    fn default() -> Self {
-        Self {
-            blocks: 3,
-            channels: 16,
-            band_limit: 2,
-            heads: 2,
-            scalars: 64,
-            nonlinearity: NonlinearityChoice::Regular,
-            samples: None,
-            batch_norm: true,
-            head: 256,
-            dropout: 0.5,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
+settings! {
+    /// Settings of the model `attention`: the blocks of [`GemModel`](super::GemModel) with attention in the place of
+    /// convolutions.
+    AttentionModel = "attention" {
+        /// Residual blocks of two layers of attention (default 3).
+        blocks: usize = 3,
+        /// Channels of each order, between and inside blocks (default 16).
+        channels: usize = 16,
+        /// Highest order (default 2).
+        band_limit: usize = 2,
+        /// Heads of each layer (default 2). They divide `channels` and `scalars`.
+        heads: usize = 2,
+        /// Scalar channels of the last block (default 64).
+        scalars: usize = 64,
+        /// Nonlinearity after each layer of attention (default: regular).
+        nonlinearity: NonlinearityChoice = NonlinearityChoice::Regular,
+        /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        samples: Option<usize> = None,
+        /// Batch normalisation inside nonlinearities (default true).
+        batch_norm: bool = true,
+        /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+        head: usize = 256,
+        /// Dropout probability in the head (default 0.5).
+        dropout: f64 = 0.5,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
     }
 }
 
@@ -91,13 +72,8 @@ impl AttentionModel {
         if rotates {
             return Ok(network.kernel(Gauge).conv(&spec.outputs));
         }
-        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-        head.add(network, spec)
+        Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(network, spec)
     }
-}
-
-impl Settings for AttentionModel {
-    const KIND: &'static str = "attention";
 }
 
 impl Model for AttentionModel {

@@ -4,6 +4,7 @@ use super::stack::{begin, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
+use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::PointIndex;
 use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
@@ -12,26 +13,16 @@ use gemcnn_nn::{
     Tape, Var,
 };
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// Settings of the model `edge`: the largest of one linear map over the nearest vertices in space.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EdgeModel {
-    /// Number of nearest vertices, the vertex itself among them (default 16).
-    pub neighbours: usize,
-    /// The layers.
-    pub layers: Stack,
-}
-
-impl Default for EdgeModel {
-    fn default() -> Self {
-        Self { neighbours: 16, layers: Stack::default() }
+settings! {
+    /// Settings of the model `edge`: the largest of one linear map over the nearest vertices in space.
+    EdgeModel = "edge" {
+        /// Number of nearest vertices, the vertex itself among them (default 16).
+        neighbours: usize = 16,
+        /// The layers.
+        layers: Stack = Stack::default(),
     }
-}
-
-impl Settings for EdgeModel {
-    const KIND: &'static str = "edge";
 }
 
 impl EdgeModel {

@@ -4,33 +4,24 @@ use super::stack::begin;
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
+use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
     SparseMap, Stage, Tape, Var,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// Settings of the model `feast`: each neighbour is assigned to several weight matrices by the difference of its
-/// features to those of the vertex.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FeastModel {
-    /// Number of weight matrices (default 32).
-    pub matrices: usize,
-    /// The layers.
-    pub layers: Stack,
-}
-
-impl Default for FeastModel {
-    fn default() -> Self {
-        Self { matrices: 32, layers: Stack::default() }
+settings! {
+    /// Settings of the model `feast`: each neighbour is assigned to several weight matrices by the difference of its
+    /// features to those of the vertex.
+    FeastModel = "feast" {
+        /// Number of weight matrices (default 32).
+        matrices: usize = 32,
+        /// The layers.
+        layers: Stack = Stack::default(),
     }
-}
-
-impl Settings for FeastModel {
-    const KIND: &'static str = "feast";
 }
 
 impl FeastModel {

@@ -2,47 +2,48 @@
 
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
-use crate::{Settings, TaskError};
+use crate::TaskError;
+use crate::registry::settings;
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Settings of the model `gem`. The defaults are the paper's correspondence network with batch
-/// normalisation: `3x0 -> 16x(0,1,2) -> 16x(0,1,2) -> 64x0`, each arrow a residual block of two
-/// convolutions with `16x(0,1,2)` between them, then `64 -> 256 -> classes`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GemModel {
-    /// Residual blocks of two convolutions (default 3).
-    pub blocks: usize,
-    /// Channels of each order, between and inside blocks (default 16).
-    pub channels: usize,
-    /// Highest order (default 2).
-    pub band_limit: usize,
-    /// Weights of the neighbours in convolutions (default: all count the same).
-    pub weights: NeighbourWeights,
-    /// Scalar channels of the last block (default 64). Unused with broken symmetry.
-    pub scalars: usize,
-    /// Nonlinearity after each convolution (default: regular).
-    pub nonlinearity: NonlinearityChoice,
-    /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples: Option<usize>,
-    /// Batch normalisation inside nonlinearities (default true).
-    pub batch_norm: bool,
-    /// Keeps all orders in the last block and treats all components as scalars in the head (default false).
-    /// This helps if all meshes have the same connectivity, but the output then depends on the frames.
-    pub broken_symmetry: bool,
-    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
-    pub head: usize,
-    /// Dropout probability in the head (default 0.5).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
+settings! {
+    /// Settings of the model `gem`. The defaults are the paper's correspondence network with batch
+    /// normalisation: `3x0 -> 16x(0,1,2) -> 16x(0,1,2) -> 64x0`, each arrow a residual block of two
+    /// convolutions with `16x(0,1,2)` between them, then `64 -> 256 -> classes`.
+    GemModel = "gem" {
+        /// Residual blocks of two convolutions (default 3).
+        blocks: usize = 3,
+        /// Channels of each order, between and inside blocks (default 16).
+        channels: usize = 16,
+        /// Highest order (default 2).
+        band_limit: usize = 2,
+        /// Weights of the neighbours in convolutions (default: all count the same).
+        weights: NeighbourWeights = NeighbourWeights::Count,
+        /// Scalar channels of the last block (default 64). Unused with broken symmetry.
+        scalars: usize = 64,
+        /// Nonlinearity after each convolution (default: regular).
+        nonlinearity: NonlinearityChoice = NonlinearityChoice::Regular,
+        /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        samples: Option<usize> = None,
+        /// Batch normalisation inside nonlinearities (default true).
+        batch_norm: bool = true,
+        /// Keeps all orders in the last block and treats all components as scalars in the head (default false).
+        /// This helps if all meshes have the same connectivity, but the output then depends on the frames.
+        broken_symmetry: bool = false,
+        /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+        head: usize = 256,
+        /// Dropout probability in the head (default 0.5).
+        dropout: f64 = 0.5,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
+    }
 }
 
 /// The nonlinearities of the equivariant models.
@@ -80,26 +81,6 @@ impl NonlinearityChoice {
     }
 }
 
-impl Default for GemModel {
-    fn default() -> Self {
-        Self {
-            blocks: 3,
-            channels: 16,
-            band_limit: 2,
-            weights: NeighbourWeights::Count,
-            scalars: 64,
-            nonlinearity: NonlinearityChoice::Regular,
-            samples: None,
-            batch_norm: true,
-            broken_symmetry: false,
-            head: 256,
-            dropout: 0.5,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
-    }
-}
-
 impl GemModel {
     /// The layers of the network.
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
@@ -133,13 +114,8 @@ impl GemModel {
         if self.broken_symmetry {
             network = network.break_symmetry();
         }
-        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-        head.add(network, spec)
+        Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(network, spec)
     }
-}
-
-impl Settings for GemModel {
-    const KIND: &'static str = "gem";
 }
 
 impl Model for GemModel {

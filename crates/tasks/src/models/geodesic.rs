@@ -4,6 +4,7 @@ use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Shot, Surface};
+use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::polar_bins;
 use gemcnn_mesh::vertex_areas;
@@ -12,31 +13,21 @@ use gemcnn_nn::{
     Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
     Tape, Var,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// Settings of the model `geodesic`: polar bins on geodesic discs, a kernel applied in all rotations, and the largest
-/// response.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GeodesicModel {
-    /// Number of radii (default 5).
-    pub rings: usize,
-    /// Number of angles (default 16).
-    pub angles: usize,
-    /// Radius of the discs, in square roots of the area (default 0.04).
-    pub radius: f64,
-    /// The layers.
-    pub layers: Stack,
-}
-
-impl Default for GeodesicModel {
-    fn default() -> Self {
-        Self { rings: 5, angles: 16, radius: 0.04, layers: Stack::default() }
+settings! {
+    /// Settings of the model `geodesic`: polar bins on geodesic discs, a kernel applied in all rotations, and the
+    /// largest response.
+    GeodesicModel = "geodesic" {
+        /// Number of radii (default 5).
+        rings: usize = 5,
+        /// Number of angles (default 16).
+        angles: usize = 16,
+        /// Radius of the discs, in square roots of the area (default 0.04).
+        radius: f64 = 0.04,
+        /// The layers.
+        layers: Stack = Stack::default(),
     }
-}
-
-impl Settings for GeodesicModel {
-    const KIND: &'static str = "geodesic";
 }
 
 impl GeodesicModel {

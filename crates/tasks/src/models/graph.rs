@@ -1,56 +1,36 @@
 //! The isotropic baseline: the architecture of the paper's network with graph convolutions.
 
 use super::{DEPTHS, GemModel, Head, Model, ModelSpec, WIDTHS, within};
-use crate::{Element, Settings, Task, TaskError};
+use crate::registry::settings;
+use crate::{Element, Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Isotropic, Regular};
 use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
-use serde::{Deserialize, Serialize};
 
-/// Settings of the model `graph`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GraphModel {
-    /// Residual blocks of two convolutions (default 3).
-    pub blocks: usize,
-    /// Scalar channels between and inside blocks. By default it is chosen so that the number of parameters is closest
-    /// to that of the [`GemModel`] with the same blocks, scalars and head, and otherwise default settings.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub width: Option<usize>,
-    /// Scalar channels of the last block (default 64).
-    pub scalars: usize,
-    /// Batch normalisation before each ReLU (default true).
-    pub batch_norm: bool,
-    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
-    pub head: usize,
-    /// Dropout probability in the head (default 0.5).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
-}
-
-impl Default for GraphModel {
-    fn default() -> Self {
-        Self::like(&GemModel::default())
+settings! {
+    /// Settings of the model `graph`.
+    GraphModel = "graph" {
+        /// Residual blocks of two convolutions (default 3).
+        blocks: usize = 3,
+        /// Scalar channels between and inside blocks. By default it is chosen so that the number of parameters is
+        /// closest to that of the [`GemModel`] with the same blocks, scalars and head, and otherwise default settings.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        width: Option<usize> = None,
+        /// Scalar channels of the last block (default 64).
+        scalars: usize = 64,
+        /// Batch normalisation before each ReLU (default true).
+        batch_norm: bool = true,
+        /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+        head: usize = 256,
+        /// Dropout probability in the head (default 0.5).
+        dropout: f64 = 0.5,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
     }
 }
 
 impl GraphModel {
-    /// The same architecture with the default width.
-    fn like(gem: &GemModel) -> Self {
-        Self {
-            blocks: gem.blocks,
-            width: None,
-            scalars: gem.scalars,
-            batch_norm: gem.batch_norm,
-            head: gem.head,
-            dropout: gem.dropout,
-            pool: gem.pool,
-            decay: gem.decay,
-        }
-    }
-
     /// The model with the architecture of a [`GemModel`] and the width for which the number of parameters is
     /// closest to it, for an input type.
     pub fn matching(gem: &GemModel, input: &FeatureType) -> Result<Self, TaskError> {
@@ -64,7 +44,16 @@ impl GraphModel {
         let trained =
             |network: NetworkConfig<f32>| -> Result<usize, TaskError> { Ok(network.init(0)?.1.trained_count()) };
         let target = trained(gem.network(&spec)?)?;
-        let with = |width: usize| Self { width: Some(width), ..Self::like(gem) };
+        let with = |width: usize| Self {
+            blocks: gem.blocks,
+            width: Some(width),
+            scalars: gem.scalars,
+            batch_norm: gem.batch_norm,
+            head: gem.head,
+            dropout: gem.dropout,
+            pool: gem.pool,
+            decay: gem.decay,
+        };
         let count = |width: usize| -> Result<usize, TaskError> { trained(with(width).network(&spec)?) };
         let (mut low, mut high) = (1, 1);
         while count(high)? < target {
@@ -113,18 +102,13 @@ impl GraphModel {
         }
         let last = FeatureType::scalars(self.scalars);
         network = network.residual_through(&hidden, &last, act);
-        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-        head.add(network, spec)
+        Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(network, spec)
     }
 }
 
 /// ReLU of scalars, after an optional batch normalisation. Scalars need only one sample.
 pub(super) fn scalar_relu(batch_norm: bool) -> Regular {
     Regular { batch_norm, ..Regular::relu(1) }
-}
-
-impl Settings for GraphModel {
-    const KIND: &'static str = "graph";
 }
 
 impl Model for GraphModel {

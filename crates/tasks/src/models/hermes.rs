@@ -2,61 +2,42 @@
 
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
-use crate::{Settings, TaskError};
+use crate::TaskError;
+use crate::registry::settings;
 use gemcnn_nn::layers::{GlobalPool, MessageBlockConfig};
 use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
-use serde::{Deserialize, Serialize};
 
-/// Settings of the model `hermes`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HermesModel {
-    /// Blocks of messages and updates (default 3).
-    pub blocks: usize,
-    /// Channels of each order, of messages and between blocks (default 16).
-    pub channels: usize,
-    /// Highest order (default 2).
-    pub band_limit: usize,
-    /// Layers of the message function of each block (default 2).
-    pub edge_layers: usize,
-    /// Layers of the update function of each block (default 2).
-    pub node_layers: usize,
-    /// Scalar channels of the last block (default 64).
-    pub scalars: usize,
-    /// Nonlinearity between the layers of the update function (default: regular). That of messages is always regular.
-    pub nonlinearity: NonlinearityChoice,
-    /// Samples of regular nonlinearities (default `2 band_limit + 1`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples: Option<usize>,
-    /// Batch normalisation inside the nonlinearities of the update function (default true).
-    pub batch_norm: bool,
-    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
-    pub head: usize,
-    /// Dropout probability in the head (default 0.5).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
-}
-
-impl Default for HermesModel {
-    fn default() -> Self {
-        Self {
-            blocks: 3,
-            channels: 16,
-            band_limit: 2,
-            edge_layers: 2,
-            node_layers: 2,
-            scalars: 64,
-            nonlinearity: NonlinearityChoice::Regular,
-            samples: None,
-            batch_norm: true,
-            head: 256,
-            dropout: 0.5,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
+settings! {
+    /// Settings of the model `hermes`.
+    HermesModel = "hermes" {
+        /// Blocks of messages and updates (default 3).
+        blocks: usize = 3,
+        /// Channels of each order, of messages and between blocks (default 16).
+        channels: usize = 16,
+        /// Highest order (default 2).
+        band_limit: usize = 2,
+        /// Layers of the message function of each block (default 2).
+        edge_layers: usize = 2,
+        /// Layers of the update function of each block (default 2).
+        node_layers: usize = 2,
+        /// Scalar channels of the last block (default 64).
+        scalars: usize = 64,
+        /// Nonlinearity between the layers of the update function (default: regular). That of messages is always
+        /// regular.
+        nonlinearity: NonlinearityChoice = NonlinearityChoice::Regular,
+        /// Samples of regular nonlinearities (default `2 band_limit + 1`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        samples: Option<usize> = None,
+        /// Batch normalisation inside the nonlinearities of the update function (default true).
+        batch_norm: bool = true,
+        /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+        head: usize = 256,
+        /// Dropout probability in the head (default 0.5).
+        dropout: f64 = 0.5,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
     }
 }
 
@@ -91,13 +72,8 @@ impl HermesModel {
         if rotates {
             return Ok(network.conv(&spec.outputs));
         }
-        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-        head.add(network, spec)
+        Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(network, spec)
     }
-}
-
-impl Settings for HermesModel {
-    const KIND: &'static str = "hermes";
 }
 
 impl Model for HermesModel {

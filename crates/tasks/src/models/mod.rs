@@ -10,48 +10,22 @@
 //! | regression of scalars | as segmentation, or as classification for values of whole meshes |
 //! | regression of other types | a gauge convolution to the type |
 
-mod acnn;
-mod angular;
-mod attention;
-mod edge;
-mod feast;
-mod gem;
-mod geodesic;
-mod graph;
 mod head;
-mod hermes;
 #[cfg(test)]
 mod layer_tests;
-mod monet;
 mod preset;
 mod recipe;
-mod spiral;
 mod stack;
-mod surface;
-mod unet;
-mod zernike;
 
-pub use acnn::AcnnModel;
-pub use angular::AngularModel;
-pub use attention::AttentionModel;
-pub use edge::EdgeModel;
-pub use feast::FeastModel;
-pub use gem::{GemModel, NonlinearityChoice};
-pub use geodesic::GeodesicModel;
-pub use graph::GraphModel;
+pub use gem::NonlinearityChoice;
 pub use head::Head;
-pub use hermes::HermesModel;
-pub use monet::MonetModel;
 pub use preset::Preset;
 pub use recipe::Recipe;
-pub use spiral::SpiralModel;
 pub use stack::Stack;
-pub use surface::{DiffusionChoice, DiffusionModel, SurfaceModel};
-pub use unet::UNetModel;
-pub use zernike::ZernikeModel;
+pub use surface::DiffusionChoice;
 
 use crate::data::{GaugeChoice, HierarchySettings, PatchSettings};
-use crate::registry::{Choice, Chosen, Registry, Settings, filled, parser};
+use crate::registry::{Choice, Chosen, Registry, Settings, filled, kinds, parser};
 use crate::{Element, Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::{Builder, FeatureType, Module, Parameters};
@@ -122,31 +96,22 @@ pub trait Model: fmt::Debug + Send + Sync {
     }
 }
 
-impl Chosen for dyn Model {
-    fn registry() -> &'static Registry<Self> {
-        static MODELS: LazyLock<Registry<dyn Model>> = LazyLock::new(|| {
-            Registry::new(
-                "model",
-                &[
-                    (GemModel::KIND, parser!(GemModel, dyn Model)),
-                    (GraphModel::KIND, parser!(GraphModel, dyn Model)),
-                    (AngularModel::KIND, parser!(AngularModel, dyn Model)),
-                    (UNetModel::KIND, parser!(UNetModel, dyn Model)),
-                    (DiffusionModel::KIND, parser!(DiffusionModel, dyn Model)),
-                    (SurfaceModel::KIND, parser!(SurfaceModel, dyn Model)),
-                    (AttentionModel::KIND, parser!(AttentionModel, dyn Model)),
-                    (HermesModel::KIND, parser!(HermesModel, dyn Model)),
-                    (SpiralModel::KIND, parser!(SpiralModel, dyn Model)),
-                    (FeastModel::KIND, parser!(FeastModel, dyn Model)),
-                    (EdgeModel::KIND, parser!(EdgeModel, dyn Model)),
-                    (MonetModel::KIND, parser!(MonetModel, dyn Model)),
-                    (GeodesicModel::KIND, parser!(GeodesicModel, dyn Model)),
-                    (AcnnModel::KIND, parser!(AcnnModel, dyn Model)),
-                    (ZernikeModel::KIND, parser!(ZernikeModel, dyn Model)),
-                ],
-            )
-        });
-        &MODELS
+kinds! {
+    "model": Model {
+        gem: GemModel;
+        graph: GraphModel;
+        angular: AngularModel;
+        unet: UNetModel;
+        surface: SurfaceModel, DiffusionModel;
+        attention: AttentionModel;
+        hermes: HermesModel;
+        spiral: SpiralModel;
+        feast: FeastModel;
+        edge: EdgeModel;
+        monet: MonetModel;
+        geodesic: GeodesicModel;
+        acnn: AcnnModel;
+        zernike: ZernikeModel;
     }
 }
 
@@ -173,13 +138,6 @@ pub fn register<M: Model + Settings>() {
 /// # Ok::<(), gemcnn_tasks::TaskError>(())
 /// ```
 pub type ModelConfig = Choice<dyn Model>;
-
-impl<M: Model + Settings> From<M> for ModelConfig {
-    fn from(model: M) -> Self {
-        let settings = filled(&model).unwrap_or_default();
-        Self::from_parts(M::KIND, settings, Arc::new(model))
-    }
-}
 
 /// A network and its parameters.
 pub type ModelWithParameters = (Box<dyn Module<f32>>, Parameters<f32>);
@@ -220,23 +178,7 @@ mod tests {
     #[test]
     fn the_page_on_models_lists_all_settings() {
         let page = include_str!("../../../../docs/models.md");
-        for kind in [
-            GemModel::KIND,
-            GraphModel::KIND,
-            AngularModel::KIND,
-            UNetModel::KIND,
-            DiffusionModel::KIND,
-            SurfaceModel::KIND,
-            AttentionModel::KIND,
-            HermesModel::KIND,
-            SpiralModel::KIND,
-            FeastModel::KIND,
-            EdgeModel::KIND,
-            MonetModel::KIND,
-            GeodesicModel::KIND,
-            AcnnModel::KIND,
-            ZernikeModel::KIND,
-        ] {
+        for kind in <dyn Model>::registry().kinds() {
             let model = ModelConfig::of_kind(kind).unwrap();
             let settings = toml::Table::try_from(model).unwrap();
             for setting in settings.keys().map(String::as_str).chain(["width", "samples"]) {

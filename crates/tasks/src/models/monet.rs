@@ -4,13 +4,14 @@ use super::stack::{begin, check_radius, discs};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{GaugeChoice, PatchSettings, Patches};
 use crate::features::{FeatureError, Shot, Surface};
+use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{Linear, LinearConfig};
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
     SparseMap, Stage, Tape, Var,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::f64::consts::PI;
 
 /// Mean square of the entries of the matrices of the Gaussians at initialisation, which makes widths of about the range
@@ -18,26 +19,16 @@ use std::f64::consts::PI;
 const INITIAL_SQUARE: f64 = 2.0;
 const WEIGHT_SQUARE: f64 = 0.12;
 
-/// Settings of the model `monet`: learned Gaussians of the polar coordinates of a geodesic disc, in SHOT frames.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MonetModel {
-    /// Number of Gaussians (default 8).
-    pub kernels: usize,
-    /// Radius of the discs, in square roots of the area (default 0.03).
-    pub radius: f64,
-    /// The layers.
-    pub layers: Stack,
-}
-
-impl Default for MonetModel {
-    fn default() -> Self {
-        Self { kernels: 8, radius: 0.03, layers: Stack::default() }
+settings! {
+    /// Settings of the model `monet`: learned Gaussians of the polar coordinates of a geodesic disc, in SHOT frames.
+    MonetModel = "monet" {
+        /// Number of Gaussians (default 8).
+        kernels: usize = 8,
+        /// Radius of the discs, in square roots of the area (default 0.03).
+        radius: f64 = 0.03,
+        /// The layers.
+        layers: Stack = Stack::default(),
     }
-}
-
-impl Settings for MonetModel {
-    const KIND: &'static str = "monet";
 }
 
 impl MonetModel {

@@ -4,32 +4,23 @@ use super::stack::PatchConv;
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
+use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::spirals;
 use gemcnn_nn::{Activation, Builder, Module, NetworkConfig, Real, SparseMap};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// Settings of the model `spiral`: the features along a spiral around each vertex, concatenated, and one linear map.
-/// Spirals depend on the numbers of the vertices, so the meshes must be registered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SpiralModel {
-    /// Vertices of a spiral (default 10).
-    pub length: usize,
-    /// Every how manieth vertex of the spiral is taken (default 1).
-    pub dilation: usize,
-    /// The layers.
-    pub layers: Stack,
-}
-
-impl Default for SpiralModel {
-    fn default() -> Self {
-        Self { length: 10, dilation: 1, layers: Stack::default() }
+settings! {
+    /// Settings of the model `spiral`: the features along a spiral around each vertex, concatenated, and one linear
+    /// map. Spirals depend on the numbers of the vertices, so the meshes must be registered.
+    SpiralModel = "spiral" {
+        /// Vertices of a spiral (default 10).
+        length: usize = 10,
+        /// Every how manieth vertex of the spiral is taken (default 1).
+        dilation: usize = 1,
+        /// The layers.
+        layers: Stack = Stack::default(),
     }
-}
-
-impl Settings for SpiralModel {
-    const KIND: &'static str = "spiral";
 }
 
 impl SpiralModel {

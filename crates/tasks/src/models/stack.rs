@@ -3,6 +3,7 @@
 use super::{Head, ModelSpec, WIDTHS, within};
 use crate::TaskError;
 use crate::features::{FeatureError, Surface};
+use crate::registry::settings;
 use gemcnn_mesh::patches::Discs;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
@@ -11,34 +12,21 @@ use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, IncidenceBatch, IncidenceParts, LayerConfig, Levels, Module,
     Network, NetworkConfig, NnError, Real, Stage, Tape, Var, WeightDecay,
 };
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Layers of a single-scale network: a linear layer, convolutions, and the layers of [`Head`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Stack {
-    /// Channels of the first linear layer, then those of each convolution (default `[16, 32, 64, 128]`).
-    pub channels: Vec<usize>,
-    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
-    pub head: usize,
-    /// Dropout probability in the head (default 0.5).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of linear layers).
-    pub decay: WeightDecay,
-}
-
-impl Default for Stack {
-    fn default() -> Self {
-        Self {
-            channels: vec![16, 32, 64, 128],
-            head: 256,
-            dropout: 0.5,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
+settings! {
+    /// Layers of a single-scale network: a linear layer, convolutions, and the layers of [`Head`].
+    Stack {
+        /// Channels of the first linear layer, then those of each convolution (default `[16, 32, 64, 128]`).
+        channels: Vec<usize> = vec![16, 32, 64, 128],
+        /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+        head: usize = 256,
+        /// Dropout probability in the head (default 0.5).
+        dropout: f64 = 0.5,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of linear layers).
+        decay: WeightDecay = WeightDecay::Linear,
     }
 }
 
@@ -74,8 +62,7 @@ impl Stack {
         for &channels in convolutions {
             network = activated(network.layer(conv(channels)));
         }
-        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-        head.add(network, spec)
+        Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(network, spec)
     }
 }
 

@@ -3,43 +3,44 @@
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, Recipe, WIDTHS, within};
 use crate::features::HeatKernel;
-use crate::{Settings, Task, TaskError};
+use crate::registry::settings;
+use crate::{Task, TaskError};
 use gemcnn_nn::layers::{DiffusionBlockConfig, GlobalPool};
 use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
 
-/// Settings of the model `surface`: residual blocks of learned diffusion on scalars, vectors and second-order tensors,
-/// with invariants, a perceptron for each vertex and gates.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SurfaceModel {
-    /// Residual blocks (default 4).
-    pub blocks: usize,
-    /// Channels of orders 0, 1 and 2 (default `[128, 32, 16]`).
-    pub channels: [usize; 3],
-    /// Number of eigenvectors of orders 0, 1 and 2 (default `[128, 64, 64]`).
-    pub eigenvectors: [usize; 3],
-    /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
-    pub times: [f64; 2],
-    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default:
-    /// spectral).
-    pub diffusion: DiffusionChoice,
-    /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
-    pub implicit_times: Vec<f64>,
-    /// Dropout probability in the perceptrons (default 0).
-    pub block_dropout: f64,
-    /// Probability of dropping each vector and tensor that invariants and gates read (default 0).
-    pub irrep_dropout: f64,
-    /// Probability of dropping the update of a mesh in the last block (default 0). It grows linearly with depth.
-    pub stochastic_depth: f64,
-    /// Hidden channels of the head (default 0: a single linear layer).
-    pub head: usize,
-    /// Dropout probability in the head (default 0).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
+settings! {
+    /// Settings of the model `surface`: residual blocks of learned diffusion on scalars, vectors and second-order
+    /// tensors, with invariants, a perceptron for each vertex and gates.
+    SurfaceModel = "surface" {
+        /// Residual blocks (default 4).
+        blocks: usize = 4,
+        /// Channels of orders 0, 1 and 2 (default `[128, 32, 16]`).
+        channels: [usize; 3] = [128, 32, 16],
+        /// Number of eigenvectors of orders 0, 1 and 2 (default `[128, 64, 64]`).
+        eigenvectors: [usize; 3] = [128, 64, 64],
+        /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
+        times: [f64; 2] = [1e-3, 0.3],
+        /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default:
+        /// spectral).
+        diffusion: DiffusionChoice = DiffusionChoice::Spectral,
+        /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
+        implicit_times: Vec<f64> = vec![1e-3, 1e-2, 0.1],
+        /// Dropout probability in the perceptrons (default 0).
+        block_dropout: f64 = 0.0,
+        /// Probability of dropping each vector and tensor that invariants and gates read (default 0).
+        irrep_dropout: f64 = 0.0,
+        /// Probability of dropping the update of a mesh in the last block (default 0). It grows linearly with depth.
+        stochastic_depth: f64 = 0.0,
+        /// Hidden channels of the head (default 0: a single linear layer).
+        head: usize = 0,
+        /// Dropout probability in the head (default 0).
+        dropout: f64 = 0.0,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
+    }
 }
 
 /// How fields diffuse.
@@ -51,30 +52,6 @@ pub enum DiffusionChoice {
     Spectral,
     /// By implicit solves for fixed times, with a learned sum over the times for each channel.
     Implicit,
-}
-
-impl Default for SurfaceModel {
-    fn default() -> Self {
-        Self {
-            blocks: 4,
-            channels: [128, 32, 16],
-            eigenvectors: [128, 64, 64],
-            times: [1e-3, 0.3],
-            diffusion: DiffusionChoice::Spectral,
-            implicit_times: vec![1e-3, 1e-2, 0.1],
-            block_dropout: 0.0,
-            irrep_dropout: 0.0,
-            stochastic_depth: 0.0,
-            head: 0,
-            dropout: 0.0,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
-    }
-}
-
-impl Settings for SurfaceModel {
-    const KIND: &'static str = "surface";
 }
 
 impl SurfaceModel {
@@ -121,8 +98,7 @@ impl SurfaceModel {
         if !features.is_scalar() {
             network = network.equivariant_linear(&FeatureType::scalars(self.channels[0]));
         }
-        let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-        head.add(network, spec)
+        Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(network, spec)
     }
 }
 
@@ -147,57 +123,35 @@ impl Model for SurfaceModel {
     }
 }
 
-/// Settings of the model `diffusion`: DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022), with its published
-/// sizes as defaults. Gradients come from the jets of the surface, and diffusion times start between 0.001 and
-/// 0.3 of the area.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DiffusionModel {
-    /// Residual blocks (default 4).
-    pub blocks: usize,
-    /// Scalar channels (default 128).
-    pub channels: usize,
-    /// Number of eigenvectors (default 128).
-    pub eigenvectors: usize,
-    /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
-    pub times: [f64; 2],
-    /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default:
-    /// spectral).
-    pub diffusion: DiffusionChoice,
-    /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
-    pub implicit_times: Vec<f64>,
-    /// Dropout probability in the perceptrons (default 0.5).
-    pub dropout: f64,
-    /// Probability of dropping each gradient that the invariants read (default 0).
-    pub irrep_dropout: f64,
-    /// Probability of dropping the update of a mesh in the last block (default 0). It grows linearly with depth.
-    pub stochastic_depth: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
-}
-
-impl Default for DiffusionModel {
-    fn default() -> Self {
-        Self {
-            blocks: 4,
-            channels: 128,
-            eigenvectors: 128,
-            times: [1e-3, 0.3],
-            diffusion: DiffusionChoice::Spectral,
-            implicit_times: vec![1e-3, 1e-2, 0.1],
-            dropout: 0.5,
-            irrep_dropout: 0.0,
-            stochastic_depth: 0.0,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
+settings! {
+    /// Settings of the model `diffusion`: DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022), with its published
+    /// sizes as defaults. Gradients come from the jets of the surface, and diffusion times start between 0.001 and
+    /// 0.3 of the area.
+    DiffusionModel = "diffusion" {
+        /// Residual blocks (default 4).
+        blocks: usize = 4,
+        /// Scalar channels (default 128).
+        channels: usize = 128,
+        /// Number of eigenvectors (default 128).
+        eigenvectors: usize = 128,
+        /// Shortest and longest diffusion time at initialisation, for unit area (default `[0.001, 0.3]`).
+        times: [f64; 2] = [1e-3, 0.3],
+        /// Diffusion in eigenbases, or by implicit solves for meshes that are too large for eigenvectors (default:
+        /// spectral).
+        diffusion: DiffusionChoice = DiffusionChoice::Spectral,
+        /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
+        implicit_times: Vec<f64> = vec![1e-3, 1e-2, 0.1],
+        /// Dropout probability in the perceptrons (default 0.5).
+        dropout: f64 = 0.5,
+        /// Probability of dropping each gradient that the invariants read (default 0).
+        irrep_dropout: f64 = 0.0,
+        /// Probability of dropping the update of a mesh in the last block (default 0). It grows linearly with depth.
+        stochastic_depth: f64 = 0.0,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
     }
-}
-
-impl Settings for DiffusionModel {
-    const KIND: &'static str = "diffusion";
 }
 
 impl DiffusionModel {

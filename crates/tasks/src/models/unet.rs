@@ -3,80 +3,55 @@
 use super::head::rotates_with_frames;
 use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
-use crate::{Element, Settings, TaskError};
+use crate::registry::settings;
+use crate::{Element, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
     Aggregation, Builder, FeatureType, Head as FusedHead, Levels, Module, Network, NnError, Part, Real, Tape, Var,
     WeightDecay,
 };
-use serde::{Deserialize, Serialize};
 
 /// Number of neighbours on the coarser graphs that the initialisation assumes: about that of the default
 /// radii.
 const COARSE_DEGREE: f64 = 8.0;
 
-/// Settings of the model `unet`. The encoder has one residual block on each graph, from fine to coarse. The decoder has
-/// one on each finer graph, and skip connections concatenate the features of the encoder. Classification of whole
-/// meshes has no decoder and pools the coarsest graph.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct UNetModel {
-    /// Channels of each order on each graph, from fine to coarse (default `[16, 32, 64]`).
-    pub channels: Vec<usize>,
-    /// For each coarser graph, the fraction of the vertices of the previous graph (default `[0.25, 0.25]`).
-    pub ratios: Vec<f64>,
-    /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh (default `[3, 6]`,
-    /// which gives about 8 neighbours on an even mesh).
-    pub radii: Vec<f64>,
-    /// Largest number of neighbours on the coarser graphs (default 32).
-    pub neighbour_limit: usize,
-    /// Highest order (default 2).
-    pub band_limit: usize,
-    /// Weights of the neighbours in convolutions (default: all count the same).
-    pub weights: NeighbourWeights,
-    /// Scalar channels of the last block (default 64).
-    pub scalars: usize,
-    /// Nonlinearity after each convolution (default: regular).
-    pub nonlinearity: NonlinearityChoice,
-    /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples: Option<usize>,
-    /// Batch normalisation inside nonlinearities (default true).
-    pub batch_norm: bool,
-    /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
-    pub head: usize,
-    /// Dropout probability in the head (default 0.5).
-    pub dropout: f64,
-    /// Pooling for whole-mesh tasks (default: mean).
-    pub pool: GlobalPool,
-    /// Weights that weight decay acts on (default: those of the head).
-    pub decay: WeightDecay,
-}
-
-impl Default for UNetModel {
-    fn default() -> Self {
-        Self {
-            channels: vec![16, 32, 64],
-            ratios: vec![0.25, 0.25],
-            radii: vec![3.0, 6.0],
-            neighbour_limit: 32,
-            band_limit: 2,
-            weights: NeighbourWeights::Count,
-            scalars: 64,
-            nonlinearity: NonlinearityChoice::Regular,
-            samples: None,
-            batch_norm: true,
-            head: 256,
-            dropout: 0.5,
-            pool: GlobalPool::Mean,
-            decay: WeightDecay::Linear,
-        }
+settings! {
+    /// Settings of the model `unet`. The encoder has one residual block on each graph, from fine to coarse. The decoder
+    /// has one on each finer graph, and skip connections concatenate the features of the encoder. Classification of
+    /// whole meshes has no decoder and pools the coarsest graph.
+    UNetModel = "unet" {
+        /// Channels of each order on each graph, from fine to coarse (default `[16, 32, 64]`).
+        channels: Vec<usize> = vec![16, 32, 64],
+        /// For each coarser graph, the fraction of the vertices of the previous graph (default `[0.25, 0.25]`).
+        ratios: Vec<f64> = vec![0.25, 0.25],
+        /// Radius of the neighbourhoods on each coarser graph, in mean edge lengths of the mesh (default `[3, 6]`,
+        /// which gives about 8 neighbours on an even mesh).
+        radii: Vec<f64> = vec![3.0, 6.0],
+        /// Largest number of neighbours on the coarser graphs (default 32).
+        neighbour_limit: usize = 32,
+        /// Highest order (default 2).
+        band_limit: usize = 2,
+        /// Weights of the neighbours in convolutions (default: all count the same).
+        weights: NeighbourWeights = NeighbourWeights::Count,
+        /// Scalar channels of the last block (default 64).
+        scalars: usize = 64,
+        /// Nonlinearity after each convolution (default: regular).
+        nonlinearity: NonlinearityChoice = NonlinearityChoice::Regular,
+        /// Samples of the regular nonlinearity (default `2 band_limit + 1`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        samples: Option<usize> = None,
+        /// Batch normalisation inside nonlinearities (default true).
+        batch_norm: bool = true,
+        /// Hidden channels of the head (default 256). `0` makes the head a single linear layer.
+        head: usize = 256,
+        /// Dropout probability in the head (default 0.5).
+        dropout: f64 = 0.5,
+        /// Pooling for whole-mesh tasks (default: mean).
+        pool: GlobalPool = GlobalPool::Mean,
+        /// Weights that weight decay acts on (default: those of the head).
+        decay: WeightDecay = WeightDecay::Linear,
     }
-}
-
-impl Settings for UNetModel {
-    const KIND: &'static str = "unet";
 }
 
 impl UNetModel {
@@ -150,10 +125,7 @@ impl UNetModel {
         let tail = tail.block(Some(middle), &last, act);
         let tail = match rotates {
             true => tail.conv(&spec.outputs),
-            false => {
-                let head = Head { width: self.head, dropout: self.dropout, pool: self.pool };
-                head.add(tail, spec)?
-            }
+            false => Head { width: self.head, dropout: self.dropout, pool: self.pool }.add(tail, spec)?,
         };
         let tail = builder.within("tail", |builder| tail.build(builder))?;
         for mut part in tail.parts() {

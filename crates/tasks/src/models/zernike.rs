@@ -4,6 +4,7 @@ use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{PatchSettings, Patches};
 use crate::features::{FeatureError, Surface};
+use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::ZernikeFit;
 use gemcnn_mesh::vertex_areas;
@@ -12,32 +13,22 @@ use gemcnn_nn::{
     Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
     Tape, Var,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::f64::consts::TAU;
 
-/// Settings of the model `zernike`: Zernike coefficients of the features on geodesic discs, kernels that are
-/// coefficients too, applied in several rotations, and the largest response.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ZernikeModel {
-    /// Highest degree of the polynomials (default 4, which makes 15 of them).
-    pub degree: usize,
-    /// Number of rotations (default 8).
-    pub rotations: usize,
-    /// Radius of the discs, in square roots of the area (default 0.06).
-    pub radius: f64,
-    /// The layers.
-    pub layers: Stack,
-}
-
-impl Default for ZernikeModel {
-    fn default() -> Self {
-        Self { degree: 4, rotations: 8, radius: 0.06, layers: Stack::default() }
+settings! {
+    /// Settings of the model `zernike`: Zernike coefficients of the features on geodesic discs, kernels that are
+    /// coefficients too, applied in several rotations, and the largest response.
+    ZernikeModel = "zernike" {
+        /// Highest degree of the polynomials (default 4, which makes 15 of them).
+        degree: usize = 4,
+        /// Number of rotations (default 8).
+        rotations: usize = 8,
+        /// Radius of the discs, in square roots of the area (default 0.06).
+        radius: f64 = 0.06,
+        /// The layers.
+        layers: Stack = Stack::default(),
     }
-}
-
-impl Settings for ZernikeModel {
-    const KIND: &'static str = "zernike";
 }
 
 impl ZernikeModel {
