@@ -16,16 +16,16 @@ const MAX_SPIKES: f64 = 0.005;
 /// # Errors
 /// Vertices that are not finite after scaling.
 pub fn normalised(mesh: &Mesh) -> Result<Mesh, MeshError> {
-    let tamed = tamed(mesh)?;
-    match centred(&tamed) {
-        Ok(positions) => Mesh::new(positions, tamed.into_parts().1),
+    let despiked = without_spikes(mesh)?;
+    match centred(&despiked) {
+        Ok(positions) => Mesh::new(positions, despiked.into_parts().1),
         // Without an area there is nothing to scale by.
-        Err(_) => Ok(tamed),
+        Err(_) => Ok(despiked),
     }
 }
 
 /// The mesh with spikes moved to the mean of their neighbours.
-fn tamed(mesh: &Mesh) -> Result<Mesh, MeshError> {
+fn without_spikes(mesh: &Mesh) -> Result<Mesh, MeshError> {
     let points = mesh.vertices();
     // For each vertex the number of its neighbours, once for each face, their mean, and the largest distance from it.
     let mut counts = vec![0; points.len()];
@@ -104,7 +104,7 @@ mod tests {
         assert!(b.vertices()[100].distance(a.vertices()[100]) < 0.01);
         // A moderate bump is shape.
         let bump = with_vertex(&mesh, 100, |p| 1.2 * p);
-        assert_eq!(tamed(&bump).unwrap(), bump);
+        assert_eq!(without_spikes(&bump).unwrap(), bump);
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         let mesh = shapes::icosphere(2).unwrap();
         let urchin =
             (0..mesh.vertex_count()).step_by(20).fold(mesh, |mesh, vertex| with_vertex(&mesh, vertex, |p| 4.0 * p));
-        assert_eq!(tamed(&urchin).unwrap(), urchin);
+        assert_eq!(without_spikes(&urchin).unwrap(), urchin);
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn collinear_corners_have_no_direction_even_when_rounding_gives_them_an_area() {
+    fn collinear_corners_have_no_direction() {
         let line = [0.1, 0.3, 0.7].map(|t| DVec3::new(1.0, 3.0, 0.1) * t + DVec3::new(9.0, 7.0, 3.0));
         let area = vector_area(line);
         assert!(area != DVec3::ZERO, "the rounded area should not be exactly zero here");

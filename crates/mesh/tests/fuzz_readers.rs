@@ -372,7 +372,7 @@ fn read_inputs(format: &Format, all: &[Format], inputs: u64) {
 }
 
 #[test]
-fn no_input_makes_a_reader_panic_or_take_memory_out_of_proportion() {
+fn no_input_makes_a_reader_panic_or_use_too_much_memory() {
     let inputs = std::env::var("GEMCNN_FUZZ_INPUTS")
         .map(|count| count.parse().expect("GEMCNN_FUZZ_INPUTS is a number"))
         .unwrap_or(DEFAULT_INPUTS);

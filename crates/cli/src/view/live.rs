@@ -2,7 +2,7 @@
 
 use super::report;
 use super::run::held_out_part;
-use super::server::{Answer, Server};
+use super::server::{Response, Server};
 use crate::failure::Failure;
 use gemcnn_nn::{Archive, Device, Workspace};
 use gemcnn_tasks::TaskError;
@@ -23,7 +23,7 @@ const OPEN: Duration = Duration::from_secs(5);
 /// After a prediction, this many times its duration passes before the next one.
 const REST: u32 = 100;
 /// Longest wait at the end for an open page to learn that training has ended.
-const FAREWELL: Duration = Duration::from_millis(1500);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(1500);
 
 /// What the server knows of the run.
 #[derive(Default)]
@@ -61,9 +61,9 @@ impl LiveView {
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
         let server = Server::start(move |path| match path {
-            "/" => Some(Answer::html(Arc::clone(&html))),
-            "/report.json" => Some(Answer::json(locked(&shared).report().into())),
-            "/meshes.json" => Some(Answer::json(Arc::clone(&locked(&shared).meshes.1))),
+            "/" => Some(Response::html(Arc::clone(&html))),
+            "/report.json" => Some(Response::json(locked(&shared).report().into())),
+            "/meshes.json" => Some(Response::json(Arc::clone(&locked(&shared).meshes.1))),
             _ => None,
         })
         .map_err(|error| Failure::input(format!("cannot serve the page: {error}")))?;
@@ -114,7 +114,7 @@ impl LiveView {
     pub fn end(self, how: &str) {
         locked(&self.state).ended = Some(how.into());
         let start = Instant::now();
-        while start.elapsed() < FAREWELL {
+        while start.elapsed() < SHUTDOWN_GRACE {
             let state = locked(&self.state);
             if state.told || !state.is_watched() {
                 return;

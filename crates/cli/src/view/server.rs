@@ -12,23 +12,21 @@ const MAX_BYTES: u64 = 16_384;
 /// Most connections at a time; further ones are closed.
 const MAX_CONNECTIONS: usize = 32;
 /// A connection that is silent for this long is closed.
-const SILENCE: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The content of an answer.
-pub struct Answer {
-    kind: &'static str,
+/// The content of a response.
+pub struct Response {
+    content_type: &'static str,
     body: Arc<str>,
 }
 
-impl Answer {
+impl Response {
     pub fn html(body: Arc<str>) -> Self {
-        let kind = "text/html; charset=utf-8";
-        Self { kind, body }
+        Self { content_type: "text/html; charset=utf-8", body }
     }
 
     pub fn json(body: Arc<str>) -> Self {
-        let kind = "application/json";
-        Self { kind, body }
+        Self { content_type: "application/json", body }
     }
 }
 
@@ -40,14 +38,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the paths for which `answer` has an answer, at a free port.
-    pub fn start(answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static) -> Result<Self> {
+    /// Serves the paths for which `handler` has a response, at a free port.
+    pub fn start(handler: impl Fn(&str) -> Option<Response> + Send + Sync + 'static) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let ends = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&ends);
         let thread = std::thread::spawn(move || {
-            let answer = Arc::new(answer);
+            let handler = Arc::new(handler);
             let open = Arc::new(AtomicUsize::new(0));
             for stream in listener.incoming() {
                 if ending.load(Ordering::Relaxed) {
@@ -58,10 +56,10 @@ impl Server {
                     open.fetch_sub(1, Ordering::Relaxed);
                     continue;
                 }
-                let (answer, open) = (Arc::clone(&answer), Arc::clone(&open));
+                let (handler, open) = (Arc::clone(&handler), Arc::clone(&open));
                 std::thread::spawn(move || {
                     // The browser may have gone; that is its right.
-                    let _ = serve(stream, address, &*answer);
+                    let _ = serve(stream, address, &*handler);
                     open.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -85,10 +83,10 @@ impl Drop for Server {
     }
 }
 
-/// Answers one request and closes the connection.
-fn serve(mut stream: TcpStream, address: SocketAddr, answer: &dyn Fn(&str) -> Option<Answer>) -> Result<()> {
-    stream.set_read_timeout(Some(SILENCE))?;
-    stream.set_write_timeout(Some(SILENCE))?;
+/// Responds to one request and closes the connection.
+fn serve(mut stream: TcpStream, address: SocketAddr, handler: &dyn Fn(&str) -> Option<Response>) -> Result<()> {
+    stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+    stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
     let mut lines = BufReader::new(stream.try_clone()?.take(MAX_BYTES)).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     let mut host = String::new();
@@ -100,34 +98,34 @@ fn serve(mut stream: TcpStream, address: SocketAddr, answer: &dyn Fn(&str) -> Op
             _ => {}
         }
     }
-    let (status, content) = respond(&first, &host, address, answer);
-    let (kind, body) = match &content {
-        Some(answer) => (answer.kind, &*answer.body),
+    let (status, content) = respond(&first, &host, address, handler);
+    let (content_type, body) = match &content {
+        Some(response) => (response.content_type, &*response.body),
         None => ("text/plain", ""),
     };
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
          X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
         body.len()
     )?;
     stream.write_all(body.as_bytes())
 }
 
-/// Status and content of the answer to a request.
+/// Status and content of the response to a request.
 fn respond(
     request: &str,
     host: &str,
     address: SocketAddr,
-    answer: &dyn Fn(&str) -> Option<Answer>,
-) -> (&'static str, Option<Answer>) {
+    handler: &dyn Fn(&str) -> Option<Response>,
+) -> (&'static str, Option<Response>) {
     // Another site that resolves its name to this machine names itself here.
     let own = [address.to_string(), format!("localhost:{}", address.port())];
     if !own.iter().any(|name| name == host) {
         return ("403 Forbidden", None);
     }
     let mut words = request.split(' ');
-    match (words.next(), words.next().map(answer)) {
+    match (words.next(), words.next().map(handler)) {
         (Some("GET"), Some(Some(found))) => ("200 OK", Some(found)),
         (Some("GET"), Some(None)) => ("404 Not Found", None),
         (Some(_), Some(_)) => ("405 Method Not Allowed", None),

@@ -140,7 +140,7 @@ fn geometry_writes_the_tensors_of_the_library() {
 }
 
 #[test]
-fn geometry_says_which_vertices_have_no_tangent_plane_and_writes_nothing() {
+fn geometry_names_vertices_without_tangent_plane() {
     let directory = tempfile::tempdir().unwrap();
     let flat = path(directory.path(), "flat.off");
     std::fs::write(&flat, "OFF\n3 1 0\n0 0 0\n1 0 0\n2 0 0\n3 0 1 2\n").unwrap();
@@ -334,7 +334,7 @@ fn a_reader_that_leaves_early_is_no_error() {
 }
 
 #[test]
-fn remeshed_files_keep_their_values_and_diff_measures_the_distance() {
+fn remeshed_files_keep_values_and_diff_measures_distance() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| path(folder.path(), name);
     let sphere = at("sphere.ply");

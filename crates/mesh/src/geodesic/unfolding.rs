@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_behind_the_base_is_seen_straight_and_one_beside_it_along_a_side() {
+    fn sources_are_seen_straight_or_along_a_side() {
         // Base from (0, 0) to (2, 0), this corner at (1, 1).
         let sides = [2f64.sqrt(); 2];
         let corner = Corner { others: [0, 1], sides, base: 2.0, inverse_base: 0.5, apex: apex(2.0, sides) };

@@ -38,7 +38,7 @@ impl Frame {
 
     /// A frame for a vertex without a direction to any neighbour. The first axis is the tangent
     /// component of the coordinate axis farthest from the normal.
-    fn anyhow(normal: DVec3) -> Self {
+    fn arbitrary(normal: DVec3) -> Self {
         let axis = DVec3::AXES[normal.abs().min_position()];
         Self::towards(normal, axis).unwrap_or(Self { e1: DVec3::X, e2: DVec3::Y, normal: DVec3::Z })
     }
@@ -75,7 +75,7 @@ impl Frame {
             // normal.
             source.e1 - sum * (2.0 * self.normal.dot(source.e1) / squared)
         } else {
-            let across = Self::towards(self.normal, edge).unwrap_or_else(|| Self::anyhow(self.normal));
+            let across = Self::towards(self.normal, edge).unwrap_or_else(|| Self::arbitrary(self.normal));
             let axis = across.e2;
             2.0 * axis.dot(source.e1) * axis - source.e1
         };
@@ -115,7 +115,7 @@ pub(super) fn frames(
                     Frame::towards(normal, directions[vertex].normalize_or_zero())
                         .ok_or(GeometryError::NoTangentDirection { vertex })
                 }
-                _ => Ok(neighbours.iter().find_map(|&q| towards(q)).unwrap_or_else(|| Frame::anyhow(normal))),
+                _ => Ok(neighbours.iter().find_map(|&q| towards(q)).unwrap_or_else(|| Frame::arbitrary(normal))),
             }
         })
         .collect()

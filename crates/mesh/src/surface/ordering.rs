@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_vertex_stands_once_even_where_points_coincide_and_all_are_joined() {
+    fn the_order_contains_every_vertex_once() {
         let scattered: Vec<DVec3> = (0..200).map(|i| DVec3::new(f64::from(i % 7), f64::from(i % 11), 0.0)).collect();
         for points in [scattered, vec![DVec3::ONE; 200]] {
             let complete: Vec<[u32; 2]> = (0..200u32).flat_map(|b| (0..b).map(move |a| [a, b])).collect();

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 /// An edge is flipped if its weight is below the negative of this fraction of the cotangents.
 const TOLERANCE: f64 = 1e-10;
 /// Limit of the number of edges examined per side of the cover. Closed bodies need about 2.
-const EFFORT: usize = 64;
+const MAX_STEPS_PER_SIDE: usize = 64;
 
 /// Nodes of a mesh: its vertices, with coincident vertices merged, and those that no triangle reaches joined to the
 /// nearest others.
@@ -227,7 +227,7 @@ impl Cover {
         Ok(cover)
     }
 
-    /// Flips edges until all weights are non-negative up to rounding, or the effort is spent.
+    /// Flips edges until all weights are non-negative up to rounding, or the limit of steps is reached.
     fn flip_to_delaunay(&mut self) {
         let sides = self.tail.len();
         let mut stack: Vec<u32> = (0..sides as u32).filter(|&side| side < self.twin[side as usize]).collect();
@@ -235,11 +235,11 @@ impl Cover {
         for &side in &stack {
             is_waiting[side as usize] = true;
         }
-        let mut effort = EFFORT * sides;
+        let mut steps_left = MAX_STEPS_PER_SIDE * sides;
         while let Some(side) = stack.pop()
-            && effort > 0
+            && steps_left > 0
         {
-            effort -= 1;
+            steps_left -= 1;
             let side = side as usize;
             is_waiting[side] = false;
             if let Some(around) = self.flip(side) {

@@ -83,7 +83,7 @@ fn triangles_of_the_default_template_are_even() {
 }
 
 #[test]
-fn a_hundred_bodies_share_connectivity_and_no_triangle_collapses() {
+fn bodies_share_connectivity_and_no_triangle_collapses() {
     let family = family(1500);
     let template = family.template();
     let rest_areas: Vec<f64> = triangles(template).map(area).collect();
@@ -189,7 +189,7 @@ fn bodies_face_about_the_same_way() {
 }
 
 #[test]
-fn left_and_right_mirror_each_other_but_only_with_orientation_reversed() {
+fn left_mirrors_right_with_reversed_orientation() {
     let family = family(3000);
     let template = family.template();
     let index = PointIndex::new(template.vertices());

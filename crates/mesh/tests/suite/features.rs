@@ -150,7 +150,7 @@ fn turning_the_frames_turns_the_features() {
 }
 
 #[test]
-fn vertices_without_neighbours_have_zeros_and_coincident_ones_no_nan() {
+fn isolated_vertices_have_zeros_and_coincident_ones_no_nan() {
     let (mut vertices, faces) = shapes::icosahedron().into_parts();
     vertices.push(DVec3::ZERO);
     // A second sheet on the first: with radius neighbourhoods, edges of length zero.

@@ -25,7 +25,7 @@ fn stray_header_lines_of_ply_are_skipped_with_a_note() {
 }
 
 #[test]
-fn face_values_of_ply_become_attributes_and_undeclared_ones_are_skipped() {
+fn ply_face_values_become_attributes() {
     let text = PLY
         .replace(
             "list uchar int vertex_indices",

@@ -124,7 +124,7 @@ fn the_inner_circle_of_a_torus_is_a_geodesic() {
 }
 
 #[test]
-fn distance_is_symmetric_and_obeys_the_triangle_inequality_nearly() {
+fn distance_is_nearly_a_metric() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/meshes");
     let mesh = Mesh::read(format!("{folder}/spot.obj")).unwrap();
     let solver = GeodesicSolver::new(&mesh).unwrap();
@@ -179,7 +179,7 @@ fn other_components_are_infinitely_far() {
 }
 
 #[test]
-fn copies_of_a_vertex_are_one_point_and_collapsed_faces_connect_nothing() {
+fn copies_are_one_point_and_collapsed_faces_connect_nothing() {
     let (mut vertices, mut faces) = shapes::icosahedron().into_parts();
     let expected = distances(&shapes::icosahedron(), 3);
     // A copy that no face uses, a vertex of a face that repeats a corner, and three vertices at one point.

@@ -355,7 +355,7 @@ fn isolated_vertices_have_an_empty_row_and_a_frame() {
 }
 
 #[test]
-fn edges_along_the_normal_take_the_direction_of_their_first_neighbour_that_has_one() {
+fn edges_along_the_normal_take_the_direction_of_a_neighbour() {
     let mesh = two_sheets(1.0, false);
     let graph = GaugeGraph::new(&mesh, &radius_options(1.0, 64)).unwrap();
     assert_finite_and_orthonormal(&graph);
@@ -371,7 +371,7 @@ fn edges_along_the_normal_take_the_direction_of_their_first_neighbour_that_has_o
 }
 
 #[test]
-fn opposite_normals_are_joined_by_a_half_turn_about_a_tangent_axis() {
+fn transport_between_opposite_normals_is_a_half_turn() {
     let mesh = two_sheets(0.25, true);
     let graph = GaugeGraph::new(&mesh, &radius_options(1.1, 64)).unwrap();
     assert_finite_and_orthonormal(&graph);
@@ -450,7 +450,7 @@ fn a_vertex_with_a_hundred_thousand_neighbours_is_no_trouble() {
 }
 
 #[test]
-fn radius_neighbourhoods_hold_all_points_within_reach_or_the_mutually_nearest() {
+fn radius_neighbourhoods_are_complete_or_mutually_nearest() {
     let mesh = bumpy_sphere(2, 9);
     let points = mesh.vertices();
     let radius = 0.45;

@@ -246,7 +246,7 @@ fn a_hierarchy_over_a_turned_graph_has_its_frames() {
 }
 
 #[test]
-fn farthest_points_choose_each_point_once_and_the_lower_index_in_ties() {
+fn farthest_points_are_distinct_with_ties_by_index() {
     assert!(farthest_points(&[], 3, 0).is_empty());
     let square = [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::X + DVec3::Y];
     assert_eq!(farthest_points(&square, 9, 0), [0, 3, 1, 2]);

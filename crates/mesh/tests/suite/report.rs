@@ -171,7 +171,7 @@ fn one_sided_surfaces_are_not_orientable_and_have_no_genus() {
 }
 
 #[test]
-fn triangles_that_touch_in_a_vertex_pinch_it_and_keep_their_loops() {
+fn triangles_that_share_only_a_vertex_pinch_it() {
     let report = MeshReport::new(&complex(5, [[0, 1, 2], [0, 3, 4]]));
     assert_eq!((report.nonmanifold_vertices, report.nonmanifold_edges), (1, 0));
     assert_eq!(report.examples.nonmanifold_vertices, [0]);
@@ -306,7 +306,7 @@ fn weld_with_a_tolerance_keeps_the_lowest_and_does_not_chain() {
 }
 
 #[test]
-fn a_weld_target_of_two_kept_points_is_the_lower_even_when_the_other_is_nearer() {
+fn welding_prefers_the_lower_of_two_kept_points() {
     let points = [0.0, 1.5, 0.9].map(|x| DVec3::X * x);
     let shape = mesh(points.to_vec(), [[0, 1, 2]]);
     let welded = repair(&shape, &[Repair::Weld { tolerance: 1.0 }]).unwrap();
@@ -393,7 +393,7 @@ fn orient_restores_a_randomly_flipped_torus() {
 }
 
 #[test]
-fn orient_turns_the_smaller_part_of_each_patch_and_on_a_tie_not_the_first_face() {
+fn orient_reverses_the_smaller_part_of_each_patch() {
     let pair = complex(4, [[0, 1, 2], [1, 2, 3]]);
     let strip = complex(5, [[0, 1, 2], [1, 3, 2], [2, 3, 4]]);
     assert!(MeshReport::new(&strip).consistently_oriented);

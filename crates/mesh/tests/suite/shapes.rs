@@ -51,7 +51,7 @@ fn assert_error<T: std::fmt::Debug>(result: Result<T, ShapeError>, text: &str) {
 }
 
 #[test]
-fn the_icosahedron_and_its_refinements_are_round_closed_and_outward() {
+fn icospheres_are_round_closed_and_outward() {
     for level in 0..5 {
         let mesh = icosphere(level).unwrap();
         assert_eq!(mesh.vertex_count(), 10 * 4_usize.pow(level) + 2);

@@ -71,7 +71,7 @@ fn frames_and_descriptors_of_generic_meshes_follow_rigid_motion() {
 }
 
 #[test]
-fn frames_are_orthonormal_right_handed_and_turned_to_the_majority() {
+fn frames_are_right_handed_and_point_to_the_majority() {
     let mesh = bumpy_body();
     let radius = shot::default_radius(&mesh);
     for (vertex, frame) in shot::frames(&mesh, &ShotOptions::default()).unwrap().iter().enumerate() {
@@ -223,7 +223,7 @@ fn degenerate_input_gives_zeros_or_an_error_never_nan() {
 
 /// Marching on a lattice makes such vertices.
 #[test]
-fn vertices_whose_faces_have_no_area_are_described_by_what_surrounds_them() {
+fn vertices_of_flat_faces_are_described_by_their_surroundings() {
     let (mut vertices, faces) = bumpy_body().into_parts();
     let mut faces: Vec<Vec<u32>> = faces.iter().map(<[u32]>::to_vec).collect();
     let [first, second] = [faces[0][0], faces[0][1]];

@@ -386,7 +386,7 @@ fn weights_of_delaunay_meshes_are_the_usual_cotangents() {
 }
 
 #[test]
-fn scale_does_not_matter_and_vertices_without_faces_join_the_nearest() {
+fn scale_cancels_and_unused_vertices_join_the_nearest() {
     let mesh = irregular_square(8, 6);
     let (mut vertices, faces) = mesh.map_vertices(|v| 37.0 * v).unwrap().into_parts();
     vertices.push(DVec3::new(500.0, 0.0, 0.0));

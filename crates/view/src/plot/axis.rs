@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn log_ticks_are_decades_and_plain_numbers_where_those_are_short() {
+    fn log_ticks_are_decades_or_short_plain_numbers() {
         let log = || Axis::log("");
         assert_eq!(labels(log(), &[1.0, 101.0], 5), ["1", "10", "100"]);
         assert_eq!(labels(log(), &[1e-8, 1.0], 4), ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"]);

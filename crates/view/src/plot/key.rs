@@ -150,15 +150,15 @@ mod tests {
             colours.dedup();
             colours
         };
-        let few = names(3).beside(&picture);
-        assert_eq!(few.height(), 201);
+        let one_column = names(3).beside(&picture);
+        assert_eq!(one_column.height(), 201);
         for n in 0..3 {
-            assert!(colours(&few).contains(&[10 * n, 200, 7, 255]));
+            assert!(colours(&one_column).contains(&[10 * n, 200, 7, 255]));
         }
-        assert!(few.pixels()[..40].iter().all(|&pixel| pixel == [1, 2, 3, 4]));
-        let many = names(12).beside(&picture);
-        assert!(many.width() > few.width() + 40, "a second column");
-        assert!(colours(&many).contains(&[110, 200, 7, 255]));
+        assert!(one_column.pixels()[..40].iter().all(|&pixel| pixel == [1, 2, 3, 4]));
+        let two_columns = names(12).beside(&picture);
+        assert!(two_columns.width() > one_column.width() + 40, "a second column");
+        assert!(colours(&two_columns).contains(&[110, 200, 7, 255]));
         assert_eq!(names(0).beside(&picture), picture);
         let range = Key::Range { low: -1.0, high: 2.5 };
         let range = range.beside(&picture);

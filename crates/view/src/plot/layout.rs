@@ -156,11 +156,11 @@ impl Scene {
         let named: Vec<&Style> = styles.iter().filter(|s| !s.name.is_empty()).collect();
         let entry = |style: &Style| SAMPLE + LEGEND_GAPS[0] + text_width(style.name, LEGEND) + LEGEND_GAPS[1];
         let row_width = |row: &[&Style]| row.iter().map(|s| entry(s)).sum::<f64>();
-        let room = self.width - 2.0 * MARGIN + LEGEND_GAPS[1];
+        let available = self.width - 2.0 * MARGIN + LEGEND_GAPS[1];
         // The fewest rows of equally many entries.
         let per_row = (1..=named.len())
             .map(|rows| named.len().div_ceil(rows))
-            .find(|&count| count == 1 || named.chunks(count).all(|row| row_width(row) <= room));
+            .find(|&count| count == 1 || named.chunks(count).all(|row| row_width(row) <= available));
         for row in named.chunks(per_row.unwrap_or(1)) {
             let mut left = 0.5 * (self.width - row_width(row) + LEGEND_GAPS[1]);
             let middle = self.height + 0.5 * LEGEND_ROW;

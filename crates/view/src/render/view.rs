@@ -120,8 +120,8 @@ impl Camera {
         }
         if low.x <= high.x {
             let size = DVec2::new(options.width.into(), options.height.into());
-            let room = (size - 2.0 * options.margin * size.min_element()) * f64::from(options.supersampling);
-            let scale = (room / (high - low).truncate()).min_element();
+            let available = (size - 2.0 * options.margin * size.min_element()) * f64::from(options.supersampling);
+            let scale = (available / (high - low).truncate()).min_element();
             camera.centre = 0.5 * (low + high);
             if scale.is_finite() {
                 camera.scale = scale;

@@ -64,7 +64,7 @@ mod tests {
     use crate::DVec3;
 
     #[test]
-    fn weights_are_linear_between_the_centres_of_bins_and_add_up_to_one() {
+    fn bin_weights_are_linear_and_add_up_to_one() {
         assert_eq!(between(0.0, 2), [(0, 1.0), (1, 0.0)]);
         assert_eq!(between(0.5, 2), [(0, 0.5), (1, 0.5)]);
         assert_eq!(between(1.0, 2), [(0, 0.0), (1, 1.0)]);

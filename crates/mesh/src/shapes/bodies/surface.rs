@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn hands_are_finer_than_the_trunk_and_thin_limbs_keep_edges_around_them() {
+    fn hands_are_finer_and_thin_limbs_keep_edges_around_them() {
         let skin = Skin::new();
         let [trunk, hand] = [DVec3::new(0.0, 1.1, 0.1), DVec3::new(0.7, 0.96, 0.0)];
         assert!(skin.edge_length(hand, 0.01) < 0.75 * skin.edge_length(trunk, 0.01));

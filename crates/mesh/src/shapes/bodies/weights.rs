@@ -135,7 +135,7 @@ mod tests {
     use crate::shapes::icosphere;
 
     #[test]
-    fn heat_stays_between_zero_and_one_and_that_of_all_bones_adds_up_to_one() {
+    fn heats_of_bones_are_a_partition_of_unity() {
         let mesh = icosphere(3).unwrap();
         let adjacency = Adjacency::one_ring(&mesh).unwrap();
         let hold: Vec<f64> = vertex_areas(&mesh).iter().map(|area| 30.0 * area).collect();

@@ -63,7 +63,7 @@ fn assert_falling(errors: &[f64], factor: f64, last: f64) {
 }
 
 #[test]
-fn heat_and_waves_converge_with_second_order_to_analytic_solutions() {
+fn heat_and_waves_converge_with_second_order() {
     for (meshes, harmonic, eigenvalue) in analytic() {
         let time = 1.0 / eigenvalue;
         let decay = meshes.iter().map(|mesh| {

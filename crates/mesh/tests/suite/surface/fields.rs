@@ -89,7 +89,7 @@ fn jets_of_transported_fields_transform_with_the_frames() {
 }
 
 #[test]
-fn implicit_heat_agrees_with_spectral_heat_and_blocks_with_columns() {
+fn implicit_heat_agrees_with_spectral_heat() {
     let mesh = shapes::icosphere(3).unwrap();
     let graph = graph(&mesh);
     let laplacian = SurfaceLaplacian::new(&mesh).unwrap();
