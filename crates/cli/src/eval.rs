@@ -40,9 +40,16 @@ pub struct EvalArgs {
     #[arg(long, value_name = "SEED")]
     rotate: Option<u64>,
 
-    /// Remesh each mesh first, and carry its targets along: isotropic, subdivide, refine_locally, or any remesher with
-    /// its settings as JSON, such as '{"kind": "jitter", "amount": 0.5}'.
-    #[arg(long, value_name = "KIND", value_parser = remesher)]
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_parser = remesher,
+        help = format!(
+            "Remesh each mesh first, and carry its targets along: a remesher ({}), with its settings as JSON if it needs \
+             any, such as '{{\"kind\": \"jitter\", \"amount\": 0.5}}'",
+            RemeshKind::NAMES.join(", ")
+        ),
+    )]
     remesh: Option<RemeshKind>,
 
     /// Stop with an error if a mesh cannot be used, instead of skipping it.

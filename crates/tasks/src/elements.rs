@@ -166,7 +166,7 @@ fn distance([a, b]: [DVec3; 2], point: DVec3) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemcnn_mesh::remesh::{SubdivisionRule, subdivide};
+    use gemcnn_mesh::remesh::{Subdivide, remesh};
     use gemcnn_mesh::shapes;
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn the_elements_of_a_finer_mesh_come_from_those_around_them() {
         let sphere = shapes::icosphere(1).unwrap();
-        let finer = subdivide(&sphere, 1, SubdivisionRule::Midpoint).unwrap().mesh;
+        let finer = remesh(&sphere, &Subdivide::default(), 0).unwrap().mesh;
         let mut parts = vec![0; sphere.face_count()];
         for origin in origins(Element::Face, &sphere, &finer).unwrap() {
             parts[origin as usize] += 1;

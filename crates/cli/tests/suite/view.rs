@@ -1,7 +1,7 @@
 //! `gemcnn view` as a user runs it, and its pages in a real browser.
 
 use crate::browser::{Browser, WINDOW};
-use gemcnn_mesh::remesh::{SubdivisionRule, subdivide};
+use gemcnn_mesh::remesh::{Subdivide, SubdivisionRule, remesh};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, Cells, grid, icosphere};
 use gemcnn_mesh::{AttributeValues, VertexAttribute, WriteOptions, write_mesh};
 use gemcnn_view::page::Page;
@@ -351,7 +351,7 @@ fn measure() {
         let body = BodyFamily::new(&options).unwrap().body(0);
         let mesh = match levels {
             0 => body,
-            _ => subdivide(&body, levels, SubdivisionRule::Loop).unwrap().mesh,
+            _ => remesh(&body, &Subdivide { rounds: levels, rule: SubdivisionRule::Loop }, 0).unwrap().mesh,
         };
         let path = folder.path().join("body.ply");
         mesh.write(&path).unwrap();

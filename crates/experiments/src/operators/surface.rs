@@ -1,6 +1,8 @@
 //! Smooth surfaces and their meshings.
 
-use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, remesh};
+use gemcnn_mesh::remesh::{
+    FlipRandomly, Isotropic, Jitter, MeshSize, RemeshError, RemeshKind, Remeshed, Sequence, remesh,
+};
 use gemcnn_mesh::shapes::{self, Cells, ShapeError};
 use gemcnn_mesh::{DVec3, Mesh};
 use serde::{Deserialize, Serialize};
@@ -79,12 +81,13 @@ impl Meshing {
 
     fn kind(self) -> RemeshKind {
         match self {
-            Self::Isotropic => {
-                RemeshKind::Isotropic(IsotropicOptions { size: MeshSize::Ratio(1.0), ..Default::default() })
-            }
-            Self::Irregular => RemeshKind::Sequence {
-                steps: vec![RemeshKind::Jitter { amount: 0.7 }, RemeshKind::FlipRandomly { share: 0.33 }],
-            },
+            Self::Isotropic => RemeshKind::Isotropic(Isotropic { size: MeshSize::Ratio(1.0), ..Default::default() }),
+            Self::Irregular => RemeshKind::Sequence(Sequence {
+                steps: vec![
+                    RemeshKind::Jitter(Jitter { amount: 0.7 }),
+                    RemeshKind::FlipRandomly(FlipRandomly { share: 0.33 }),
+                ],
+            }),
         }
     }
 }

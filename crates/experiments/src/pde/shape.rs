@@ -1,6 +1,6 @@
 //! The surfaces of the experiment: closed and open, of unit area, with irregular triangles.
 
-use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, remesh};
+use gemcnn_mesh::remesh::{Isotropic, MeshSize, RemeshKind, remesh};
 use gemcnn_mesh::shapes::{self, Cells, ShapeError};
 use gemcnn_mesh::{DVec3, Faces, Mesh, MeshError, vertex_areas};
 use gemcnn_tasks::TaskError;
@@ -70,7 +70,7 @@ impl Shape {
     pub(super) fn mesh(&self, vertices: usize, seed: u64) -> Result<Mesh, TaskError> {
         let refuse = |error: String| TaskError::setting(self.name, error);
         let fine = (self.fine)().map_err(|error| refuse(error.to_string()))?;
-        let kind = RemeshKind::Isotropic(IsotropicOptions {
+        let kind = RemeshKind::Isotropic(Isotropic {
             size: MeshSize::Vertices((self.density * vertices as f64).round() as usize),
             ..Default::default()
         });

@@ -1,6 +1,8 @@
 //! The meshings of the test bodies.
 
-use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind};
+use gemcnn_mesh::remesh::{
+    FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Resample, Sequence, Simplify, Subdivide,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -55,13 +57,10 @@ impl Meshing {
     /// The remesher for bodies with a number of vertices; `None` for the registered meshing. Its settings are none of
     /// those that augmentation draws.
     pub fn remesher(self, vertices: usize) -> Option<RemeshKind> {
-        let subdivide = || RemeshKind::Subdivide { rounds: 1, rule: Default::default() };
-        let simplify = |ratio: f64| RemeshKind::Simplify { size: MeshSize::Ratio(ratio) };
+        let subdivide = || RemeshKind::Subdivide(Subdivide { rounds: 1, rule: Default::default() });
+        let simplify = |ratio: f64| RemeshKind::Simplify(Simplify { size: MeshSize::Ratio(ratio) });
         let isotropic = |length: f64| {
-            RemeshKind::Isotropic(IsotropicOptions {
-                size: MeshSize::EdgeLength(length),
-                ..IsotropicOptions::default()
-            })
+            RemeshKind::Isotropic(Isotropic { size: MeshSize::EdgeLength(length), ..Isotropic::default() })
         };
         let steps = match self {
             Self::Registered => return None,
@@ -70,14 +69,19 @@ impl Meshing {
             Self::Mc => {
                 // One and a half times the vertices of the bodies.
                 let resolution = (0.8 * (vertices as f64).sqrt()).clamp(8.0, 500.0) as usize;
-                vec![RemeshKind::Resample { resolution }]
+                vec![RemeshKind::Resample(Resample { resolution })]
             }
             Self::Dense => {
-                vec![RemeshKind::RefineLocally { regions: 5, factor: 3.0 }, RemeshKind::Jitter { amount: 0.1 }]
+                vec![
+                    RemeshKind::RefineLocally(RefineLocally { regions: 5, factor: 3.0 }),
+                    RemeshKind::Jitter(Jitter { amount: 0.1 }),
+                ]
             }
-            Self::Shuffled => vec![RemeshKind::Jitter { amount: 0.4 }, RemeshKind::FlipRandomly { share: 0.5 }],
+            Self::Shuffled => {
+                vec![RemeshKind::Jitter(Jitter { amount: 0.4 }), RemeshKind::FlipRandomly(FlipRandomly { share: 0.5 })]
+            }
         };
-        Some(RemeshKind::Sequence { steps })
+        Some(RemeshKind::Sequence(Sequence { steps }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{SEED, Settings};
 use crate::runs::{TestSet, hold};
-use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, carry_labels, simplify};
+use gemcnn_mesh::remesh::{Isotropic, MeshSize, RemeshKind, Resample, Simplify, carry_labels, remesh};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, write_atomically, write_mesh};
 use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig, Dataset, Description, OneOrMany, Part, Parts};
@@ -77,11 +77,10 @@ impl Condition {
     /// How the test meshes are changed when they are read.
     pub(super) fn options(self, part: Part) -> EvaluationOptions {
         let meshing = match self {
-            Self::Isotropic => Some(RemeshKind::Isotropic(IsotropicOptions {
-                size: MeshSize::EdgeLength(0.7),
-                ..IsotropicOptions::default()
-            })),
-            Self::Marched => Some(RemeshKind::Resample { resolution: 26 }),
+            Self::Isotropic => {
+                Some(RemeshKind::Isotropic(Isotropic { size: MeshSize::EdgeLength(0.7), ..Isotropic::default() }))
+            }
+            Self::Marched => Some(RemeshKind::Resample(Resample { resolution: 26 })),
             _ => None,
         };
         EvaluationOptions {
@@ -201,8 +200,8 @@ fn written(
         let body = family.body(number as u64);
         let (body, labels) = match vertices < of_family {
             true => {
-                let fewer =
-                    simplify(&body, vertices).map_err(|error| TaskError::setting("bodies", error.to_string()))?;
+                let fewer = remesh(&body, &Simplify { size: MeshSize::Vertices(vertices) }, 0)
+                    .map_err(|error| TaskError::setting("bodies", error.to_string()))?;
                 let labels = carry_labels(&fewer.sources, &labels);
                 (fewer.mesh, labels)
             }

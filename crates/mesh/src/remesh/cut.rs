@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_on_an_edge_and_pinched_vertices_are_cut_and_joined_again() {
+    fn nonmanifold_edges_and_vertices_are_cut_and_joined_again() {
         for (mesh, copies, locked) in [
             (complex(5, &[[0, 1, 2], [0, 1, 3], [1, 0, 4]]), 4, 2),
             (complex(5, &[[0, 1, 2], [0, 3, 4]]), 1, 1),

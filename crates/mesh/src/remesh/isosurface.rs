@@ -164,7 +164,7 @@ mod tests {
     use crate::{Faces, Mesh, MeshReport};
 
     #[test]
-    fn a_sphere_and_a_ring_come_out_closed_outward_and_of_their_genus() {
+    fn isosurfaces_are_closed_and_outward_with_the_right_genus() {
         let sphere = |p: DVec3| p.length() - 0.8;
         let ring = |p: DVec3| (p.truncate().length() - 0.6).hypot(p.z) - 0.25;
         let extent = DVec3::splat(1.0);

@@ -4,10 +4,9 @@ use glam::DVec3;
 use serde::{Deserialize, Serialize};
 
 use super::cut::Cut;
-use super::kind::MeshSize;
 use super::original::{Original, Place};
 use super::remesher::{Guide, Remesher};
-use super::{RemeshError, Remeshed, finish, require, require_size};
+use super::{MeshSize, Remesh, RemeshError, Remeshed, finish, require, require_size};
 use crate::mesh::Mesh;
 use crate::random::Uniform;
 
@@ -18,19 +17,90 @@ const SHAKE: f64 = 0.3;
 /// Number of final rounds that keep the number of vertices.
 const POLISH_ROUNDS: usize = 2;
 
-/// Options of [`isotropic`].
+/// Remeshes a surface with even triangles: long edges are split, short ones collapsed, others flipped
+/// so that most vertices have degree six, and vertices move along the surface to the middle of their
+/// neighbours (Botsch and Kobbelt, 2004). All vertices lie on the original surface.
+///
+/// The seed moves the vertices of the original mesh a little before the first round. Borders of the
+/// surface keep their shape up to turns of 20 degrees. A number of vertices is met exactly, unless
+/// the topology does not allow it. Vertices that no face uses are dropped. A surface without extent
+/// is returned unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct IsotropicOptions {
+pub struct Isotropic {
     /// Edge length or number of vertices (default: edge length 1, that of the original mesh).
     pub size: MeshSize,
     /// Number of rounds of splits, collapses, flips and relaxation, from 1 to 100 (default 4).
     pub iterations: usize,
 }
 
-impl Default for IsotropicOptions {
+impl Default for Isotropic {
     fn default() -> Self {
         Self { size: MeshSize::EdgeLength(1.0), iterations: 4 }
+    }
+}
+
+impl Remesh for Isotropic {
+    fn remesh(&self, mesh: &Mesh, seed: u64) -> Result<Remeshed, RemeshError> {
+        self.size.check()?;
+        require((1..=100).contains(&self.iterations), "iterations", self.iterations, "from 1 to 100")?;
+        let original = Original::new(mesh);
+        let (mean, area) = (original.mean_side(), original.area());
+        // Each vertex corresponds to two triangles of area `sqrt(3) / 4 * length^2`.
+        let density = 2.0 / 3.0_f64.sqrt() * area;
+        let (length, count) = match self.size {
+            MeshSize::EdgeLength(length) => (length * mean, None),
+            size => {
+                let count = size.vertices(mesh);
+                ((density / count as f64).sqrt(), Some(count))
+            }
+        };
+        if !(mean > 0.0 && length > 0.0 && mean.is_finite() && length.is_finite() && area.is_finite()) {
+            return Remeshed::identity(mesh);
+        }
+        let expected = count.map_or(density / (length * length), |count| count as f64);
+        require_size(expected)?;
+
+        let cut = Cut::new(mesh);
+        let copies = cut.copies();
+        let start = mesh.vertex_count();
+        let places: Vec<Place> = cut.surface.outgoing.iter().map(|&h| at_corner(h)).collect();
+        let mut remesher = Remesher::new(cut, &original, mean, |v| places[v as usize]);
+        // Degenerate triangles may have edges that are long for their area.
+        remesher.most_vertices = 4 * (expected as usize + start + copies);
+        shake(&mut remesher, seed);
+
+        // Approach a longer length gradually, so that the triangles stay well shaped.
+        remesher.base = mean.min(length);
+        let longest = length.min(mean * start as f64);
+        while remesher.base * STAGE < longest {
+            remesher.base *= STAGE;
+            remesher.measure();
+            remesher.round();
+        }
+        remesher.base = length;
+        remesher.measure();
+        for round in 0..self.iterations {
+            if let Some(count) = count
+                && round == self.iterations / 2
+                && round > 0
+            {
+                let reached = remesher.surface.vertex_count().saturating_sub(copies);
+                let correction = (reached as f64 / count as f64).sqrt();
+                remesher.base *= correction.clamp(0.5, 2.0);
+                remesher.measure();
+            }
+            remesher.round();
+        }
+        if let Some(count) = count {
+            remesher.reach_count(count + copies);
+        }
+        for _ in 0..POLISH_ROUNDS {
+            remesher.flip_for_angles();
+            remesher.relax();
+        }
+        let (places, surface) = (remesher.places, remesher.surface);
+        finish(&surface, start, &remesher.locked, &remesher.origin, |vertex| original.surface_point(places[vertex]))
     }
 }
 
@@ -63,79 +133,6 @@ impl Guide for Original<'_> {
     fn edge_length(&self, _: DVec3, base: f64) -> f64 {
         base
     }
-}
-
-/// Remeshes a surface with even triangles: long edges are split, short ones collapsed, others flipped
-/// so that most vertices have degree six, and vertices move along the surface to the middle of their
-/// neighbours (Botsch and Kobbelt, 2004). All vertices lie on the original surface.
-///
-/// The seed moves the vertices of the original mesh a little before the first round. Borders of the
-/// surface keep their shape up to turns of 20 degrees. A number of vertices is met exactly, unless
-/// the topology does not allow it. Vertices that no face uses are dropped. A surface without extent
-/// is returned unchanged.
-///
-/// # Errors
-/// An option is out of range, the result would be too large, or coordinates overflow.
-pub fn isotropic(mesh: &Mesh, options: &IsotropicOptions, seed: u64) -> Result<Remeshed, RemeshError> {
-    options.size.check()?;
-    require((1..=100).contains(&options.iterations), "iterations", options.iterations, "from 1 to 100")?;
-    let original = Original::new(mesh);
-    let (mean, area) = (original.mean_side(), original.area());
-    // Each vertex corresponds to two triangles of area `sqrt(3) / 4 * length^2`.
-    let density = 2.0 / 3.0_f64.sqrt() * area;
-    let (length, count) = match options.size {
-        MeshSize::EdgeLength(length) => (length * mean, None),
-        size => {
-            let count = size.vertices(mesh);
-            ((density / count as f64).sqrt(), Some(count))
-        }
-    };
-    if !(mean > 0.0 && length > 0.0 && mean.is_finite() && length.is_finite() && area.is_finite()) {
-        return Remeshed::identity(mesh);
-    }
-    let expected = count.map_or(density / (length * length), |count| count as f64);
-    require_size(expected)?;
-
-    let cut = Cut::new(mesh);
-    let copies = cut.copies();
-    let start = mesh.vertex_count();
-    let places: Vec<Place> = cut.surface.outgoing.iter().map(|&h| at_corner(h)).collect();
-    let mut remesher = Remesher::new(cut, &original, mean, |v| places[v as usize]);
-    // Degenerate triangles may have edges that are long for their area.
-    remesher.most_vertices = 4 * (expected as usize + start + copies);
-    shake(&mut remesher, seed);
-
-    // Approach a longer length gradually, so that the triangles stay well shaped.
-    remesher.base = mean.min(length);
-    let longest = length.min(mean * start as f64);
-    while remesher.base * STAGE < longest {
-        remesher.base *= STAGE;
-        remesher.measure();
-        remesher.round();
-    }
-    remesher.base = length;
-    remesher.measure();
-    for round in 0..options.iterations {
-        if let Some(count) = count
-            && round == options.iterations / 2
-            && round > 0
-        {
-            let reached = remesher.surface.vertex_count().saturating_sub(copies);
-            let correction = (reached as f64 / count as f64).sqrt();
-            remesher.base *= correction.clamp(0.5, 2.0);
-            remesher.measure();
-        }
-        remesher.round();
-    }
-    if let Some(count) = count {
-        remesher.reach_count(count + copies);
-    }
-    for _ in 0..POLISH_ROUNDS {
-        remesher.flip_for_angles();
-        remesher.relax();
-    }
-    let (places, surface) = (remesher.places, remesher.surface);
-    finish(&surface, start, &remesher.locked, &remesher.origin, |vertex| original.surface_point(places[vertex]))
 }
 
 /// The start vertex of a half-edge of the original triangles. An unused vertex has no half-edge, and

@@ -1,10 +1,11 @@
 //! Random motion of vertices along the surface.
 
 use glam::DVec3;
+use serde::{Deserialize, Serialize};
 
 use super::cut::Cut;
 use super::original::{Original, Place, shape, twice_area};
-use super::{RemeshError, Remeshed, SurfacePoint, require};
+use super::{Remesh, RemeshError, Remeshed, SurfacePoint, require};
 use crate::mesh::Mesh;
 use crate::random::Uniform;
 
@@ -21,38 +22,45 @@ const TRIES: usize = 3;
 /// amount scales the motion. A motion that would turn a triangle over or make it very thin is
 /// halved, and at last skipped. Vertices at borders, at edges with more than two faces and at pinches stay. The new
 /// vertices lie exactly on the original triangles.
-///
-/// # Errors
-/// `amount` is not from 0 to 1, or coordinates overflow.
-pub fn jitter(mesh: &Mesh, amount: f64, seed: u64) -> Result<Remeshed, RemeshError> {
-    require((0.0..=1.0).contains(&amount), "amount", amount, "from 0 to 1")?;
-    let original = Original::new(mesh);
-    let cut = Cut::new(mesh);
-    let mut positions = mesh.vertices().to_vec();
-    let mut sources: Vec<SurfacePoint> = super::own_vertices(mesh).collect();
-    let mut uniform = Uniform::new(seed);
-    for vertex in 0..positions.len() as u32 {
-        let around = original.around(vertex);
-        let triangle = around.get(uniform.below(around.len())).copied();
-        // The weights at the two other corners.
-        let [s, t] = uniform.in_triangle();
-        let fixed = cut.locked[vertex as usize] || cut.surface.on_border(vertex);
-        let Some(triangle) = triangle.filter(|_| !fixed) else {
-            continue;
-        };
-        for attempt in 0..TRIES {
-            let scale = 0.5 * amount * 0.5_f64.powi(attempt as i32);
-            let place = moved(&original, vertex, triangle, scale * s, scale * t);
-            let point = original.position(place);
-            if keeps_orientation(&original, &positions, vertex, point) {
-                positions[vertex as usize] = point;
-                sources[vertex as usize] = original.surface_point(place);
-                break;
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jitter {
+    /// Amount of the motion, from 0 to 1.
+    pub amount: f64,
+}
+
+impl Remesh for Jitter {
+    fn remesh(&self, mesh: &Mesh, seed: u64) -> Result<Remeshed, RemeshError> {
+        let Self { amount } = *self;
+        require((0.0..=1.0).contains(&amount), "amount", amount, "from 0 to 1")?;
+        let original = Original::new(mesh);
+        let cut = Cut::new(mesh);
+        let mut positions = mesh.vertices().to_vec();
+        let mut sources: Vec<SurfacePoint> = super::own_vertices(mesh).collect();
+        let mut uniform = Uniform::new(seed);
+        for vertex in 0..positions.len() as u32 {
+            let around = original.around(vertex);
+            let triangle = around.get(uniform.below(around.len())).copied();
+            // The weights at the two other corners.
+            let [s, t] = uniform.in_triangle();
+            let fixed = cut.locked[vertex as usize] || cut.surface.on_border(vertex);
+            let Some(triangle) = triangle.filter(|_| !fixed) else {
+                continue;
+            };
+            for attempt in 0..TRIES {
+                let scale = 0.5 * amount * 0.5_f64.powi(attempt as i32);
+                let place = moved(&original, vertex, triangle, scale * s, scale * t);
+                let point = original.position(place);
+                if keeps_orientation(&original, &positions, vertex, point) {
+                    positions[vertex as usize] = point;
+                    sources[vertex as usize] = original.surface_point(place);
+                    break;
+                }
             }
         }
+        let faces = original.triangles.iter().collect();
+        Ok(Remeshed { mesh: Mesh::new(positions, faces)?, sources })
     }
-    let faces = original.triangles.iter().collect();
-    Ok(Remeshed { mesh: Mesh::new(positions, faces)?, sources })
 }
 
 /// The point of a triangle with the given weights at the two corners that follow a vertex.

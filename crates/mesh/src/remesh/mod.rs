@@ -10,11 +10,11 @@
 //! vertices, inconsistent orientations), the edits are skipped: those vertices stay.
 //!
 //! ```
-//! use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, carry_values, isotropic};
+//! use gemcnn_mesh::remesh::{Isotropic, MeshSize, carry_values, remesh};
 //! use gemcnn_mesh::shapes::icosphere;
 //! let sphere = icosphere(3)?;
-//! let options = IsotropicOptions { size: MeshSize::Vertices(400), ..Default::default() };
-//! let remeshed = isotropic(&sphere, &options, 7)?;
+//! let even = Isotropic { size: MeshSize::Vertices(400), ..Default::default() };
+//! let remeshed = remesh(&sphere, &even, 7)?;
 //! assert_eq!(remeshed.mesh.vertex_count(), 400);
 //! let heights: Vec<f64> = sphere.vertices().iter().map(|v| v.z).collect();
 //! let carried = carry_values(&remeshed.sources, 1, &heights);
@@ -24,40 +24,102 @@
 
 mod boxes;
 pub(crate) mod cut;
-mod flips;
 pub(crate) mod isosurface;
-mod isotropic;
-mod jitter;
-mod kind;
 mod nearest;
 mod original;
 mod quadric;
-mod refine;
 pub(crate) mod remesher;
-mod resample;
 mod sample;
-mod simplify;
-mod subdivide;
+mod size;
 pub(crate) mod triangulation;
 
-pub use flips::flip_randomly;
-pub use isotropic::{IsotropicOptions, isotropic};
-pub use jitter::jitter;
-pub use kind::{MeshSize, RemeshKind, remesh};
 pub use nearest::{nearest_faces, nearest_points};
-pub use refine::refine_locally;
-pub use resample::resample;
 pub use sample::sample;
-pub use simplify::simplify;
-pub use subdivide::{SubdivisionRule, subdivide};
+pub use size::MeshSize;
+pub use subdivide::SubdivisionRule;
 
 use glam::DVec3;
+use serde::{Deserialize, Serialize};
 
 use self::original::{Original, blend};
 use self::triangulation::{NONE, Triangulation};
 use crate::attribute::AttributeValues;
 use crate::mesh::{Mesh, MeshError};
 use crate::triangulate::triangle_corners;
+
+/// A remesher with its settings.
+pub trait Remesh {
+    /// Remeshes a surface.
+    ///
+    /// # Errors
+    /// A setting is out of range, or the remesher cannot treat the surface.
+    fn remesh(&self, mesh: &Mesh, seed: u64) -> Result<Remeshed, RemeshError>;
+}
+
+/// Declares the remeshers. Each is a module with the name that stands in configurations, and a struct of its settings
+/// that implements [`Remesh`].
+macro_rules! remeshers {
+    ($($module:ident: $settings:ident,)*) => {
+        $(mod $module;
+        pub use $module::$settings;)*
+
+        /// A remesher with its settings, as it stands in a configuration: the field `kind` names the remesher
+        /// in snake case, and the others are its settings.
+        ///
+        /// ```
+        /// use gemcnn_mesh::remesh::{MeshSize, RemeshKind, Simplify, remesh};
+        /// use gemcnn_mesh::shapes::icosphere;
+        /// let kind = RemeshKind::from(Simplify { size: MeshSize::Ratio(0.5) });
+        /// let simplified = remesh(&icosphere(2)?, &kind, 0)?;
+        /// assert_eq!(simplified.mesh.vertex_count(), 81);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "kind", rename_all = "snake_case")]
+        pub enum RemeshKind {
+            $(#[doc = concat!("[`", stringify!($settings), "`]")]
+            $settings($settings),)*
+        }
+
+        impl RemeshKind {
+            /// Names of all remeshers, as in configurations.
+            pub const NAMES: &[&str] = &[$(stringify!($module)),*];
+        }
+
+        impl Remesh for RemeshKind {
+            fn remesh(&self, mesh: &Mesh, seed: u64) -> Result<Remeshed, RemeshError> {
+                match self {
+                    $(Self::$settings(settings) => settings.remesh(mesh, seed),)*
+                }
+            }
+        }
+
+        $(impl From<$settings> for RemeshKind {
+            fn from(settings: $settings) -> Self {
+                Self::$settings(settings)
+            }
+        })*
+    };
+}
+
+remeshers! {
+    isotropic: Isotropic,
+    simplify: Simplify,
+    subdivide: Subdivide,
+    refine_locally: RefineLocally,
+    flip_randomly: FlipRandomly,
+    jitter: Jitter,
+    resample: Resample,
+    sequence: Sequence,
+}
+
+/// Remeshes a surface.
+///
+/// # Errors
+/// A setting is out of range, or the remesher cannot treat the surface.
+pub fn remesh(mesh: &Mesh, remesher: &impl Remesh, seed: u64) -> Result<Remeshed, RemeshError> {
+    remesher.remesh(mesh, seed)
+}
 
 /// Maximum number of vertices of a remeshed surface.
 const MAX_VERTICES: f64 = (1 << 26) as f64;
@@ -225,11 +287,11 @@ impl Remeshed {
     /// lie in one triangle of the original, and otherwise the nearest points.
     ///
     /// ```
-    /// use gemcnn_mesh::remesh::{SubdivisionRule, simplify, subdivide};
+    /// use gemcnn_mesh::remesh::{MeshSize, Simplify, Subdivide, remesh};
     /// use gemcnn_mesh::shapes::icosphere;
     /// let sphere = icosphere(2)?;
-    /// let finer = subdivide(&sphere, 1, SubdivisionRule::Midpoint)?;
-    /// let next = simplify(&finer.mesh, 2 * sphere.vertex_count())?;
+    /// let finer = remesh(&sphere, &Subdivide::default(), 0)?;
+    /// let next = remesh(&finer.mesh, &Simplify { size: MeshSize::Vertices(324) }, 0)?;
     /// let both = finer.then(&sphere, next);
     /// assert_eq!(both.sources.len(), 324);
     /// assert!(both.sources.iter().all(|s| s.corners.iter().all(|&v| v < 162)));

@@ -7,11 +7,12 @@
 
 use glam::{DQuat, DVec3};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::boxes::BoxTree;
 use super::isosurface::{Lattice, march_lattice};
 use super::original::{Original, Place};
-use super::{RemeshError, Remeshed, require, require_size};
+use super::{Remesh, RemeshError, Remeshed, require, require_size};
 use crate::classes::bucket;
 use crate::edges::EdgeTable;
 use crate::mesh::Mesh;
@@ -32,59 +33,66 @@ const SNAP: f64 = 0.005;
 /// A point is inside if the surface winds around it. If the orientations of the faces are
 /// inconsistent, it is inside if a ray from it crosses the surface an odd number of times. The
 /// faces of the result are oriented outwards, or inwards if those of the mesh are.
-///
-/// # Errors
-/// `resolution` is not from 2 to 256, the surface is open, or no lattice point lies inside it.
-pub fn resample(mesh: &Mesh, resolution: usize, seed: u64) -> Result<Remeshed, RemeshError> {
-    require((2..=256).contains(&resolution), "resolution", resolution, "from 2 to 256")?;
-    let oriented = closed_and_oriented(mesh)?;
-    let original = Original::new(mesh);
-    let mut uniform = Uniform::new(seed);
-    let rotation = random_rotation(&mut uniform);
-    let Some(lattice) = lattice_around(&original, rotation, resolution, &mut uniform) else {
-        return Err(RemeshError::TooThin { resolution });
-    };
-    require_size(lattice.len() as f64)?;
-    let rotated: Vec<DVec3> = original.positions.iter().map(|&p| rotation * p).collect();
-    let inside = inside_points(&original, &rotated, &lattice, oriented);
-    if !inside.contains(&true) {
-        return Err(RemeshError::TooThin { resolution });
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resample {
+    /// Lattice cells along the longest side of the bounding box, from 2 to 256.
+    pub resolution: usize,
+}
 
-    let tree = BoxTree::new(&original);
-    let back = rotation.inverse();
-    let nearest = |point: DVec3, near: u32| {
-        let near = original.walk(near, point);
-        tree.nearest(point, near)
-    };
-    let values = signed_distances(&lattice, &inside, |point, near| {
-        let (place, distance) = nearest(back * point, near);
-        (distance.sqrt(), place.triangle)
-    });
-    let (mut vertices, mut triangles) = march_lattice(&lattice, &values, |along| {
-        if along < SNAP {
-            0.0
-        } else if along > 1.0 - SNAP {
-            1.0
-        } else {
-            along
+impl Remesh for Resample {
+    fn remesh(&self, mesh: &Mesh, seed: u64) -> Result<Remeshed, RemeshError> {
+        let Self { resolution } = *self;
+        require((2..=256).contains(&resolution), "resolution", resolution, "from 2 to 256")?;
+        let oriented = closed_and_oriented(mesh)?;
+        let original = Original::new(mesh);
+        let mut uniform = Uniform::new(seed);
+        let rotation = random_rotation(&mut uniform);
+        let Some(lattice) = lattice_around(&original, rotation, resolution, &mut uniform) else {
+            return Err(RemeshError::TooThin { resolution });
+        };
+        require_size(lattice.len() as f64)?;
+        let rotated: Vec<DVec3> = original.positions.iter().map(|&p| rotation * p).collect();
+        let inside = inside_points(&original, &rotated, &lattice, oriented);
+        if !inside.contains(&true) {
+            return Err(RemeshError::TooThin { resolution });
         }
-    });
-    vertices.iter_mut().for_each(|vertex| *vertex = back * *vertex);
-    if oriented && signed_volume(&original) < 0.0 {
-        triangles.iter_mut().for_each(|triangle| triangle.swap(1, 2));
-    }
-    let places: Vec<Place> = in_chunks(&vertices, |chunk| {
-        let mut near = 0;
-        let places = chunk.iter().map(|&vertex| {
-            let (place, _) = nearest(vertex, near);
-            near = place.triangle;
-            place
+
+        let tree = BoxTree::new(&original);
+        let back = rotation.inverse();
+        let nearest = |point: DVec3, near: u32| {
+            let near = original.walk(near, point);
+            tree.nearest(point, near)
+        };
+        let values = signed_distances(&lattice, &inside, |point, near| {
+            let (place, distance) = nearest(back * point, near);
+            (distance.sqrt(), place.triangle)
         });
-        places.collect()
-    });
-    let sources = places.iter().map(|&place| original.surface_point(place));
-    Ok(Remeshed { sources: sources.collect(), mesh: Mesh::new(vertices, triangles.iter().collect())? })
+        let (mut vertices, mut triangles) = march_lattice(&lattice, &values, |along| {
+            if along < SNAP {
+                0.0
+            } else if along > 1.0 - SNAP {
+                1.0
+            } else {
+                along
+            }
+        });
+        vertices.iter_mut().for_each(|vertex| *vertex = back * *vertex);
+        if oriented && signed_volume(&original) < 0.0 {
+            triangles.iter_mut().for_each(|triangle| triangle.swap(1, 2));
+        }
+        let places: Vec<Place> = in_chunks(&vertices, |chunk| {
+            let mut near = 0;
+            let places = chunk.iter().map(|&vertex| {
+                let (place, _) = nearest(vertex, near);
+                near = place.triangle;
+                place
+            });
+            places.collect()
+        });
+        let sources = places.iter().map(|&place| original.surface_point(place));
+        Ok(Remeshed { sources: sources.collect(), mesh: Mesh::new(vertices, triangles.iter().collect())? })
+    }
 }
 
 /// Maps chunks of fixed size in parallel, so that results do not depend on the number of threads.

@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use glam::DVec3;
+use serde::{Deserialize, Serialize};
 
 use super::cut::Cut;
 use super::isotropic::at_corner;
 use super::original::{Original, Place, shape, twice_area};
 use super::quadric::Quadric;
 use super::triangulation::NONE;
-use super::{RemeshError, Remeshed, finish, require};
+use super::{MeshSize, Remesh, RemeshError, Remeshed, finish};
 use crate::mesh::Mesh;
 
 /// Weight of the planes that keep borders in place, relative to the squared length of the edge.
@@ -22,33 +23,39 @@ const FACING: f64 = 0.3;
 /// Shape of the thinnest triangles that a collapse may make of thicker ones.
 const THINNEST: f64 = 0.1;
 
-/// Simplifies a surface to `vertices` vertices by collapsing edges in the order of their quadric
-/// error (Garland and Heckbert, 1997). A mesh with no more vertices is only triangulated.
+/// Fewer vertices: edges collapse in the order of their quadric error (Garland and Heckbert, 1997). A mesh that has no
+/// more vertices than wanted is only triangulated.
 ///
 /// Collapses that change the topology or turn a triangle over are skipped, so the number of vertices
 /// can stay above the target. Vertices are off the original surface by about the approximation
 /// error; sources are the nearest points. Vertices that no face uses are dropped.
-///
-/// # Errors
-/// `vertices` is less than 4, or coordinates overflow.
-pub fn simplify(mesh: &Mesh, vertices: usize) -> Result<Remeshed, RemeshError> {
-    require(vertices >= 4, "vertices", vertices, "at least 4")?;
-    let original = Original::new(mesh);
-    let cut = Cut::new(mesh);
-    let target = vertices + cut.copies();
-    let mut simplifier = Simplifier::new(cut, &original);
-    // Collapses that were skipped may be possible after others, so the queue is filled again.
-    loop {
-        let before = simplifier.cut.surface.vertex_count();
-        simplifier.fill();
-        simplifier.run(target);
-        let after = simplifier.cut.surface.vertex_count();
-        if after <= target || after == before {
-            break;
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Simplify {
+    /// Size of the result.
+    pub size: MeshSize,
+}
+
+impl Remesh for Simplify {
+    fn remesh(&self, mesh: &Mesh, _: u64) -> Result<Remeshed, RemeshError> {
+        self.size.check()?;
+        let original = Original::new(mesh);
+        let cut = Cut::new(mesh);
+        let target = self.size.vertices(mesh) + cut.copies();
+        let mut simplifier = Simplifier::new(cut, &original);
+        // Collapses that were skipped may be possible after others, so the queue is filled again.
+        loop {
+            let before = simplifier.cut.surface.vertex_count();
+            simplifier.fill();
+            simplifier.run(target);
+            let after = simplifier.cut.surface.vertex_count();
+            if after <= target || after == before {
+                break;
+            }
         }
+        let Cut { surface, origin, locked } = &simplifier.cut;
+        finish(surface, mesh.vertex_count(), locked, origin, |vertex| original.surface_point(simplifier.places[vertex]))
     }
-    let Cut { surface, origin, locked } = &simplifier.cut;
-    finish(surface, mesh.vertex_count(), locked, origin, |vertex| original.surface_point(simplifier.places[vertex]))
 }
 
 struct Simplifier<'a> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
 use super::triangulation::previous;
-use super::{RemeshError, Remeshed, require, require_size};
+use super::{Remesh, RemeshError, Remeshed, require, require_size};
 use crate::edges::EdgeTable;
 use crate::mesh::{Faces, Mesh};
 
@@ -26,19 +26,34 @@ pub enum SubdivisionRule {
 ///
 /// Sources are exact for [`SubdivisionRule::Midpoint`]. For [`SubdivisionRule::Loop`] they are the
 /// points that the rule has moved.
-///
-/// # Errors
-/// The result would be too large, or coordinates overflow.
-pub fn subdivide(mesh: &Mesh, rounds: usize, rule: SubdivisionRule) -> Result<Remeshed, RemeshError> {
-    require(rounds <= 16, "rounds", rounds, "from 0 to 16")?;
-    // Corners of the faces bound the number of edges, and each round has four times as many.
-    let corners = mesh.faces().corners().len() as f64 / 2.0;
-    require_size(mesh.vertex_count() as f64 + corners * 4.0_f64.powi(rounds as i32 - 1))?;
-    let mut result = Remeshed::identity(mesh)?;
-    for _ in 0..rounds {
-        result = subdivide_once(result, rule)?;
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Subdivide {
+    /// Number of rounds, from 0 to 16 (default 1).
+    pub rounds: usize,
+    /// Positions of the vertices (default midpoint).
+    pub rule: SubdivisionRule,
+}
+
+impl Default for Subdivide {
+    fn default() -> Self {
+        Self { rounds: 1, rule: SubdivisionRule::default() }
     }
-    Ok(result)
+}
+
+impl Remesh for Subdivide {
+    fn remesh(&self, mesh: &Mesh, _: u64) -> Result<Remeshed, RemeshError> {
+        let Self { rounds, rule } = *self;
+        require(rounds <= 16, "rounds", rounds, "from 0 to 16")?;
+        // Corners of the faces bound the number of edges, and each round has four times as many.
+        let corners = mesh.faces().corners().len() as f64 / 2.0;
+        require_size(mesh.vertex_count() as f64 + corners * 4.0_f64.powi(rounds as i32 - 1))?;
+        let mut result = Remeshed::identity(mesh)?;
+        for _ in 0..rounds {
+            result = subdivide_once(result, rule)?;
+        }
+        Ok(result)
+    }
 }
 
 fn subdivide_once(coarse: Remeshed, rule: SubdivisionRule) -> Result<Remeshed, RemeshError> {

@@ -1,6 +1,6 @@
 //! Weights of neighbours: areas and jets.
 
-use gemcnn_mesh::remesh::{MeshSize, RemeshKind, remesh};
+use gemcnn_mesh::remesh::{MeshSize, RefineLocally, RemeshKind, Simplify, remesh};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{
     Adjacency, DVec3, Faces, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, NeighbourWeights,
@@ -52,7 +52,7 @@ fn patches_hold_two_rings_and_the_ball() {
         }
     }
     // Relations are symmetric where the density changes, for any limit.
-    let kind = RemeshKind::RefineLocally { regions: 3, factor: 3.0 };
+    let kind = RemeshKind::RefineLocally(RefineLocally { regions: 3, factor: 3.0 });
     let uneven = remesh(&mesh, &kind, 2).unwrap().mesh;
     for (radius, limit) in [(0.0, 2), (0.3, 3), (0.3, 12), (0.5, 40), (3.0, 7)] {
         let options = GeometryOptions { neighbourhood: Neighbourhood::Patch { radius, limit }, ..Default::default() };
@@ -239,8 +239,10 @@ fn responses(mesh: &Mesh, options: &GeometryOptions) -> Vec<f64> {
 #[test]
 fn responses_depend_less_on_the_meshing() {
     let mesh = shapes::icosphere(4).unwrap();
-    let kinds =
-        [RemeshKind::Simplify { size: MeshSize::Ratio(0.5) }, RemeshKind::RefineLocally { regions: 5, factor: 2.0 }];
+    let kinds = [
+        RemeshKind::Simplify(Simplify { size: MeshSize::Ratio(0.5) }),
+        RemeshKind::RefineLocally(RefineLocally { regions: 5, factor: 2.0 }),
+    ];
     for kind in kinds {
         let other = remesh(&mesh, &kind, 1).unwrap().mesh;
         let index = PointIndex::new(mesh.vertices());

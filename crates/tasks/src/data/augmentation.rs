@@ -4,7 +4,10 @@ use super::classes::Classes;
 use super::motions::{Mirrors, Rotations};
 use crate::features::Fields;
 use crate::{Element, Task, TaskError};
-use gemcnn_mesh::remesh::{IsotropicOptions, MeshSize, RemeshKind, Remeshed, remesh};
+use gemcnn_mesh::remesh::{
+    FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Remeshed, Resample, Sequence, Simplify,
+    Subdivide, remesh,
+};
 use gemcnn_mesh::{Deformation, Mesh};
 use gemcnn_nn::Target;
 use glam::DMat3;
@@ -224,27 +227,27 @@ impl Change {
 /// A remesher with random settings: each kind in turn.
 fn mixed(place: u64, vertices: usize, random: &mut ChaCha8Rng) -> RemeshKind {
     let mut between = |low: f64, high: f64| low + (high - low) * random.random::<f64>();
-    let jitter = |amount| RemeshKind::Jitter { amount };
+    let jitter = |amount| RemeshKind::Jitter(Jitter { amount });
     let steps = match place % 5 {
-        0 => vec![RemeshKind::Isotropic(IsotropicOptions {
+        0 => vec![RemeshKind::Isotropic(Isotropic {
             size: MeshSize::EdgeLength(between(0.75, 1.3)),
-            ..IsotropicOptions::default()
+            ..Isotropic::default()
         })],
         1 => vec![
-            RemeshKind::Subdivide { rounds: 1, rule: Default::default() },
-            RemeshKind::Simplify { size: MeshSize::Ratio(between(0.2, 0.45)) },
+            RemeshKind::Subdivide(Subdivide { rounds: 1, rule: Default::default() }),
+            RemeshKind::Simplify(Simplify { size: MeshSize::Ratio(between(0.2, 0.45)) }),
         ],
         2 => vec![
             jitter(between(0.2, 1.0)),
-            RemeshKind::RefineLocally { regions: between(2.0, 8.0) as usize, factor: between(1.5, 2.5) },
+            RemeshKind::RefineLocally(RefineLocally { regions: between(2.0, 8.0) as usize, factor: between(1.5, 2.5) }),
         ],
-        3 => vec![jitter(between(0.5, 1.0)), RemeshKind::FlipRandomly { share: between(0.05, 0.4) }],
+        3 => vec![jitter(between(0.5, 1.0)), RemeshKind::FlipRandomly(FlipRandomly { share: between(0.05, 0.4) })],
         // From two thirds to four thirds of the vertices of a body.
-        _ => vec![RemeshKind::Resample {
+        _ => vec![RemeshKind::Resample(Resample {
             resolution: ((vertices as f64).sqrt() * between(0.5, 0.7)).clamp(8.0, 500.0) as usize,
-        }],
+        })],
     };
-    RemeshKind::Sequence { steps }
+    RemeshKind::Sequence(Sequence { steps })
 }
 
 #[cfg(test)]
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn a_mesh_that_a_remesher_refuses_stays() {
         let open = shapes::grid(5, 6, shapes::Cells::Triangles).unwrap();
-        let kind = RemeshKind::Resample { resolution: 0 };
+        let kind = RemeshKind::Resample(Resample { resolution: 0 });
         let mut change = Change::remeshing(kind, 1);
         assert!(change.remeshed("open", &open).is_err());
         change.is_optional = true;

@@ -1112,12 +1112,8 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
     let body = dataset.mesh(Part::Test, 0).unwrap();
     // The layout of the public benchmark: the nearest template vertex of each vertex, one a line.
-    let coarse = gemcnn_mesh::remesh::remesh(
-        &body,
-        &gemcnn_mesh::remesh::RemeshKind::Simplify { size: gemcnn_mesh::remesh::MeshSize::Ratio(0.5) },
-        1,
-    )
-    .unwrap();
+    let half = gemcnn_mesh::remesh::Simplify { size: gemcnn_mesh::remesh::MeshSize::Ratio(0.5) };
+    let coarse = gemcnn_mesh::remesh::remesh(&body, &half, 1).unwrap();
     let numbers: Vec<u32> = (0..body.vertex_count() as u32).collect();
     let labels = gemcnn_mesh::remesh::carry_labels(&coarse.sources, &numbers);
     let place = folder.path().join("data/iso/tr_reg_iso_004");

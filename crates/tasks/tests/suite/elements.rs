@@ -1,6 +1,6 @@
 //! Targets of faces, edges and whole meshes, from training to files.
 
-use gemcnn_mesh::remesh::RemeshKind;
+use gemcnn_mesh::remesh::{Jitter, RemeshKind, Subdivide};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, shapes};
 use gemcnn_mesh::{read_mesh, write_mesh_with_faces};
 use gemcnn_nn::{Device, Target, Workspace};
@@ -53,7 +53,7 @@ fn trained(folder: &Path, task: Task) -> (TrainedModel, [Evaluation; 2]) {
     let dataset = Dataset::open_for(&config.data, task).unwrap();
     let scores = [
         EvaluationOptions::default(),
-        EvaluationOptions { meshing: Some((RemeshKind::Jitter { amount: 0.5 }, 1)), ..Default::default() },
+        EvaluationOptions { meshing: Some((RemeshKind::Jitter(Jitter { amount: 0.5 }), 1)), ..Default::default() },
     ]
     .map(|options| evaluate(&model, &dataset, options, &cache, &device).unwrap());
     (model, scores)
@@ -202,7 +202,7 @@ fn labels_of_faces_follow_a_remeshing_to_the_nearest_faces() {
     fs::write(folder.path().join("a.seg"), lines(&numbers)).unwrap();
     let dataset = Dataset::open(&DataConfig::Folder(folder.path().into())).unwrap();
     assert_eq!(dataset.per(), Element::Face);
-    let kind = RemeshKind::Subdivide { rounds: 1, rule: Default::default() };
+    let kind = RemeshKind::Subdivide(Subdivide { rounds: 1, rule: Default::default() });
     let cache = Cache::new(folder.path().join("cache"));
     let part = || {
         let preparation = Preparation::default();

@@ -1,7 +1,7 @@
 //! Simplified versions of meshes that are too large for a page.
 
 use super::{Element, Field, PageError, PageMesh, Values};
-use gemcnn_mesh::remesh::{Remeshed, carry_labels, carry_values, simplify};
+use gemcnn_mesh::remesh::{MeshSize, Remeshed, Simplify, carry_labels, carry_values, remesh};
 use gemcnn_mesh::{DVec3, Frame};
 
 /// Name of the field with the vertex of the original mesh.
@@ -13,8 +13,8 @@ pub(super) fn decimated(mesh: &PageMesh, most: usize) -> Result<Option<PageMesh>
     if mesh.mesh.vertex_count() <= most {
         return Ok(None);
     }
-    let small =
-        simplify(&mesh.mesh, most).map_err(|source| PageError::Simplification { mesh: mesh.name.clone(), source })?;
+    let small = remesh(&mesh.mesh, &Simplify { size: MeshSize::Vertices(most) }, 0)
+        .map_err(|source| PageError::Simplification { mesh: mesh.name.clone(), source })?;
     let nearest: Vec<u32> = small.sources.iter().map(|s| s.nearest_corner()).collect();
     let on_vertices = mesh.fields.iter().filter(|f| f.on == Element::Vertex);
     let mut fields: Vec<Field> =

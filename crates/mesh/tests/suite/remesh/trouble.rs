@@ -99,7 +99,7 @@ fn no_mesh_is_too_much_trouble() {
 
 /// Seams stay as they are, and the rest of the surface is remeshed.
 #[test]
-fn surfaces_that_are_no_oriented_manifold_are_remeshed_beside_their_seams() {
+fn nonmanifold_surfaces_are_remeshed_beside_their_seams() {
     let mesh = moebius_strip(60);
     let kinds = [iso(MeshSize::EdgeLength(0.6)), SIMPLIFY, MIDPOINT, REFINE, FLIP, JITTER];
     for kind in &kinds {

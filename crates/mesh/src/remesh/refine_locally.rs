@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::f64::consts::PI;
 
+use serde::{Deserialize, Serialize};
+
 use super::cut::Cut;
 use super::original::{Original, twice_area};
 use super::triangulation::Triangulation;
-use super::{RemeshError, Remeshed, SurfacePoint, require, require_size};
+use super::{Remesh, RemeshError, Remeshed, SurfacePoint, require, require_size};
 use crate::mesh::Mesh;
 use crate::random::Uniform;
 
@@ -25,40 +27,54 @@ const PASSES: usize = 32;
 /// edges. The distance is the radius of a disk with 4 % of the area. Within the regions, edges are
 /// split, longest first, until they are about `factor` times shorter than the mean edge of the
 /// mesh. Vertices keep their indices, and the new ones follow. Edges with more than two faces stay.
-///
-/// # Errors
-/// There are more than 1,000 regions, `factor` is not from 1 to 64, the result would be too large,
-/// or coordinates overflow.
-pub fn refine_locally(mesh: &Mesh, regions: usize, factor: f64, seed: u64) -> Result<Remeshed, RemeshError> {
-    require(regions <= 1000, "regions", regions, "from 0 to 1,000")?;
-    require((1.0..=64.0).contains(&factor), "factor", factor, "from 1 to 64")?;
-    let original = Original::new(mesh);
-    let vertices = mesh.vertex_count() as f64;
-    let refined = (REGION * regions as f64).min(1.0);
-    let expected = vertices * (1.0 + 2.0 * refined * factor * factor);
-    require_size(expected)?;
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RefineLocally {
+    /// Number of regions, from 0 to 1,000 (default 5).
+    pub regions: usize,
+    /// Factor by which edges in the regions become shorter, from 1 to 64 (default 3).
+    pub factor: f64,
+}
 
-    let mut cut = Cut::new(mesh);
-    let mut inside = vec![false; cut.surface.positions.len()];
-    let area = original.area();
-    let mut uniform = Uniform::new(seed);
-    for centre in centres(&original, regions, &mut uniform) {
-        mark_ball(&cut.surface, centre, (REGION * area / PI).sqrt(), &mut inside);
+impl Default for RefineLocally {
+    fn default() -> Self {
+        Self { regions: 5, factor: 3.0 }
     }
-    let mut sources: Vec<SurfacePoint> = cut.origin.iter().map(|&v| SurfacePoint::vertex(v)).collect();
-    let longest = SPLIT * original.mean_side() / factor;
-    let most = 4 * expected as usize + 100;
-    for _ in 0..PASSES {
-        if !split_pass(&mut cut, longest, most, &mut inside, &mut sources) {
-            break;
+}
+
+impl Remesh for RefineLocally {
+    fn remesh(&self, mesh: &Mesh, seed: u64) -> Result<Remeshed, RemeshError> {
+        let Self { regions, factor } = *self;
+        require(regions <= 1000, "regions", regions, "from 0 to 1,000")?;
+        require((1.0..=64.0).contains(&factor), "factor", factor, "from 1 to 64")?;
+        let original = Original::new(mesh);
+        let vertices = mesh.vertex_count() as f64;
+        let refined = (REGION * regions as f64).min(1.0);
+        let expected = vertices * (1.0 + 2.0 * refined * factor * factor);
+        require_size(expected)?;
+
+        let mut cut = Cut::new(mesh);
+        let mut inside = vec![false; cut.surface.positions.len()];
+        let area = original.area();
+        let mut uniform = Uniform::new(seed);
+        for centre in centres(&original, regions, &mut uniform) {
+            mark_ball(&cut.surface, centre, (REGION * area / PI).sqrt(), &mut inside);
         }
+        let mut sources: Vec<SurfacePoint> = cut.origin.iter().map(|&v| SurfacePoint::vertex(v)).collect();
+        let longest = SPLIT * original.mean_side() / factor;
+        let most = 4 * expected as usize + 100;
+        for _ in 0..PASSES {
+            if !split_pass(&mut cut, longest, most, &mut inside, &mut sources) {
+                break;
+            }
+        }
+        let (kept, faces) = cut.keeping_vertices();
+        let positions = kept.iter().map(|&v| cut.surface.positions[v as usize]);
+        Ok(Remeshed {
+            mesh: Mesh::new(positions.collect(), faces)?,
+            sources: kept.iter().map(|&v| sources[v as usize]).collect(),
+        })
     }
-    let (kept, faces) = cut.keeping_vertices();
-    let positions = kept.iter().map(|&v| cut.surface.positions[v as usize]);
-    Ok(Remeshed {
-        mesh: Mesh::new(positions.collect(), faces)?,
-        sources: kept.iter().map(|&v| sources[v as usize]).collect(),
-    })
 }
 
 /// Random vertices, with a probability proportional to the area around them.
