@@ -1,6 +1,7 @@
-//! Options and help texts that are made from lists: kinds of features and models, tasks.
+//! Options and help texts that are made from lists: kinds of features and models, tasks, formats of meshes.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gemcnn_mesh::{one_of, writable_extensions};
 use gemcnn_tasks::{Chosen, Task};
 use serde::de::value::Error as ValueError;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -23,4 +24,9 @@ pub fn task() -> impl TypedValueParser<Value = Task> {
 /// A word of a configuration.
 pub fn parsed<T: DeserializeOwned>(word: &str) -> Result<T, ValueError> {
     T::deserialize(word.into_deserializer())
+}
+
+/// Help text of the file of a mesh to be written.
+pub fn mesh_output(more: &str) -> String {
+    format!("Output mesh: {}{more}", one_of(&writable_extensions(|_| true)))
 }

@@ -1,7 +1,7 @@
 //! Point clouds as surfaces.
 
 use crate::mesh::{Faces, Mesh, MeshError};
-use crate::points::{Found, PointIndex};
+use crate::points::{Neighbour, PointIndex};
 use crate::symmetric::symmetric_eigen;
 use glam::{DMat3, DVec2, DVec3};
 use rayon::prelude::*;
@@ -31,7 +31,7 @@ const TIE: f64 = 1e-5;
 /// More faces than a mesh can have.
 pub fn connect_points(points: &[DVec3]) -> Result<Mesh, MeshError> {
     let index = PointIndex::new(points);
-    let neighbours: Vec<Vec<Found>> = (points.par_iter())
+    let neighbours: Vec<Vec<Neighbour>> = (points.par_iter())
         .map_init(Vec::new, |found, &point| {
             // The point itself, and some in the same place.
             index.within(point, f64::INFINITY, 2 * NEIGHBOURS, found);
@@ -98,7 +98,7 @@ fn sorted(mut triangle: [u32; 3]) -> [u32; 3] {
 }
 
 /// The normal of the plane through the nearest neighbours, of unknown sign.
-fn normal(points: &[DVec3], point: DVec3, around: &[Found]) -> DVec3 {
+fn normal(points: &[DVec3], point: DVec3, around: &[Neighbour]) -> DVec3 {
     let near = &around[..around.len().min(NORMAL)];
     let offsets = || near.iter().map(|other| points[other.point as usize] - point);
     let mean = offsets().sum::<DVec3>() / (near.len() + 1) as f64;
@@ -112,7 +112,7 @@ fn normal(points: &[DVec3], point: DVec3, around: &[Found]) -> DVec3 {
 
 /// Gives normals of neighbours the same side, along a minimum spanning tree of their differences (Hoppe et al. 1992).
 /// The highest point of each connected part has its normal upwards.
-fn orient(points: &[DVec3], neighbours: &[Vec<Found>], normals: &mut [DVec3]) {
+fn orient(points: &[DVec3], neighbours: &[Vec<Neighbour>], normals: &mut [DVec3]) {
     let mut order: Vec<u32> = (0..points.len() as u32).collect();
     order.sort_by(|&a, &b| points[b as usize].z.total_cmp(&points[a as usize].z));
     // Neighbourhood is made symmetric: a point far away is in nobody's list.
@@ -159,7 +159,7 @@ fn orient(points: &[DVec3], neighbours: &[Vec<Found>], normals: &mut [DVec3]) {
 
 /// The Delaunay triangles around a point, in its tangent plane: neighbours whose bisectors bound its Voronoi cell, in
 /// order.
-fn star(points: &[DVec3], vertex: u32, around: &[Found], normal: DVec3) -> Vec<[u32; 3]> {
+fn star(points: &[DVec3], vertex: u32, around: &[Neighbour], normal: DVec3) -> Vec<[u32; 3]> {
     let Some(farthest) = around.last() else {
         return Vec::new();
     };

@@ -43,14 +43,14 @@ pub use geometry::{
 pub use glam::DVec3;
 pub use hierarchy::{Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level};
 pub use io::{
-    FileError, FileFormat, FileProblem, Location, MeshFile, PlyEncoding, SharedFolder, Stored, ValueFile,
-    WRITTEN_EXTENSIONS, WriteOptions, has_mesh_name, is_leftover, parse_mesh, parse_values, read_file, read_mesh,
-    read_text, read_values, remove_leftovers, stored_in, vector_name, write_atomically, write_mesh,
-    write_mesh_with_faces,
+    FORMATS, FileError, FileFormat, FileProblem, Format, Location, MeshFile, PlyEncoding, SharedFolder, Stores,
+    ValueFile, WriteOptions, has_mesh_name, has_value_name, is_leftover, one_of, parse_mesh, parse_values, read_file,
+    read_mesh, read_text, read_values, readable_formats, remove_leftovers, stored_in, vector_name, writable_extensions,
+    write_atomically, write_mesh, write_mesh_with_faces,
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use normalisation::normalised;
-pub use points::{Found, PointIndex};
+pub use points::{Neighbour, PointIndex};
 pub use polygon::vector_area;
 pub use repair::{Repair, RepairError, RepairStep, Repaired, repair};
 pub use report::{MeshReport, TroubleExamples};

@@ -33,14 +33,14 @@ pub struct PointIndex {
 
 /// A point found by a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Found {
+pub struct Neighbour {
     /// Squared distance to the query point.
     pub squared_distance: f64,
     /// Index of the point in the list passed to [`PointIndex::new`].
     pub point: u32,
 }
 
-impl Found {
+impl Neighbour {
     /// Ordering by distance, then by index.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         self.squared_distance.total_cmp(&other.squared_distance).then(self.point.cmp(&other.point))
@@ -58,7 +58,7 @@ impl PointIndex {
     }
 
     /// The point nearest to `centre`; `None` if the index is empty.
-    pub fn nearest(&self, centre: DVec3) -> Option<Found> {
+    pub fn nearest(&self, centre: DVec3) -> Option<Neighbour> {
         let mut found = Vec::with_capacity(2);
         self.within(centre, f64::INFINITY, 1, &mut found);
         found.pop()
@@ -66,7 +66,7 @@ impl PointIndex {
 
     /// Replaces the contents of `found` by the points at most `radius` away from `centre`, nearest
     /// first. At most `limit` points are returned.
-    pub fn within(&self, centre: DVec3, radius: f64, limit: usize, found: &mut Vec<Found>) {
+    pub fn within(&self, centre: DVec3, radius: f64, limit: usize, found: &mut Vec<Neighbour>) {
         found.clear();
         if limit == 0 || radius.is_nan() || radius < 0.0 {
             return;
@@ -74,7 +74,7 @@ impl PointIndex {
         let mut query = Query { index: self, centre, bound: radius * radius, limit, found };
         query.visit(0, self.points.len());
         if limit == usize::MAX {
-            found.sort_unstable_by(Found::order);
+            found.sort_unstable_by(Neighbour::order);
         }
     }
 }
@@ -113,7 +113,7 @@ struct Query<'a> {
     bound: f64,
     limit: usize,
     /// Sorted by distance if there is a limit.
-    found: &'a mut Vec<Found>,
+    found: &'a mut Vec<Neighbour>,
 }
 
 impl Query<'_> {
@@ -137,7 +137,7 @@ impl Query<'_> {
     }
 
     fn offer(&mut self, at: usize) {
-        let candidate = Found {
+        let candidate = Neighbour {
             squared_distance: self.centre.distance_squared(self.index.points[at]),
             point: self.index.original[at],
         };
@@ -167,20 +167,20 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    fn brute_force(points: &[DVec3], centre: DVec3, radius: f64, limit: usize) -> Vec<Found> {
-        let mut all: Vec<Found> = points
+    fn brute_force(points: &[DVec3], centre: DVec3, radius: f64, limit: usize) -> Vec<Neighbour> {
+        let mut all: Vec<Neighbour> = points
             .iter()
             .enumerate()
-            .map(|(i, p)| Found { squared_distance: centre.distance_squared(*p), point: i as u32 })
+            .map(|(i, p)| Neighbour { squared_distance: centre.distance_squared(*p), point: i as u32 })
             .filter(|f| f.squared_distance <= radius * radius)
             .collect();
-        all.sort_by(Found::order);
+        all.sort_by(Neighbour::order);
         all.truncate(limit);
         all
     }
 
     #[test]
-    fn answers_equal_a_full_scan_on_spread_flat_and_coincident_points() {
+    fn queries_equal_a_full_scan() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         for (count, flat, steps) in [
             (0, false, 50.0),

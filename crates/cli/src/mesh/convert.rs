@@ -1,12 +1,13 @@
 //! `gemcnn mesh convert`: conversion between formats, and repairs.
 
 use crate::failure::Failure;
+use crate::kinds;
 use crate::output::{print, say};
 use crate::progress;
 use clap::{Args, ValueEnum};
 use gemcnn_mesh::{
-    AttributeValues, MeshFile, MeshReport, PlyEncoding, Repair, VertexAttribute, WriteOptions, read_values, repair,
-    stored_in,
+    AttributeValues, MeshFile, MeshReport, PlyEncoding, Repair, VertexAttribute, WriteOptions, one_of, read_values,
+    readable_formats, repair, stored_in, writable_extensions,
 };
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -14,14 +15,18 @@ use std::str::FromStr;
 /// Convert a mesh to another format and optionally repair it.
 #[derive(Args)]
 pub struct Convert {
-    /// Input mesh: PLY, OBJ, OFF, STL, VTK (.vtp, .vtu, .vtk), glTF (.glb, .gltf), Gmsh (.msh), GIFTI (.surf.gii) or a
-    /// FreeSurfer surface such as lh.pial.
-    #[arg(value_name = "IN")]
+    #[arg(value_name = "IN", help = format!("Input mesh: {}", readable_formats()))]
     input: PathBuf,
 
-    /// Output mesh: .ply, .vtp, .glb, .stl, .obj or .off. PLY, VTP and GLB keep labels, colours and other vertex
-    /// properties; PLY and VTP keep those of faces.
-    #[arg(value_name = "OUT", value_parser = super::mesh_output)]
+    #[arg(
+        value_name = "OUT",
+        value_parser = super::mesh_output,
+        help = kinds::mesh_output(&format!(
+            "; labels, colours and other properties of vertices need {}, those of faces {}",
+            one_of(&vertex_formats()),
+            one_of(&face_formats()),
+        )),
+    )]
     output: PathBuf,
 
     /// Files with further values of the vertices: GIFTI (.label.gii, .shape.gii, .func.gii), FreeSurfer (.annot,
@@ -112,6 +117,16 @@ impl Convert {
     }
 }
 
+/// Extensions of the formats that store properties of vertices.
+fn vertex_formats() -> Vec<&'static str> {
+    writable_extensions(|stores| stores.vertex_attributes)
+}
+
+/// Extensions of the formats that store properties of faces.
+fn face_formats() -> Vec<&'static str> {
+    writable_extensions(|stores| stores.face_attributes)
+}
+
 /// Leaves out the properties that the format of a file cannot store, and says so.
 pub(super) fn keep_storable(
     output: &Path,
@@ -121,14 +136,15 @@ pub(super) fn keep_storable(
     // The argument parser has checked the extension.
     let stored = stored_in(output);
     for (list, is_stored, what, formats) in [
-        (attributes, stored.is_some_and(|s| s.vertex_attributes), "vertex", ".ply, .vtp or .glb"),
-        (face_attributes, stored.is_some_and(|s| s.face_attributes), "face", ".ply or .vtp"),
+        (attributes, stored.is_some_and(|s| s.vertex_attributes), "vertex", vertex_formats()),
+        (face_attributes, stored.is_some_and(|s| s.face_attributes), "face", face_formats()),
     ] {
         if !is_stored && !list.is_empty() {
             say(format_args!(
-                "warning: {} cannot store the {what} properties {}; write a {formats} file to keep them",
+                "warning: {} cannot store the {what} properties {}; write a {} file to keep them",
                 output.display(),
-                names(list)
+                names(list),
+                one_of(&formats)
             ));
             list.clear();
         }

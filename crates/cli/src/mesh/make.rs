@@ -1,6 +1,7 @@
 //! `gemcnn mesh make`: generates meshes of shapes.
 
 use crate::failure::Failure;
+use crate::kinds;
 use crate::output::{count, print};
 use crate::progress;
 use clap::{Arg, Args, Subcommand, ValueEnum};
@@ -147,8 +148,7 @@ enum Shape {
 
 #[derive(Args)]
 struct Output {
-    /// Output file: .ply, .vtp, .glb, .stl, .obj or .off.
-    #[arg(short, long, value_name = "OUT", value_parser = super::mesh_output)]
+    #[arg(short, long, value_name = "OUT", value_parser = super::mesh_output, help = kinds::mesh_output(""))]
     output: PathBuf,
 }
 

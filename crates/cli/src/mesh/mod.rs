@@ -14,7 +14,9 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
 use clap::Subcommand;
-use gemcnn_mesh::{MeshFile, VertexAttribute, WRITTEN_EXTENSIONS, WriteOptions, read_mesh, write_mesh_with_faces};
+use gemcnn_mesh::{
+    MeshFile, VertexAttribute, WriteOptions, one_of, read_mesh, writable_extensions, write_mesh_with_faces,
+};
 use std::path::{Path, PathBuf};
 
 /// The commands; the help of each is at its definition.
@@ -77,10 +79,10 @@ fn output_path(text: &str, extensions: &[&str]) -> Result<PathBuf, String> {
     if extensions.contains(&extension.as_str()) {
         Ok(path)
     } else {
-        Err(format!("the file name must end in .{}", extensions.join(" or .")))
+        Err(format!("the file name must end in {}", one_of(extensions)))
     }
 }
 
 fn mesh_output(text: &str) -> Result<PathBuf, String> {
-    output_path(text, &WRITTEN_EXTENSIONS)
+    output_path(text, &writable_extensions(|_| true))
 }

@@ -2,12 +2,12 @@
 
 use super::convert::{keep_storable, names};
 use crate::failure::Failure;
+use crate::kinds;
 use crate::output::{print, say};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::remesh::{
-    IsotropicOptions, MeshSize, RemeshError, RemeshKind, Remeshed, SubdivisionRule, SurfacePoint, carry_attribute,
-    isotropic, remesh, sample, subdivide,
+    self, Isotropic, MeshSize, RemeshError, Remeshed, SubdivisionRule, SurfacePoint, carry_attribute, sample,
 };
 use gemcnn_mesh::{Mesh, MeshFile, VertexAttribute, WriteOptions, connect_points};
 use std::path::PathBuf;
@@ -19,8 +19,11 @@ struct Files {
     #[arg(value_name = "IN")]
     input: PathBuf,
 
-    /// Output mesh: .ply, .vtp, .glb, .stl, .obj or .off. Labels and other vertex properties are carried along.
-    #[arg(value_name = "OUT", value_parser = super::mesh_output)]
+    #[arg(
+        value_name = "OUT",
+        value_parser = super::mesh_output,
+        help = kinds::mesh_output(". Labels and other vertex properties are carried along"),
+    )]
     output: PathBuf,
 }
 
@@ -119,15 +122,15 @@ impl Connect {
 
 impl Simplify {
     pub fn run(self) -> Result<(), Failure> {
-        let kind = RemeshKind::Simplify { size: self.size.wanted() };
-        self.files.write(|mesh| remesh(mesh, &kind, 0))
+        let remesher = remesh::Simplify { size: self.size.wanted() };
+        self.files.write(|mesh| remesh::remesh(mesh, &remesher, 0))
     }
 }
 
 impl Remesh {
     pub fn run(self) -> Result<(), Failure> {
-        let options = IsotropicOptions { size: self.size.wanted(), ..Default::default() };
-        self.files.write(|mesh| isotropic(mesh, &options, self.seed))
+        let remesher = Isotropic { size: self.size.wanted(), ..Default::default() };
+        self.files.write(|mesh| remesh::remesh(mesh, &remesher, self.seed))
     }
 }
 
@@ -137,7 +140,8 @@ impl Subdivide {
             true => SubdivisionRule::Loop,
             false => SubdivisionRule::Midpoint,
         };
-        self.files.write(|mesh| subdivide(mesh, self.rounds, rule))
+        let remesher = remesh::Subdivide { rounds: self.rounds, rule };
+        self.files.write(|mesh| remesh::remesh(mesh, &remesher, 0))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::GeometryError;
 use crate::classes::bucket;
-use crate::{Found, Mesh, PointIndex};
+use crate::{Neighbour, Mesh, PointIndex};
 use glam::DVec3;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -61,7 +61,7 @@ impl Adjacency {
         let index = PointIndex::new(points);
         // The query also returns the point itself, not always first: other points may coincide with
         // it.
-        let near = |vertex: usize, found: &mut Vec<Found>| {
+        let near = |vertex: usize, found: &mut Vec<Neighbour>| {
             index.within(points[vertex], radius, limit.saturating_add(1), found);
             match found.iter().position(|f| f.point as usize == vertex) {
                 Some(own) => {
@@ -110,7 +110,7 @@ impl Adjacency {
         }
         let index = PointIndex::new(points);
         // The vertices beyond the one-ring, nearest first.
-        let beyond = |vertex: usize, found: &mut Vec<Found>, near: &mut Vec<(f64, u32)>| {
+        let beyond = |vertex: usize, found: &mut Vec<Neighbour>, near: &mut Vec<(f64, u32)>| {
             let (own, ring) = (vertex as u32, one_ring.neighbours_of(vertex));
             // The query also returns the vertex itself and its one-ring.
             let most = limit.saturating_add(ring.len() + 1);

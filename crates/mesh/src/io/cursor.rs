@@ -59,7 +59,7 @@ impl<'a> Bytes<'a> {
                 self.fail(FileProblem::CountTooLarge {
                     element: expected.to_owned(),
                     declared: count,
-                    room: (self.rest.len() / size.max(1)) as u64,
+                    capacity: (self.rest.len() / size.max(1)) as u64,
                     file_size: self.file_size,
                 })
             })?;

@@ -1,10 +1,11 @@
 //! Errors of mesh files, with their location.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::FileFormat;
+use super::format::{FileFormat, Stores, one_of, writable_extensions};
 use crate::MeshError;
 
 /// Error of reading or writing a mesh file.
@@ -164,14 +165,16 @@ pub enum FileProblem {
         vertices: u64,
     },
     /// The header declares more elements than the remaining bytes can hold.
-    #[error("{declared} elements '{element}' are declared, but the file of {file_size} bytes can hold at most {room}")]
+    #[error(
+        "{declared} elements '{element}' are declared, but the file of {file_size} bytes can hold at most {capacity}"
+    )]
     CountTooLarge {
         /// Name of the element.
         element: String,
         /// Declared number of elements.
         declared: u64,
         /// Maximum number of elements in the remaining bytes.
-        room: u64,
+        capacity: u64,
         /// Size of the file in bytes.
         file_size: usize,
     },
@@ -264,7 +267,7 @@ pub enum FileProblem {
     #[error(transparent)]
     Mesh(MeshError),
     /// The file name does not have the extension of a format that can be written.
-    #[error("the name does not end in .ply, .vtp, .glb, .stl, .obj or .off")]
+    #[error("the name does not have the extension of a format that can be written")]
     UnknownExtension,
     /// The format cannot store vertex attributes.
     #[error("{format} files cannot store vertex attributes")]
@@ -320,15 +323,21 @@ pub enum FileProblem {
 
 impl FileProblem {
     /// Remedy for the problem.
-    pub fn advice(&self) -> &'static str {
-        match self {
+    pub fn advice(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::UnknownFormat { .. } | Self::UnknownExtension => return other_format(|_| true),
+            Self::AttributesNotHeld { .. } => return other_format(|stores| stores.vertex_attributes),
+            Self::FaceAttributesNotHeld { .. } => return other_format(|stores| stores.face_attributes),
+            Self::CoordinateNotHeld { .. } => return other_format(|stores| stores.double_precision),
+            Self::ValueNotHeld { .. } => {
+                return other_format(|stores| stores.vertex_attributes && stores.double_precision);
+            }
             Self::Read(_) => "check the path and the read permission",
             Self::Write(_) => "check that the folder exists, is writable and has free space",
             Self::NotAFile { .. } => "give the path of a mesh file",
             Self::Empty | Self::NoVertices => "export or download the mesh again",
             Self::Compressed { .. } => "unpack it first",
             Self::Utf16 => "save it as UTF-8 or ASCII",
-            Self::UnknownFormat { .. } => "convert the mesh to PLY, VTP, GLB, OBJ, OFF or STL",
             Self::Matlab => {
                 "in MATLAB, write the mesh with stlwrite(triangulation(faces, vertices), 'mesh.stl') \
                  and labels with writematrix(labels, 'mesh.csv')"
@@ -357,14 +366,24 @@ impl FileProblem {
             Self::ShortFace { .. } => "remove the face; points and lines are not faces",
             Self::NegativeLength { .. } => "the file is damaged: copy or export it again",
             Self::Mesh(_) => "split the mesh, or export it again",
-            Self::UnknownExtension => "choose one of these extensions",
-            Self::AttributesNotHeld { .. } => "write a .ply, .vtp or .glb file, or omit the attributes",
-            Self::FaceAttributesNotHeld { .. } => "write a .ply or .vtp file, or omit them",
-            Self::CoordinateNotHeld { .. } => "scale the mesh, or write a .ply or .vtp file",
-            Self::ValueNotHeld { .. } => "write a .ply or .vtp file",
             Self::AttributeName { .. } => "rename it",
             Self::AttributeLength { .. } => "give one value per vertex or face",
-        }
+        })
+    }
+
+    /// A variant of a format that is not supported.
+    pub(super) fn unsupported(what: impl Into<String>) -> Self {
+        Self::Unsupported { what: what.into() }
+    }
+
+    /// Damaged data.
+    pub(super) fn bad_data(why: &'static str) -> Self {
+        Self::BadData { why }
+    }
+
+    /// Another file that is not read.
+    pub(super) fn external(file: &str) -> Self {
+        Self::ExternalData { file: quote(file.as_bytes()) }
     }
 
     /// A position with a coordinate that is NaN or infinite.
@@ -387,6 +406,11 @@ impl FileProblem {
     pub(super) fn at(self, location: Location) -> Box<Fault> {
         Box::new(Fault { location, problem: self })
     }
+}
+
+/// Advice to use one of the formats that store what is needed.
+fn other_format(needed: impl Fn(Stores) -> bool) -> Cow<'static, str> {
+    format!("use {}", one_of(&writable_extensions(needed))).into()
 }
 
 /// A [`FileError`] without its path.

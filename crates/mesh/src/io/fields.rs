@@ -91,6 +91,18 @@ impl Columns {
     }
 }
 
+/// Fields as columns of `rows` rows, and a note on those that do not fit.
+pub(super) fn columns(fields: Vec<Field>, rows: usize, notes: &mut Vec<String>) -> Vec<VertexAttribute> {
+    let mut columns = Columns::default();
+    let left_out = fields.into_iter().map(|field| columns.push(field, rows)).filter(|&fits| !fits).count();
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} array(s) are skipped: they have too many components, or not one row for each element"
+        ));
+    }
+    columns.into_vec()
+}
+
 /// Appends the columns of a further part of a mesh. Columns that are not in both are dropped;
 /// returns true if there are any.
 pub(super) fn join_columns(all: &mut Vec<VertexAttribute>, more: Vec<VertexAttribute>) -> bool {

@@ -1,104 +1,114 @@
-//! Detection of file formats by content. The extension decides only if the content is ambiguous.
+//! What there is to know of a file format, and detection by content. The extension decides only if the content is
+//! ambiguous.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::path::Path;
 
-use super::error::FileProblem;
+use super::error::{FileProblem, Parsed};
 use super::text::{Lines, is_space};
-use super::{freesurfer, gifti, gltf, gmsh, off, ply, stl, vtk};
+use super::{FORMATS, MeshFile, ValueFile, WriteOptions};
+use crate::{Mesh, VertexAttribute};
 
-/// A mesh file format, with its encoding.
+/// A family of mesh files, such as PLY or VTK. Each is a constant in the module of its reader, and a word in the list
+/// [`FORMATS`].
+pub struct Format {
+    /// Name, for users.
+    pub name: &'static str,
+    /// Extensions of mesh files, in lower case. Files are written with the first.
+    pub extensions: &'static [&'static str],
+    /// Extensions of files that have values for the vertices of a mesh, but no mesh.
+    pub value_extensions: &'static [&'static str],
+    /// True if a file is certainly of the format.
+    pub(super) has_signature: fn(&Source) -> bool,
+    /// True if a text without signature is of the format, given its first word and whether the file has an extension of
+    /// the format. The word is empty if there are only comments.
+    pub(super) starts_with: fn(&[u8], bool) -> bool,
+    pub(super) read: fn(&Source) -> Parsed<MeshFile>,
+    /// Reads the values of a file without a mesh; `None` if it is not such a file.
+    pub(super) read_values: fn(&Source) -> Option<Parsed<ValueFile>>,
+    /// `None` for formats that are only read.
+    pub(super) writer: Option<Writer>,
+}
+
+impl Format {
+    /// A format with a reader alone.
+    pub(super) const fn new(
+        name: &'static str,
+        extensions: &'static [&'static str],
+        read: fn(&Source) -> Parsed<MeshFile>,
+    ) -> Self {
+        Self {
+            name,
+            extensions,
+            value_extensions: &[],
+            has_signature: |_| false,
+            starts_with: |_, _| false,
+            read,
+            read_values: |_| None,
+            writer: None,
+        }
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}
+
+/// How files of a format are written.
+pub(super) struct Writer {
+    /// The format of the files, for messages.
+    pub format: FileFormat,
+    pub stores: Stores,
+    /// Checks that the format can store the content; the result writes it.
+    pub encode: for<'a> fn(Content<'a>) -> Result<Encoded<'a>, FileProblem>,
+}
+
+/// Writes the content of a file.
+pub(super) type Encoded<'a> = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + 'a>;
+
+/// A mesh to be written, with its attributes.
+#[derive(Clone, Copy)]
+pub(super) struct Content<'a> {
+    pub mesh: &'a Mesh,
+    pub attributes: &'a [VertexAttribute],
+    pub face_attributes: &'a [VertexAttribute],
+    pub options: &'a WriteOptions,
+}
+
+/// What a format stores besides polygons with positions in single precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stores {
+    /// True if the format has a place for attributes of vertices.
+    pub vertex_attributes: bool,
+    /// True if the format has a place for attributes of faces.
+    pub face_attributes: bool,
+    /// True if coordinates are in double precision.
+    pub double_precision: bool,
+}
+
+impl Stores {
+    /// Positions in double precision and polygons, nothing else.
+    pub(super) const MESH: Self = Self { vertex_attributes: false, face_attributes: false, double_precision: true };
+}
+
+/// A mesh file format, with its encoding. `Display` prints its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FileFormat {
-    /// Wavefront OBJ.
-    Obj,
-    /// PLY as text.
-    PlyAscii,
-    /// PLY in binary, least significant byte first.
-    PlyLittleEndian,
-    /// PLY in binary, most significant byte first.
-    PlyBigEndian,
-    /// Geomview OFF.
-    Off,
-    /// STL as text.
-    StlAscii,
-    /// STL in binary.
-    StlBinary,
-    /// VTK XML with polygonal data.
-    Vtp,
-    /// VTK XML with an unstructured grid.
-    Vtu,
-    /// Legacy VTK as text.
-    VtkAscii,
-    /// Legacy VTK in binary.
-    VtkBinary,
-    /// glTF as JSON.
-    Gltf,
-    /// glTF in binary.
-    Glb,
-    /// GIFTI: surfaces and values of brains.
-    Gifti,
-    /// FreeSurfer surface, in triangles or quads.
-    FreeSurferSurface,
-    /// FreeSurfer values of vertices, such as curvature or thickness.
-    FreeSurferCurv,
-    /// FreeSurfer annotation: labels of vertices.
-    FreeSurferAnnot,
-    /// Gmsh MSH as text.
-    GmshAscii,
-    /// Gmsh MSH in binary.
-    GmshBinary,
+pub struct FileFormat(&'static str);
+
+impl FileFormat {
+    pub(super) const fn named(name: &'static str) -> Self {
+        Self(name)
+    }
 }
 
 impl fmt::Display for FileFormat {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Obj => "OBJ",
-            Self::PlyAscii => "PLY (ASCII)",
-            Self::PlyLittleEndian => "PLY (binary, little endian)",
-            Self::PlyBigEndian => "PLY (binary, big endian)",
-            Self::Off => "OFF",
-            Self::StlAscii => "STL (ASCII)",
-            Self::StlBinary => "STL (binary)",
-            Self::Vtp => "VTK XML (PolyData)",
-            Self::Vtu => "VTK XML (UnstructuredGrid)",
-            Self::VtkAscii => "VTK legacy (ASCII)",
-            Self::VtkBinary => "VTK legacy (binary)",
-            Self::Gltf => "glTF (JSON)",
-            Self::Glb => "glTF (binary)",
-            Self::Gifti => "GIFTI",
-            Self::FreeSurferSurface => "FreeSurfer surface",
-            Self::FreeSurferCurv => "FreeSurfer curv",
-            Self::FreeSurferAnnot => "FreeSurfer annotation",
-            Self::GmshAscii => "Gmsh (ASCII)",
-            Self::GmshBinary => "Gmsh (binary)",
-        })
+        out.write_str(self.0)
     }
 }
-
-/// Extensions of mesh files. FreeSurfer names the surface by the extension.
-const READ_EXTENSIONS: [&str; 17] = [
-    "ply",
-    "obj",
-    "off",
-    "stl",
-    "vtp",
-    "vtu",
-    "vtk",
-    "glb",
-    "gltf",
-    "msh",
-    "gii",
-    "pial",
-    "white",
-    "inflated",
-    "sphere",
-    "smoothwm",
-    "midthickness",
-];
-
-/// GIFTI files with values only.
-const VALUES_ONLY: [&str; 4] = [".label.gii", ".shape.gii", ".func.gii", ".time.gii"];
 
 /// True if the name is that of a mesh file in a format that [`read_mesh`](crate::read_mesh) reads.
 /// It decides which files of a folder are meshes; reading goes by the content.
@@ -109,25 +119,119 @@ const VALUES_ONLY: [&str; 4] = [".label.gii", ".shape.gii", ".func.gii", ".time.
 /// assert!(!has_mesh_name("lh.label.gii".as_ref()) && !has_mesh_name("labels.csv".as_ref()));
 /// ```
 pub fn has_mesh_name(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.to_ascii_lowercase();
-    READ_EXTENSIONS.contains(&extension(path).as_str()) && !VALUES_ONLY.iter().any(|ending| name.ends_with(ending))
+    let extension = extension(path);
+    FORMATS.iter().any(|format| format.extensions.contains(&extension.as_str())) && !has_value_name(path)
 }
 
-/// Format family, as detected from the content.
-pub(super) enum Family {
-    Obj,
-    Ply,
-    Off,
-    StlAscii,
-    StlBinary,
-    VtkLegacy,
-    VtkXml,
-    Gltf,
-    Gifti,
-    FreeSurfer,
-    FreeSurferAnnot,
-    Gmsh,
+/// True if the name is that of a file with values for the vertices of a mesh, but no mesh.
+///
+/// ```
+/// use gemcnn_mesh::has_value_name;
+/// assert!(has_value_name("lh.label.gii".as_ref()) && has_value_name("lh.thickness".as_ref()));
+/// assert!(!has_value_name("lh.surf.gii".as_ref()) && !has_value_name("labels.csv".as_ref()));
+/// ```
+pub fn has_value_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let has = |extension: &&str| name.strip_suffix(extension).is_some_and(|stem| stem.ends_with('.'));
+    FORMATS.iter().any(|format| format.value_extensions.iter().any(has))
+}
+
+/// The formats of meshes that are read, with their extensions, as text for a message.
+pub fn readable_formats() -> String {
+    let described = |format: &&Format| format!("{} ({})", format.name, dotted(format.extensions).join(", "));
+    FORMATS.iter().map(described).collect::<Vec<_>>().join(", ")
+}
+
+/// Extensions of the formats that can be written and that store what is needed.
+///
+/// ```
+/// use gemcnn_mesh::{one_of, writable_extensions};
+/// assert_eq!(writable_extensions(|stores| stores.face_attributes), ["ply", "vtp"]);
+/// assert_eq!(one_of(&writable_extensions(|stores| stores.vertex_attributes)), ".ply, .vtp or .glb");
+/// ```
+pub fn writable_extensions(needed: impl Fn(Stores) -> bool) -> Vec<&'static str> {
+    let stores = |format: &&&Format| format.writer.as_ref().is_some_and(|writer| needed(writer.stores));
+    FORMATS.iter().filter(stores).map(|format| format.extensions[0]).collect()
+}
+
+/// Extensions as a choice, for a message: `.ply, .vtp or .glb`.
+pub fn one_of(extensions: &[&str]) -> String {
+    let mut extensions = dotted(extensions);
+    match (extensions.pop(), extensions.is_empty()) {
+        (Some(last), false) => format!("{} or {last}", extensions.join(", ")),
+        (last, _) => last.unwrap_or_default(),
+    }
+}
+
+fn dotted(extensions: &[&str]) -> Vec<String> {
+    extensions.iter().map(|extension| format!(".{extension}")).collect()
+}
+
+/// What [`write_mesh`](crate::write_mesh) stores in a file with this extension; `None` if the format cannot be written.
+///
+/// ```
+/// assert!(gemcnn_mesh::stored_in("a.vtp".as_ref()).unwrap().face_attributes);
+/// assert!(!gemcnn_mesh::stored_in("a.stl".as_ref()).unwrap().vertex_attributes);
+/// assert!(gemcnn_mesh::stored_in("a.msh".as_ref()).is_none());
+/// ```
+pub fn stored_in(path: &Path) -> Option<Stores> {
+    writer_of(path).map(|writer| writer.stores)
+}
+
+/// The writer for the extension of a file.
+pub(super) fn writer_of(path: &Path) -> Option<&'static Writer> {
+    let extension = extension(path);
+    FORMATS.iter().find(|format| format.extensions[0] == extension)?.writer.as_ref()
+}
+
+/// A file to be read.
+pub(super) struct Source<'a> {
+    pub content: &'a [u8],
+    /// The extension in lower case, or an empty string.
+    pub extension: String,
+    pub read_other: ReadOther<'a>,
+}
+
+/// Reads another file, given by its name relative to the mesh file.
+pub(super) type ReadOther<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, FileProblem>;
+
+impl<'a> Source<'a> {
+    pub(super) fn new(path: &Path, content: &'a [u8], read_other: ReadOther<'a>) -> Self {
+        Self { content, extension: extension(path), read_other }
+    }
+
+    /// Detects the format.
+    pub(super) fn format(&self) -> Result<&'static Format, FileProblem> {
+        let Self { content, .. } = *self;
+        if content.is_empty() {
+            return Err(FileProblem::Empty);
+        }
+        if let Some(format) = FORMATS.iter().find(|format| (format.has_signature)(self)) {
+            return Ok(format);
+        }
+        if let Some((_, with)) = ARCHIVES.iter().find(|(signature, _)| content.starts_with(signature)) {
+            return Err(FileProblem::Compressed { with });
+        }
+        if content.starts_with(b"MATLAB ") || content.starts_with(b"\x89HDF") || self.extension == "mat" {
+            return Err(FileProblem::Matlab);
+        }
+        if is_utf16(content) {
+            return Err(FileProblem::Utf16);
+        }
+        if content.iter().all(|&b| is_space(b)) {
+            return Err(FileProblem::Empty);
+        }
+        let first = Lines::new(content).next_words().and_then(|words| words.peek()).unwrap_or_default();
+        if let Some(format) = FORMATS.iter().find(|format| (format.starts_with)(first, false)) {
+            return Ok(format);
+        }
+        if let Some(&(_, what)) = UNSUPPORTED_SIGNATURES.iter().find(|(signature, _)| content.starts_with(signature)) {
+            return Err(FileProblem::UnknownFormat { looks_like: Some(what) });
+        }
+        let mut named = FORMATS.iter().filter(|format| format.extensions.contains(&self.extension.as_str()));
+        let format = named.find(|format| (format.starts_with)(first, true));
+        format.copied().ok_or(FileProblem::UnknownFormat { looks_like: None })
+    }
 }
 
 /// Signatures of compressed files and archives.
@@ -141,7 +245,7 @@ const ARCHIVES: [(&[u8], &str); 6] = [
 ];
 
 /// Signatures of other file types that often contain meshes.
-const STRANGERS: [(&[u8], &str); 6] = [
+const UNSUPPORTED_SIGNATURES: [(&[u8], &str); 6] = [
     (b"{", "JSON"),
     (b"<", "XML or HTML"),
     (b"Kaydara FBX", "an FBX file"),
@@ -149,92 +253,6 @@ const STRANGERS: [(&[u8], &str); 6] = [
     (b"BLENDER", "a Blender file"),
     (b"\x89PNG", "a PNG picture"),
 ];
-
-/// Statements at the start of an OBJ file.
-const OBJ_KEYWORDS: [&[u8]; 16] = [
-    b"v", b"vt", b"vn", b"vp", b"f", b"fo", b"l", b"p", b"g", b"o", b"s", b"mg", b"usemtl", b"mtllib", b"usemap",
-    b"cstype",
-];
-
-/// Detects the format. `content` is the file without a byte order mark.
-pub(super) fn tell(path: &Path, content: &[u8]) -> Result<Family, FileProblem> {
-    if content.is_empty() {
-        return Err(FileProblem::Empty);
-    }
-    if ply::has_magic(content) {
-        return Ok(Family::Ply);
-    }
-    // Before the text formats: some programs start binary STL with the word `solid`.
-    if stl::has_binary_size(content) {
-        return Ok(Family::StlBinary);
-    }
-    if vtk::has_magic(content) {
-        return Ok(Family::VtkLegacy);
-    }
-    if content.trim_ascii_start().starts_with(b"<") && vtk::is_vtk(content) {
-        return Ok(Family::VtkXml);
-    }
-    if gltf::has_magic(content) || gltf::is_json(content) {
-        return Ok(Family::Gltf);
-    }
-    if content.trim_ascii_start().starts_with(b"<") && gifti::is_gifti(content) {
-        return Ok(Family::Gifti);
-    }
-    if freesurfer::has_magic(content) {
-        return Ok(Family::FreeSurfer);
-    }
-    if gmsh::has_magic(content) {
-        return Ok(Family::Gmsh);
-    }
-    if extension(path) == "annot" {
-        return Ok(Family::FreeSurferAnnot);
-    }
-    if let Some((_, with)) = ARCHIVES.iter().find(|(magic, _)| content.starts_with(magic)) {
-        return Err(FileProblem::Compressed { with });
-    }
-    let is_matlab = content.starts_with(b"MATLAB ") || content.starts_with(b"\x89HDF");
-    if is_matlab || extension(path) == "mat" {
-        return Err(FileProblem::Matlab);
-    }
-    if is_utf16(content) {
-        return Err(FileProblem::Utf16);
-    }
-    let looks_like = STRANGERS.iter().find(|(magic, _)| content.starts_with(magic)).map(|&(_, what)| what);
-    let extension = extension(path);
-    let unknown = Err(FileProblem::UnknownFormat { looks_like });
-    let Some(words) = Lines::new(content).next_words() else {
-        return match extension.as_str() {
-            _ if content.iter().all(|&b| is_space(b)) => Err(FileProblem::Empty),
-            // Only comments: a mesh without vertices.
-            "obj" => Ok(Family::Obj),
-            _ => unknown,
-        };
-    };
-    let first = words.peek().unwrap_or_default();
-    if off::is_keyword(first) {
-        return Ok(Family::Off);
-    }
-    if first.eq_ignore_ascii_case(b"solid") {
-        return Ok(stl_by_content(content));
-    }
-    if OBJ_KEYWORDS.contains(&first) {
-        return Ok(Family::Obj);
-    }
-    match extension.as_str() {
-        "ply" => Err(FileProblem::BadHeader { why: "the first line is not 'ply'".to_owned() }),
-        _ if looks_like.is_some() => unknown,
-        "obj" => Ok(Family::Obj),
-        // Without a keyword the file starts with the counts.
-        "off" if first.first().is_some_and(u8::is_ascii_digit) => Ok(Family::Off),
-        "stl" => Ok(stl_by_content(content)),
-        _ => unknown,
-    }
-}
-
-/// Encoding of an STL file whose size is inconclusive: text has no zero bytes.
-fn stl_by_content(content: &[u8]) -> Family {
-    if content.iter().take(1 << 10).any(|&byte| byte == 0) { Family::StlBinary } else { Family::StlAscii }
-}
 
 /// The extension in lower case, or an empty string.
 pub(super) fn extension(path: &Path) -> String {

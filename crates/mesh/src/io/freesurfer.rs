@@ -6,9 +6,31 @@ use glam::DVec3;
 use super::cursor::Bytes;
 use super::error::{FileProblem, Parsed, quote};
 use super::fields::Columns;
+use super::format::{FileFormat, Format, Source};
 use super::scalar::Scalar;
-use super::{FileFormat, MeshFile, ValueFile, assemble, vertex_index};
+use super::{MeshFile, ValueFile, assemble, vertex_index};
 use crate::{AttributeValues, Faces, VertexAttribute};
+
+pub(super) const FORMAT: Format = Format {
+    value_extensions: &["annot", "curv", "sulc", "thickness", "area", "volume", "avg_curv"],
+    has_signature: |file| has_magic(file.content) || file.extension == ANNOTATION,
+    read_values,
+    ..Format::new("FreeSurfer", &["pial", "white", "inflated", "sphere", "smoothwm", "midthickness"], |file| {
+        parse(file.content)
+    })
+};
+
+impl FileFormat {
+    /// FreeSurfer surface, in triangles or quads.
+    pub const FREESURFER_SURFACE: Self = Self::named("FreeSurfer surface");
+    /// FreeSurfer values of vertices, such as curvature or thickness.
+    pub const FREESURFER_CURV: Self = Self::named("FreeSurfer curv");
+    /// FreeSurfer annotation: labels of vertices.
+    pub const FREESURFER_ANNOT: Self = Self::named("FreeSurfer annotation");
+}
+
+/// Extension of annotations, which have no signature.
+const ANNOTATION: &str = "annot";
 
 const TRIANGLES: [u8; 3] = [0xff, 0xff, 0xfe];
 const QUADS: [u8; 3] = [0xff, 0xff, 0xfd];
@@ -16,12 +38,12 @@ const QUADS: [u8; 3] = [0xff, 0xff, 0xfd];
 const OLD_QUADS: [u8; 3] = [0xff, 0xff, 0xff];
 
 /// True if the file starts like a surface or a newer file of values.
-pub(super) fn has_magic(content: &[u8]) -> bool {
+fn has_magic(content: &[u8]) -> bool {
     [TRIANGLES, QUADS, OLD_QUADS].iter().any(|magic| content.starts_with(magic))
 }
 
 /// True if the file is a newer file of values, which is as long as its header says.
-pub(super) fn is_curv(content: &[u8]) -> bool {
+fn is_curv(content: &[u8]) -> bool {
     let Some(rest) = content.strip_prefix(&OLD_QUADS) else {
         return false;
     };
@@ -30,7 +52,7 @@ pub(super) fn is_curv(content: &[u8]) -> bool {
 }
 
 /// True if the size is that of an older file of values.
-pub(super) fn is_old_curv(content: &[u8]) -> bool {
+fn is_old_curv(content: &[u8]) -> bool {
     let count = content.first_chunk().map(|bytes| u64::from(three_bytes(*bytes)));
     count.is_some_and(|count| content.len() as u64 == 6 + 2 * count && count > 0)
 }
@@ -39,10 +61,13 @@ fn three_bytes([a, b, c]: [u8; 3]) -> u32 {
     u32::from_be_bytes([0, a, b, c])
 }
 
-pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+fn parse(content: &[u8]) -> Parsed<MeshFile> {
+    let values_only = |format| Err(FileProblem::ValuesOnly { format }.of_file());
     if is_curv(content) {
-        let format = FileFormat::FreeSurferCurv;
-        return Err(FileProblem::ValuesOnly { format }.of_file());
+        return values_only(FileFormat::FREESURFER_CURV);
+    }
+    if !has_magic(content) {
+        return values_only(FileFormat::FREESURFER_ANNOT);
     }
     let mut bytes = Bytes::new(content, false);
     let magic = bytes.take(3, 1, "byte")?;
@@ -66,7 +91,7 @@ fn parse_triangles(mut bytes: Bytes) -> Parsed<MeshFile> {
         }
         list.close_face();
     }
-    assemble(positions, list, Vec::new(), FileFormat::FreeSurferSurface)
+    assemble(positions, list, Vec::new(), FileFormat::FREESURFER_SURFACE)
 }
 
 fn parse_quads(mut bytes: Bytes, in_hundredths: bool) -> Parsed<MeshFile> {
@@ -85,7 +110,7 @@ fn parse_quads(mut bytes: Bytes, in_hundredths: bool) -> Parsed<MeshFile> {
         }
         list.close_face();
     }
-    assemble(positions, list, Vec::new(), FileFormat::FreeSurferSurface)
+    assemble(positions, list, Vec::new(), FileFormat::FREESURFER_SURFACE)
 }
 
 fn positions(bytes: &mut Bytes, count: u32, in_hundredths: bool) -> Parsed<Vec<DVec3>> {
@@ -99,8 +124,20 @@ fn positions(bytes: &mut Bytes, count: u32, in_hundredths: bool) -> Parsed<Vec<D
     Ok((0..count as usize).map(position).collect())
 }
 
+/// Reads an annotation, or values of vertices as a column with the name of the extension.
+fn read_values(file: &Source) -> Option<Parsed<ValueFile>> {
+    let content = file.content;
+    let is_values = match has_magic(content) {
+        true => is_curv(content),
+        false if file.extension == ANNOTATION => return Some(parse_annot(content)),
+        false => is_old_curv(content),
+    };
+    let column = if file.extension.is_empty() { "value" } else { &file.extension };
+    is_values.then(|| parse_curv(content, column))
+}
+
 /// Reads values of vertices as the column `name`.
-pub(super) fn parse_curv(content: &[u8], name: &str) -> Parsed<ValueFile> {
+fn parse_curv(content: &[u8], name: &str) -> Parsed<ValueFile> {
     let mut bytes = Bytes::new(content, false);
     let values = if is_curv(content) {
         bytes.take(3, 1, "byte")?;
@@ -108,8 +145,8 @@ pub(super) fn parse_curv(content: &[u8], name: &str) -> Parsed<ValueFile> {
         bytes.value::<u32>("the number of faces")?;
         let per_vertex: u32 = bytes.value("the number of values per vertex")?;
         if per_vertex != 1 {
-            let what = format!("a FreeSurfer file with {per_vertex} values per vertex");
-            return Err(bytes.fail(FileProblem::Unsupported { what }));
+            let problem = FileProblem::unsupported(format!("a FreeSurfer file with {per_vertex} values per vertex"));
+            return Err(bytes.fail(problem));
         }
         Scalar::F32.decode(bytes.take(count.into(), 4, "value")?, false)
     } else {
@@ -125,13 +162,13 @@ pub(super) fn parse_curv(content: &[u8], name: &str) -> Parsed<ValueFile> {
         attributes: columns.into_vec(),
         label_names: Vec::new(),
         notes: Vec::new(),
-        format: FileFormat::FreeSurferCurv,
+        format: FileFormat::FREESURFER_CURV,
     })
 }
 
 /// Reads an annotation. The column `label` has the place of each vertex in the colour table, or -1
 /// if its colour is not in it.
-pub(super) fn parse_annot(content: &[u8]) -> Parsed<ValueFile> {
+fn parse_annot(content: &[u8]) -> Parsed<ValueFile> {
     let mut bytes = Bytes::new(content, false);
     let count: u32 = bytes.value("the number of vertices")?;
     let pairs = Scalar::I32.decode(bytes.take(count.into(), 8, "vertex")?, false);
@@ -148,7 +185,7 @@ pub(super) fn parse_annot(content: &[u8]) -> Parsed<ValueFile> {
         attributes: vec![VertexAttribute::new("label", AttributeValues::I32(labels))],
         label_names: table.into_iter().map(|entry| (entry.place, entry.name)).collect(),
         notes: Vec::new(),
-        format: FileFormat::FreeSurferAnnot,
+        format: FileFormat::FREESURFER_ANNOT,
     })
 }
 
@@ -162,15 +199,15 @@ struct Entry {
 fn colour_table(bytes: &mut Bytes) -> Parsed<Vec<Entry>> {
     let has_table = bytes.len() >= 4 && bytes.value::<i32>("the tag of the colour table")? == 1;
     if !has_table {
-        let what = "a FreeSurfer annotation without a colour table".to_owned();
-        return Err(bytes.fail(FileProblem::Unsupported { what }));
+        let problem = FileProblem::unsupported("a FreeSurfer annotation without a colour table");
+        return Err(bytes.fail(problem));
     }
     let version: i32 = bytes.value("the version of the colour table")?;
     let is_old = version > 0;
     if !is_old {
         if version != -2 {
-            let what = format!("version {version} of a FreeSurfer colour table");
-            return Err(bytes.fail(FileProblem::Unsupported { what }));
+            let problem = FileProblem::unsupported(format!("version {version} of a FreeSurfer colour table"));
+            return Err(bytes.fail(problem));
         }
         bytes.value::<i32>("the size of the colour table")?;
     }

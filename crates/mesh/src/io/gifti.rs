@@ -3,18 +3,25 @@
 use glam::DVec3;
 
 use super::error::{FileProblem, Parsed, quote};
-use super::fields::{Columns, Field};
+use super::fields::{Field, columns};
+use super::format::{FileFormat, Format};
 use super::inflate::Inflater;
 use super::scalar::Scalar;
 use super::text::Words;
-use super::xml::{Document, Node, Tag};
-use super::{FileFormat, MeshFile, ValueFile, assemble, base64, vertex_index};
-use crate::{AttributeValues, Faces, VertexAttribute};
+use super::xml::{Document, Node, Tag, starts_with_tag};
+use super::{MeshFile, ValueFile, assemble, base64, vertex_index};
+use crate::{AttributeValues, Faces};
 
-/// True if an XML file is GIFTI.
-pub(super) fn is_gifti(content: &[u8]) -> bool {
-    let start = &content[..content.len().min(1 << 12)];
-    start.windows(6).any(|window| window == b"<GIFTI")
+pub(super) const FORMAT: Format = Format {
+    value_extensions: &["label.gii", "shape.gii", "func.gii", "time.gii"],
+    has_signature: |file| starts_with_tag(file.content, b"<GIFTI"),
+    read_values: |file| starts_with_tag(file.content, b"<GIFTI").then(|| parse_values(file.content)),
+    ..Format::new("GIFTI", &["gii"], |file| parse(file.content))
+};
+
+impl FileFormat {
+    /// GIFTI: surfaces and values of brains.
+    pub const GIFTI: Self = Self::named("GIFTI");
 }
 
 /// Everything in a file.
@@ -41,14 +48,6 @@ struct Array {
     name: String,
 }
 
-fn unsupported(what: String) -> FileProblem {
-    FileProblem::Unsupported { what }
-}
-
-fn bad(why: &'static str) -> FileProblem {
-    FileProblem::BadData { why }
-}
-
 impl Array {
     fn new(tag: &Tag) -> Result<Self, FileProblem> {
         let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
@@ -66,7 +65,7 @@ impl Array {
             "FLOAT32" | "16" => Scalar::F32,
             "FLOAT64" | "64" => Scalar::F64,
             _ => {
-                return Err(unsupported(format!("a GIFTI array of type '{}'", quote(kind.as_bytes()))));
+                return Err(FileProblem::unsupported(format!("a GIFTI array of type '{}'", quote(kind.as_bytes()))));
             }
         };
         let mut dimensions = [1; 6];
@@ -76,7 +75,7 @@ impl Array {
         }
         let components = dimensions[1..].iter().try_fold(1_u64, |product, &dimension| product.checked_mul(dimension));
         let (Some(components), Ok(rows)) = (components, usize::try_from(dimensions[0])) else {
-            return Err(bad("the dimensions of an array are too large"));
+            return Err(FileProblem::bad_data("the dimensions of an array are too large"));
         };
         Ok(Self {
             intent: attribute("Intent"),
@@ -93,7 +92,7 @@ impl Array {
 
     fn read(&self, text: &str, inflater: &mut Inflater) -> Result<AttributeValues, FileProblem> {
         let count = self.rows.checked_mul(self.components);
-        let wrong_size = || bad("an array does not have the size of its dimensions");
+        let wrong_size = || FileProblem::bad_data("an array does not have the size of its dimensions");
         let count = count.ok_or_else(wrong_size)?;
         let values = match self.encoding.as_str() {
             "ASCII" | "1" => {
@@ -121,7 +120,7 @@ impl Array {
                 return Err(FileProblem::ExternalData { file });
             }
             other => {
-                return Err(unsupported(format!("the GIFTI encoding '{}'", quote(other.as_bytes()))));
+                return Err(FileProblem::unsupported(format!("the GIFTI encoding '{}'", quote(other.as_bytes()))));
             }
         };
         if !self.by_columns || self.components <= 1 || count > u32::MAX as usize {
@@ -174,9 +173,7 @@ fn read(content: &[u8]) -> Parsed<Content> {
                     }
                 }
                 // Surfaces are in the space of the file; the matrix leads to another one.
-                "CoordinateSystemTransformMatrix" => {
-                    skip_element(&mut document)?;
-                }
+                "CoordinateSystemTransformMatrix" => drop(document.text_of_element()?),
                 "Data" => {
                     let text = document.text_of_element()?;
                     if let Some(array) = array.take() {
@@ -196,18 +193,13 @@ fn read(content: &[u8]) -> Parsed<Content> {
     }
 }
 
-/// Skips the element that was opened last.
-fn skip_element(document: &mut Document) -> Parsed<()> {
-    document.text_of_element().map(|_| ())
-}
-
 impl Content {
     fn add(&mut self, array: Array, values: AttributeValues) -> Result<(), FileProblem> {
         let place = match array.intent.as_str() {
             "NIFTI_INTENT_POINTSET" => Some(&mut self.points),
             "NIFTI_INTENT_TRIANGLE" => Some(&mut self.triangles),
             "NIFTI_INTENT_NODE_INDEX" => {
-                return Err(unsupported("a GIFTI file with values of some vertices only".to_owned()));
+                return Err(FileProblem::unsupported("a GIFTI file with values of some vertices only"));
             }
             _ => None,
         };
@@ -221,7 +213,7 @@ impl Content {
             return Ok(());
         };
         if array.components != 3 {
-            return Err(bad("points and triangles need three numbers each"));
+            return Err(FileProblem::bad_data("points and triangles need three numbers each"));
         }
         if place.is_some() {
             let note = "only the first surface of the file is read";
@@ -233,25 +225,12 @@ impl Content {
         *place = Some(values);
         Ok(())
     }
-
-    /// The fields as columns of `rows` rows.
-    fn columns(fields: Vec<Field>, rows: usize, notes: &mut Vec<String>) -> Vec<VertexAttribute> {
-        let mut columns = Columns::default();
-        let mut left_out = 0;
-        for field in fields {
-            left_out += u64::from(!columns.push(field, rows));
-        }
-        if left_out > 0 {
-            notes.push(format!("{left_out} array(s) without one row for each vertex are skipped"));
-        }
-        columns.into_vec()
-    }
 }
 
-pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let mut found = read(content)?;
     let Some(points) = found.points else {
-        let format = FileFormat::Gifti;
+        let format = FileFormat::GIFTI;
         return Err(FileProblem::ValuesOnly { format }.of_file());
     };
     let positions: Vec<DVec3> = (0..points.len() / 3)
@@ -267,17 +246,17 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
             }
         }
     }
-    let attributes = Content::columns(found.fields, positions.len(), &mut found.notes);
-    Ok(MeshFile { notes: found.notes, ..assemble(positions, faces, attributes, FileFormat::Gifti)? })
+    let attributes = columns(found.fields, positions.len(), &mut found.notes);
+    Ok(MeshFile { notes: found.notes, ..assemble(positions, faces, attributes, FileFormat::GIFTI)? })
 }
 
 /// Reads the values of a file, whether or not it has a surface.
-pub(super) fn parse_values(content: &[u8]) -> Parsed<ValueFile> {
+fn parse_values(content: &[u8]) -> Parsed<ValueFile> {
     let mut found = read(content)?;
     let rows = match &found.points {
         Some(points) => Some(points.len() / 3),
         None => found.fields.first().and_then(Field::rows),
     };
-    let attributes = Content::columns(found.fields, rows.unwrap_or(0), &mut found.notes);
-    Ok(ValueFile { attributes, label_names: found.label_names, notes: found.notes, format: FileFormat::Gifti })
+    let attributes = columns(found.fields, rows.unwrap_or(0), &mut found.notes);
+    Ok(ValueFile { attributes, label_names: found.label_names, notes: found.notes, format: FileFormat::GIFTI })
 }

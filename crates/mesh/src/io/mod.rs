@@ -1,31 +1,34 @@
-//! Mesh files: reads the formats of [`FileFormat`], writes those of [`WRITTEN_EXTENSIONS`].
+//! Mesh files: reads all [`FORMATS`], and writes those with [`writable_extensions`].
 //!
 //! Every reader works on the bytes of the whole file and keeps the order of vertices and faces.
 //! Memory and time are proportional to the size of the file, whatever its header declares.
 
 mod atomic;
 mod base64;
+mod budget;
 mod colour;
 mod cursor;
 mod error;
 mod fields;
 mod format;
-mod freesurfer;
-mod gifti;
-mod gltf;
-mod gmsh;
 mod inflate;
-mod obj;
-mod off;
-mod ply;
-mod room;
 mod scalar;
-mod single;
-mod stl;
 mod text;
 mod values;
-mod vtk;
 mod xml;
+
+/// Declares the formats, each in a module of its own with a constant `FORMAT`. Formats with a signature are tried first,
+/// in this order.
+macro_rules! formats {
+    ($($module:ident)*) => {
+        $(mod $module;)*
+
+        /// All formats.
+        pub const FORMATS: &[&Format] = &[$(&$module::FORMAT),*];
+    };
+}
+
+formats! { ply obj off stl vtk gltf gmsh gifti freesurfer }
 
 use std::collections::HashSet;
 use std::fs;
@@ -34,14 +37,15 @@ use std::path::Path;
 pub use atomic::{SharedFolder, is_leftover, read_file, read_text, remove_leftovers, write_atomically};
 pub use error::{FileError, FileProblem, Location};
 pub use fields::vector_name;
-pub use format::{FileFormat, has_mesh_name};
+pub use format::{
+    FileFormat, Format, Stores, has_mesh_name, has_value_name, one_of, readable_formats, stored_in, writable_extensions,
+};
 pub use ply::PlyEncoding;
 pub use values::{ValueFile, parse_values, read_values};
 
 use crate::{Mesh, VertexAttribute};
 use error::Parsed;
-use format::Family;
-use gltf::External;
+use format::{Content, ReadOther, Source, writer_of};
 
 /// Contents of a mesh file.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +77,7 @@ pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
     let path = path.as_ref();
     let bytes = read_regular_file(path).map_err(|problem| problem.of_file().in_file(path))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    parse_with(path, &bytes, &mut |file| read_regular_file(&folder.join(file)))
+    parse_with(path, &bytes, &|file| read_regular_file(&folder.join(file)))
 }
 
 /// Reads a mesh file from memory. `name` appears in error messages; its extension decides the
@@ -83,7 +87,7 @@ pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
 /// ```
 /// use gemcnn_mesh::{FileFormat, parse_mesh};
 /// let file = parse_mesh("pair".as_ref(), b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")?;
-/// assert_eq!(file.format, FileFormat::Off);
+/// assert_eq!(file.format, FileFormat::OFF);
 /// assert_eq!(file.mesh.face(0), [0, 1, 2]);
 /// # Ok::<(), gemcnn_mesh::FileError>(())
 /// ```
@@ -91,29 +95,14 @@ pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
 /// # Errors
 /// The content is not a valid mesh file.
 pub fn parse_mesh(name: &Path, bytes: &[u8]) -> Result<MeshFile, FileError> {
-    parse_with(name, bytes, &mut |file| Err(FileProblem::ExternalData { file: error::quote(file.as_bytes()) }))
+    parse_with(name, bytes, &|file| Err(FileProblem::external(file)))
 }
 
-fn parse_with(name: &Path, bytes: &[u8], external: External) -> Result<MeshFile, FileError> {
+fn parse_with(name: &Path, bytes: &[u8], read_other: ReadOther) -> Result<MeshFile, FileError> {
     let content = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    parse(name, content, external).map_err(|fault| fault.in_file(name))
-}
-
-fn parse(name: &Path, content: &[u8], external: External) -> Parsed<MeshFile> {
-    match format::tell(name, content).map_err(FileProblem::of_file)? {
-        Family::Obj => obj::parse(content),
-        Family::Ply => ply::parse(content),
-        Family::Off => off::parse(content),
-        Family::StlAscii => stl::parse_ascii(content),
-        Family::StlBinary => stl::parse_binary(content),
-        Family::VtkLegacy => vtk::parse_legacy(content),
-        Family::VtkXml => vtk::parse_xml(content),
-        Family::Gltf => gltf::parse(content, external),
-        Family::Gifti => gifti::parse(content),
-        Family::FreeSurfer => freesurfer::parse(content),
-        Family::FreeSurferAnnot => Err(FileProblem::ValuesOnly { format: FileFormat::FreeSurferAnnot }.of_file()),
-        Family::Gmsh => gmsh::parse(content),
-    }
+    let source = Source::new(name, content, read_other);
+    let format = source.format().map_err(|problem| problem.of_file().in_file(name))?;
+    (format.read)(&source).map_err(|fault| fault.in_file(name))
 }
 
 /// Reads a regular file. A folder has no content, and a pipe or device may never end.
@@ -128,75 +117,7 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, FileProblem> {
     fs::read(path).map_err(FileProblem::Read)
 }
 
-/// A format that can be written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Output {
-    Ply,
-    Obj,
-    Off,
-    Stl,
-    Vtp,
-    Glb,
-}
-
-impl Output {
-    fn of(path: &Path) -> Option<Self> {
-        Some(match format::extension(path).as_str() {
-            "ply" => Self::Ply,
-            "obj" => Self::Obj,
-            "off" => Self::Off,
-            "stl" => Self::Stl,
-            "vtp" => Self::Vtp,
-            "glb" => Self::Glb,
-            _ => return None,
-        })
-    }
-
-    fn format(self, options: &WriteOptions) -> FileFormat {
-        match self {
-            Self::Ply => options.ply.format(),
-            Self::Obj => FileFormat::Obj,
-            Self::Off => FileFormat::Off,
-            Self::Stl => FileFormat::StlBinary,
-            Self::Vtp => FileFormat::Vtp,
-            Self::Glb => FileFormat::Glb,
-        }
-    }
-
-    fn stored(self) -> Stored {
-        Stored {
-            vertex_attributes: matches!(self, Self::Ply | Self::Vtp | Self::Glb),
-            face_attributes: matches!(self, Self::Ply | Self::Vtp),
-        }
-    }
-}
-
-/// Extensions of the formats that can be written.
-pub const WRITTEN_EXTENSIONS: [&str; 6] = ["ply", "vtp", "glb", "stl", "obj", "off"];
-
-/// The attributes that a format stores besides the mesh.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
-    /// True if the format has a place for attributes of vertices.
-    pub vertex_attributes: bool,
-    /// True if the format has a place for attributes of faces.
-    pub face_attributes: bool,
-}
-
-/// The attributes that [`write_mesh`] stores in a file with this extension; `None` if the format
-/// cannot be written.
-///
-/// ```
-/// assert!(gemcnn_mesh::stored_in("a.vtp".as_ref()).unwrap().face_attributes);
-/// assert!(!gemcnn_mesh::stored_in("a.stl".as_ref()).unwrap().vertex_attributes);
-/// assert!(gemcnn_mesh::stored_in("a.msh".as_ref()).is_none());
-/// ```
-pub fn stored_in(path: &Path) -> Option<Stored> {
-    Output::of(path).map(Output::stored)
-}
-
-/// Writes a mesh in the format of the extension: `.ply`, `.vtp`, `.glb`, `.stl`, `.obj` or `.off`.
-/// The write is atomic.
+/// Writes a mesh in the format of the extension, which is one of [`writable_extensions`]. The write is atomic.
 ///
 /// Reading PLY, VTP, OBJ and OFF files returns bit-identical coordinates and the same polygons. STL
 /// and GLB store triangles in single precision; STL files have no unused vertices. PLY, VTP and GLB
@@ -225,34 +146,29 @@ pub fn write_mesh_with_faces(
 ) -> Result<(), FileError> {
     let path = path.as_ref();
     let fail = |problem: FileProblem| problem.of_file().in_file(path);
-    let output = Output::of(path).ok_or_else(|| fail(FileProblem::UnknownExtension))?;
-    let stored = output.stored();
-    let format = output.format(options);
-    if !attributes.is_empty() && !stored.vertex_attributes {
+    let writer = writer_of(path).ok_or_else(|| fail(FileProblem::UnknownExtension))?;
+    let format = writer.format;
+    if !attributes.is_empty() && !writer.stores.vertex_attributes {
         return Err(fail(FileProblem::AttributesNotHeld { format }));
     }
-    if !face_attributes.is_empty() && !stored.face_attributes {
+    if !face_attributes.is_empty() && !writer.stores.face_attributes {
         return Err(fail(FileProblem::FaceAttributesNotHeld { format }));
     }
     check_attributes(attributes, &["x", "y", "z"], mesh.vertex_count()).map_err(fail)?;
     let reserved = ["vertex_indices", "vertex_index"];
     check_attributes(face_attributes, &reserved, mesh.face_count()).map_err(fail)?;
-    if matches!(output, Output::Stl | Output::Glb) {
-        single::check(mesh, format).map_err(fail)?;
+    let write = (writer.encode)(Content { mesh, attributes, face_attributes, options }).map_err(fail)?;
+    write_atomically(path, write).map_err(|error| fail(FileProblem::Write(error)))
+}
+
+/// Checks that all coordinates are finite in single precision.
+fn check_single_precision(mesh: &Mesh, format: FileFormat) -> Result<(), FileProblem> {
+    for (vertex, position) in mesh.vertices().iter().enumerate() {
+        if let Some(value) = position.to_array().into_iter().find(|&value| !(value as f32).is_finite()) {
+            return Err(FileProblem::CoordinateNotHeld { vertex, value, format });
+        }
     }
-    let glb = match output {
-        Output::Glb => Some(gltf::Glb::new(mesh, attributes).map_err(fail)?),
-        _ => None,
-    };
-    write_atomically(path, |out| match (output, &glb) {
-        (Output::Obj, _) => obj::write(mesh, out),
-        (Output::Off, _) => off::write(mesh, out),
-        (Output::Stl, _) => stl::write(mesh, out),
-        (Output::Vtp, _) => vtk::write(mesh, attributes, face_attributes, out),
-        (_, Some(glb)) => glb.write(out),
-        _ => ply::write(mesh, attributes, face_attributes, options.ply, out),
-    })
-    .map_err(|error| fail(FileProblem::Write(error)))
+    Ok(())
 }
 
 /// Checks that attributes have names that can be PLY properties next to the reserved ones, and one

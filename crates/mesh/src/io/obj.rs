@@ -7,9 +7,32 @@ use std::io::{self, Write};
 use glam::DVec3;
 
 use super::error::{FileProblem, Location, Parsed, quote};
+use super::format::{FileFormat, Format, Stores, Writer};
 use super::text::{Lines, Words, coordinate, number};
-use super::{FileFormat, MeshFile, Tally, assemble, colour};
+use super::{MeshFile, Tally, assemble, colour};
 use crate::{Faces, Mesh};
+
+pub(super) const FORMAT: Format = Format {
+    // A file with comments only is a mesh without vertices.
+    starts_with: |word, is_named| KEYWORDS.contains(&word) || is_named,
+    writer: Some(Writer {
+        format: FileFormat::OBJ,
+        stores: Stores::MESH,
+        encode: |file| Ok(Box::new(move |out| write(file.mesh, out))),
+    }),
+    ..Format::new("OBJ", &["obj"], |file| parse(file.content))
+};
+
+impl FileFormat {
+    /// Wavefront OBJ.
+    pub const OBJ: Self = Self::named("OBJ");
+}
+
+/// Statements at the start of a file.
+const KEYWORDS: [&[u8]; 16] = [
+    b"v", b"vt", b"vn", b"vp", b"f", b"fo", b"l", b"p", b"g", b"o", b"s", b"mg", b"usemtl", b"mtllib", b"usemap",
+    b"cstype",
+];
 
 /// State of the reader.
 #[derive(Default)]
@@ -30,7 +53,7 @@ struct Reader {
     has_unknown_statements: bool,
 }
 
-pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let mut reader = Reader::default();
     let mut lines = Lines::new(content);
     while let Some(line) = lines.next() {
@@ -161,7 +184,7 @@ impl Reader {
         let notes = self.short_faces.note("face(s) with fewer than 3 corners are skipped");
         Ok(MeshFile {
             notes: notes.into_iter().collect(),
-            ..assemble(self.vertices, self.faces, attributes, FileFormat::Obj)?
+            ..assemble(self.vertices, self.faces, attributes, FileFormat::OBJ)?
         })
     }
 }
@@ -172,7 +195,7 @@ fn is_statement(word: &[u8]) -> bool {
         && word.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
-pub(super) fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
+fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# {} vertices, {} faces", mesh.vertex_count(), mesh.face_count())?;
     for position in mesh.vertices() {
         writeln!(out, "v {:?} {:?} {:?}", position.x, position.y, position.z)?;

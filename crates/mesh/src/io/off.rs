@@ -5,11 +5,28 @@ use std::io::{self, Write};
 
 use glam::DVec3;
 
+use super::budget::ByteBudget;
 use super::error::{FileProblem, Parsed};
-use super::room::Room;
+use super::format::{FileFormat, Format, Stores, Writer};
 use super::text::{Lines, Words, coordinate, number};
-use super::{FileFormat, MeshFile, assemble, colour, vertex_index};
+use super::{MeshFile, assemble, colour, vertex_index};
 use crate::{Faces, Mesh, VertexAttribute};
+
+pub(super) const FORMAT: Format = Format {
+    // Without a keyword the file starts with the counts.
+    starts_with: |word, is_named| is_keyword(word) || is_named && word.first().is_some_and(u8::is_ascii_digit),
+    writer: Some(Writer {
+        format: FileFormat::OFF,
+        stores: Stores::MESH,
+        encode: |file| Ok(Box::new(move |out| write(file.mesh, out))),
+    }),
+    ..Format::new("OFF", &["off"], |file| parse(file.content))
+};
+
+impl FileFormat {
+    /// Geomview OFF.
+    pub const OFF: Self = Self::named("OFF");
+}
 
 /// Vertex format given by the keyword `[ST][C][N][4][n]OFF`.
 #[derive(Debug, Default, PartialEq)]
@@ -40,11 +57,11 @@ fn split_keyword(header: &[u8]) -> Option<(Keyword, &[u8])> {
 }
 
 /// True if a file that starts with this word is OFF.
-pub(super) fn is_keyword(word: &[u8]) -> bool {
+fn is_keyword(word: &[u8]) -> bool {
     split_keyword(word).is_some_and(|(_, glued)| glued.iter().all(u8::is_ascii_digit))
 }
 
-pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let mut lines = Lines::new(content);
     let mut header = next_words(&mut lines)?;
     let mut keyword = Keyword::default();
@@ -61,15 +78,15 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let (vertices, faces) = counts(header).map_err(fail)?;
     // Minimum sizes: three digits, or a face without corners, each followed by a space except the
     // last.
-    let mut room = Room::new(lines.rest().len() + 1, content.len());
-    let vertices = room.claim(b"vertex", vertices, 6).map_err(fail)?;
-    let faces = room.claim(b"face", faces, 2).map_err(fail)?;
+    let mut budget = ByteBudget::new(lines.rest().len() + 1, content.len());
+    let vertices = budget.claim(b"vertex", vertices, 6).map_err(fail)?;
+    let faces = budget.claim(b"face", faces, 2).map_err(fail)?;
 
     let start = lines.clone();
     let (positions, attributes, faces) = read_lines(&mut lines, vertices, faces, &keyword)
         // Whatever is wrong with the lines is reported unless the values make sense without them.
         .or_else(|fault| read_across_lines(start, vertices, faces, &keyword).ok_or(fault))?;
-    assemble(positions, faces, attributes, FileFormat::Off)
+    assemble(positions, faces, attributes, FileFormat::OFF)
 }
 
 type Elements = (Vec<DVec3>, Vec<VertexAttribute>, Faces);
@@ -223,7 +240,7 @@ fn truncated(element: &str, read: usize, declared: usize) -> FileProblem {
     FileProblem::Truncated { element: element.to_owned(), read: read as u64, declared: declared as u64 }
 }
 
-pub(super) fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
+fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "OFF")?;
     writeln!(out, "{} {} 0", mesh.vertex_count(), mesh.face_count())?;
     for position in mesh.vertices() {

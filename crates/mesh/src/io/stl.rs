@@ -6,14 +6,37 @@ use std::io::{self, Write};
 
 use glam::DVec3;
 
+use super::budget::ByteBudget;
 use super::error::{FileProblem, Location, Parsed, quote};
-use super::room::Room;
+use super::format::{FileFormat, Format, Stores, Writer};
 use super::text::{Lines, Words, coordinate};
-use super::{FileFormat, MeshFile, assemble};
+use super::{MeshFile, assemble, check_single_precision};
 use crate::defects::position_key;
 use crate::polygon::vector_area;
 use crate::triangulate::triangle_corners;
 use crate::{Faces, Mesh};
+
+pub(super) const FORMAT: Format = Format {
+    // Some programs start binary files with the word `solid`.
+    has_signature: |file| has_binary_size(file.content),
+    starts_with: |word, is_named| word.eq_ignore_ascii_case(b"solid") || is_named && !word.is_empty(),
+    writer: Some(Writer {
+        format: FileFormat::STL_BINARY,
+        stores: Stores { double_precision: false, ..Stores::MESH },
+        encode: |file| {
+            check_single_precision(file.mesh, FileFormat::STL_BINARY)?;
+            Ok(Box::new(move |out| write(file.mesh, out)))
+        },
+    }),
+    ..Format::new("STL", &["stl"], |file| parse(file.content))
+};
+
+impl FileFormat {
+    /// STL as text.
+    pub const STL_ASCII: Self = Self::named("STL (ASCII)");
+    /// STL in binary.
+    pub const STL_BINARY: Self = Self::named("STL (binary)");
+}
 
 /// Number of bytes before the triangle count.
 const TITLE: usize = 80;
@@ -24,7 +47,7 @@ const HEADER: usize = TITLE + 4;
 const TRIANGLE: usize = 50;
 
 /// True if the triangle count in the header matches the file size exactly.
-pub(super) fn has_binary_size(content: &[u8]) -> bool {
+fn has_binary_size(content: &[u8]) -> bool {
     declared_triangles(content).is_some_and(|count| content.len() as u64 == HEADER as u64 + TRIANGLE as u64 * count)
 }
 
@@ -50,12 +73,18 @@ impl Welder {
     }
 }
 
-pub(super) fn parse_binary(content: &[u8]) -> Parsed<MeshFile> {
+/// Where the size does not say that a file is binary, a zero byte does: text has none.
+fn parse(content: &[u8]) -> Parsed<MeshFile> {
+    let is_binary = has_binary_size(content) || content.iter().take(1 << 10).any(|&byte| byte == 0);
+    if is_binary { parse_binary(content) } else { parse_ascii(content) }
+}
+
+fn parse_binary(content: &[u8]) -> Parsed<MeshFile> {
     let Some(declared) = declared_triangles(content) else {
         let expected = "the 84 bytes of a binary STL header";
         return Err(FileProblem::EndsEarly { expected }.at(Location::Byte(content.len())));
     };
-    let count = Room::new(content.len() - HEADER, content.len())
+    let count = ByteBudget::new(content.len() - HEADER, content.len())
         .claim(b"triangle", declared, TRIANGLE as u64)
         .map_err(|problem| problem.at(Location::Byte(TITLE)))?;
     let mut welder = Welder::default();
@@ -78,12 +107,12 @@ pub(super) fn parse_binary(content: &[u8]) -> Parsed<MeshFile> {
         }
         faces.close_face();
     }
-    assemble(welder.vertices, faces, Vec::new(), FileFormat::StlBinary)
+    assemble(welder.vertices, faces, Vec::new(), FileFormat::STL_BINARY)
 }
 
 /// `solid NAME`, then `facet normal X Y Z outer loop vertex X Y Z ... endloop endfacet`, then
 /// `endsolid NAME`, any number of times. Line breaks matter only after names.
-pub(super) fn parse_ascii(content: &[u8]) -> Parsed<MeshFile> {
+fn parse_ascii(content: &[u8]) -> Parsed<MeshFile> {
     let mut reader = AsciiReader { lines: Lines::new(content), words: Words::default() };
     let mut welder = Welder::default();
     let mut faces = Faces::new();
@@ -100,7 +129,7 @@ pub(super) fn parse_ascii(content: &[u8]) -> Parsed<MeshFile> {
             reader.facet(&mut welder, &mut faces)?;
         }
     }
-    assemble(welder.vertices, faces, Vec::new(), FileFormat::StlAscii)
+    assemble(welder.vertices, faces, Vec::new(), FileFormat::STL_ASCII)
 }
 
 /// Reader of words across lines.
@@ -177,7 +206,7 @@ impl<'a> AsciiReader<'a> {
 }
 
 /// Writes triangles in single precision. Polygons are triangulated.
-pub(super) fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
+fn write(mesh: &Mesh, out: &mut dyn Write) -> io::Result<()> {
     let triangles = triangle_corners(mesh);
     // Without the word `solid`, with which text files start.
     let mut title = [b' '; TITLE];

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::error::{FileError, FileProblem, Parsed};
-use super::format::{self, Family};
-use super::{FileFormat, freesurfer, gifti, parse_mesh, read_regular_file};
+use super::error::{FileError, FileProblem};
+use super::format::{FileFormat, Source};
+use super::{FORMATS, parse_mesh, read_regular_file};
 use crate::VertexAttribute;
 
 /// Values for the vertices of a mesh, in their order.
@@ -47,7 +47,16 @@ pub fn read_values(path: impl AsRef<Path>) -> Result<ValueFile, FileError> {
 /// # Errors
 /// The file has no values for vertices.
 pub fn parse_values(name: &Path, bytes: &[u8]) -> Result<ValueFile, FileError> {
-    let file = match own_format(name, bytes) {
+    let source = Source::new(name, bytes, &|file| Err(FileProblem::external(file)));
+    let parsed = match source.format() {
+        Ok(format) => (format.read_values)(&source),
+        // Older FreeSurfer values have no signature.
+        Err(FileProblem::UnknownFormat { .. } | FileProblem::Utf16) => {
+            FORMATS.iter().find_map(|format| (format.read_values)(&source))
+        }
+        Err(_) => None,
+    };
+    let file = match parsed {
         Some(parsed) => parsed.map_err(|fault| fault.in_file(name))?,
         None => {
             let file = parse_mesh(name, bytes)?;
@@ -57,23 +66,5 @@ pub fn parse_values(name: &Path, bytes: &[u8]) -> Result<ValueFile, FileError> {
     match file.attributes.is_empty() {
         true => Err(FileProblem::NoValues.of_file().in_file(name)),
         false => Ok(file),
-    }
-}
-
-/// The values of a file that is no mesh file.
-fn own_format(name: &Path, bytes: &[u8]) -> Option<Parsed<ValueFile>> {
-    let extension = format::extension(name);
-    let column = match extension.as_str() {
-        "" => "value",
-        extension => extension,
-    };
-    match format::tell(name, bytes) {
-        Ok(Family::Gifti) => Some(gifti::parse_values(bytes)),
-        Ok(Family::FreeSurferAnnot) => Some(freesurfer::parse_annot(bytes)),
-        Ok(Family::FreeSurfer) if freesurfer::is_curv(bytes) => Some(freesurfer::parse_curv(bytes, column)),
-        Err(FileProblem::UnknownFormat { .. } | FileProblem::Utf16) if freesurfer::is_old_curv(bytes) => {
-            Some(freesurfer::parse_curv(bytes, column))
-        }
-        _ => None,
     }
 }

@@ -9,6 +9,12 @@ use quick_xml::events::{BytesStart, Event};
 use super::error::{Fault, FileProblem, Parsed, quote};
 use super::text::Lines;
 
+/// True if a file is XML, with a tag near its start.
+pub(super) fn starts_with_tag(content: &[u8], tag: &[u8]) -> bool {
+    let start = &content[..content.len().min(1 << 12)];
+    content.trim_ascii_start().starts_with(b"<") && start.windows(tag.len()).any(|window| window == tag)
+}
+
 /// A part of a document. Comments, declarations and processing instructions are left out, and an
 /// empty tag is an opening and a closing one.
 pub(super) enum Node<'a> {

@@ -36,14 +36,14 @@ fn has_vtk_content(file: &MeshFile) {
 fn vtp_files_of_every_storage_have_the_same_content() {
     for storage in Vtp::all() {
         let file = load("a.vtp", storage.file());
-        assert_eq!(file.format, FileFormat::Vtp);
+        assert_eq!(file.format, FileFormat::VTP);
         has_vtk_content(&file);
     }
 }
 
 #[test]
 fn legacy_vtk_files_of_every_kind_have_the_same_content() {
-    for (binary, format) in [(false, FileFormat::VtkAscii), (true, FileFormat::VtkBinary)] {
+    for (binary, format) in [(false, FileFormat::VTK_ASCII), (true, FileFormat::VTK_BINARY)] {
         for with_offsets in [false, true] {
             for grid in [false, true] {
                 let file = load("a.vtk", samples::vtk(binary, with_offsets, grid));
@@ -149,7 +149,7 @@ fn gifti_surfaces_and_labels_of_every_encoding() {
     for encoding in ["ASCII", "Base64Binary", "GZipBase64Binary"] {
         for big_endian in [false, true] {
             let file = load("lh.pial.surf.gii", samples::gifti(encoding, big_endian, true));
-            assert_eq!(file.format, FileFormat::Gifti);
+            assert_eq!(file.format, FileFormat::GIFTI);
             has_points(&file);
             assert_eq!(faces(&file.mesh), [[0, 1, 2], [1, 3, 2]]);
             let labels = AttributeValues::I32(LABELS.map(|label| label as i32).to_vec());
@@ -187,7 +187,7 @@ fn freesurfer_surfaces_of_every_kind() {
     ] {
         let content = samples::freesurfer(kind);
         let file = load("lh.pial", &content);
-        assert_eq!(file.format, FileFormat::FreeSurferSurface);
+        assert_eq!(file.format, FileFormat::FREESURFER_SURFACE);
         has_points(&file);
         assert_eq!(faces(&file.mesh), expected);
         for cut in 3..content.len() {
@@ -198,7 +198,7 @@ fn freesurfer_surfaces_of_every_kind() {
     lying[20..24].copy_from_slice(&[0xff; 4]);
     assert!(matches!(
         refuse("lh.pial", &lying).problem,
-        FileProblem::CountTooLarge { declared: 0xffff_ffff, room: 6, .. }
+        FileProblem::CountTooLarge { declared: 0xffff_ffff, capacity: 6, .. }
     ));
 }
 
@@ -248,12 +248,12 @@ fn has_scene(file: &MeshFile) {
 #[test]
 fn gltf_scenes_with_every_kind_of_buffer() {
     let file = load("a.glb", samples::glb());
-    assert_eq!(file.format, FileFormat::Glb);
+    assert_eq!(file.format, FileFormat::GLB);
     has_scene(&file);
     let data = samples::base64(&samples::gltf_buffer());
     let embedded = format!(r#"{{"uri":"data:application/octet-stream;base64,{data}","byteLength":76}}"#);
     let file = load("a.gltf", samples::gltf(&embedded));
-    assert_eq!(file.format, FileFormat::Gltf);
+    assert_eq!(file.format, FileFormat::GLTF);
     has_scene(&file);
 
     let folder = tempfile::tempdir().unwrap();
@@ -318,8 +318,8 @@ fn gmsh_files_of_both_versions_and_encodings() {
             let content = samples::gmsh(version, binary);
             let file = load("a.msh", &content);
             let format = match binary {
-                true => FileFormat::GmshBinary,
-                false => FileFormat::GmshAscii,
+                true => FileFormat::GMSH_BINARY,
+                false => FileFormat::GMSH_ASCII,
             };
             assert_eq!(file.format, format);
             has_points(&file);

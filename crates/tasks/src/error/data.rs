@@ -20,7 +20,8 @@ pub enum DataError {
     },
     /// No mesh matches.
     #[error(
-        "{folder}: no mesh matches `{pattern}`; meshes are .ply, .obj, .off, .stl, .vtp, .vtk, .glb, .msh, .surf.gii and FreeSurfer files; set `meshes` in dataset.toml"
+        "{folder}: no mesh matches `{pattern}`; meshes are {} files; set `meshes` in dataset.toml",
+        gemcnn_mesh::readable_formats()
     )]
     NoMeshes {
         /// The folder of the data set.

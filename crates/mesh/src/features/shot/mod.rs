@@ -16,7 +16,7 @@ pub use histogram::DESCRIPTOR_LENGTH;
 use super::FeatureField;
 use crate::defects::degeneracy_and_area;
 use crate::geometry::{estimated_normals, of_moderate_size};
-use crate::{DVec3, Found, Gauge, GeometryError, Mesh, NormalWeighting, PointIndex};
+use crate::{DVec3, Gauge, GeometryError, Mesh, Neighbour, NormalWeighting, PointIndex};
 use histogram::histogram;
 use rayon::prelude::*;
 
@@ -152,7 +152,7 @@ struct Surroundings {
 /// The support of one vertex.
 #[derive(Default)]
 struct Support {
-    found: Vec<Found>,
+    found: Vec<Neighbour>,
     points: Vec<SupportPoint>,
 }
 

@@ -4,18 +4,18 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::External;
 use super::json::{Accessor, Buffer, BufferView, Root, element};
 use crate::AttributeValues;
 use crate::io::base64;
 use crate::io::error::{FileProblem, quote};
+use crate::io::format::ReadOther;
 use crate::io::scalar::Scalar;
 
 /// The buffers of a file, loaded on first use.
-pub(super) struct Data<'a, 'e> {
+pub(super) struct Data<'a> {
     root: &'a Root<'a>,
     binary: Option<&'a [u8]>,
-    external: External<'e>,
+    read_other: ReadOther<'a>,
     /// Contents of the buffers with a URI.
     loaded: HashMap<usize, Rc<Vec<u8>>>,
     files: HashMap<String, Rc<Vec<u8>>>,
@@ -37,13 +37,14 @@ fn bad(why: String) -> FileProblem {
     FileProblem::BadDocument { why }
 }
 
-fn unsupported(what: &str) -> FileProblem {
-    FileProblem::Unsupported { what: what.to_owned() }
-}
-
-impl<'a, 'e> Data<'a, 'e> {
-    pub(super) fn new(root: &'a Root<'a>, binary: Option<&'a [u8]>, file_size: usize, external: External<'e>) -> Self {
-        Self { root, binary, external, loaded: HashMap::new(), files: HashMap::new(), file_size }
+impl<'a> Data<'a> {
+    pub(super) fn new(
+        root: &'a Root<'a>,
+        binary: Option<&'a [u8]>,
+        file_size: usize,
+        read_other: ReadOther<'a>,
+    ) -> Self {
+        Self { root, binary, read_other, loaded: HashMap::new(), files: HashMap::new(), file_size }
     }
 
     /// Number of elements of an accessor, and of values in each, without reading it.
@@ -56,10 +57,10 @@ impl<'a, 'e> Data<'a, 'e> {
     pub(super) fn read(&mut self, index: usize) -> Result<Values, FileProblem> {
         let accessor: Accessor = element(&self.root.accessors, index, "accessor")?;
         if accessor.sparse.is_some() {
-            return Err(unsupported("a sparse glTF accessor"));
+            return Err(FileProblem::unsupported("a sparse glTF accessor"));
         }
         let Some(view) = accessor.buffer_view else {
-            return Err(unsupported("a glTF accessor without data (perhaps with Draco compression)"));
+            return Err(FileProblem::unsupported("a glTF accessor without data (perhaps with Draco compression)"));
         };
         let scalar = match accessor.component_type {
             5120 => Scalar::I8,
@@ -121,13 +122,13 @@ impl<'a, 'e> Data<'a, 'e> {
         let content = if let Some(data) = uri.strip_prefix("data:") {
             let (kind, text) = data.split_once(',').unwrap_or_default();
             if !kind.ends_with(";base64") {
-                return Err(unsupported("a glTF data URI that is not Base64"));
+                return Err(FileProblem::unsupported("a glTF data URI that is not Base64"));
             }
             Rc::new(base64::decode(text.as_bytes())?)
         } else if let Some(content) = self.files.get(uri.as_ref()) {
             Rc::clone(content)
         } else {
-            let content = Rc::new((self.external)(&file_name(&uri)?)?);
+            let content = Rc::new((self.read_other)(&file_name(&uri)?)?);
             self.file_size = self.file_size.saturating_add(content.len());
             self.files.insert(uri.into_owned(), Rc::clone(&content));
             content
@@ -158,9 +159,7 @@ fn components(accessor: &Accessor) -> Result<usize, FileProblem> {
         "VEC2" => Ok(2),
         "VEC3" => Ok(3),
         "VEC4" => Ok(4),
-        other => {
-            Err(FileProblem::Unsupported { what: format!("a glTF accessor of type '{}'", quote(other.as_bytes())) })
-        }
+        other => Err(FileProblem::unsupported(format!("a glTF accessor of type '{}'", quote(other.as_bytes())))),
     }
 }
 
@@ -170,7 +169,7 @@ fn file_name(uri: &str) -> Result<String, FileProblem> {
     let leaves =
         name.contains(':') || name.starts_with(['/', '\\']) || name.split(['/', '\\']).any(|part| part == "..");
     if leaves {
-        return Err(FileProblem::ExternalData { file: quote(name.as_bytes()) });
+        return Err(FileProblem::external(&name));
     }
     Ok(name)
 }

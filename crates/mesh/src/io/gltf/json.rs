@@ -12,23 +12,16 @@ use crate::io::error::{FileProblem, quote};
 
 type List<'a> = Vec<&'a RawValue>;
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Root<'a> {
-    #[serde(borrow, default)]
     pub(super) buffers: List<'a>,
-    #[serde(borrow, default)]
     pub(super) buffer_views: List<'a>,
-    #[serde(borrow, default)]
     pub(super) accessors: List<'a>,
-    #[serde(borrow, default)]
     pub(super) meshes: List<'a>,
-    #[serde(borrow, default)]
     pub(super) nodes: List<'a>,
-    #[serde(borrow, default)]
     pub(super) scenes: List<'a>,
     pub(super) scene: Option<usize>,
-    #[serde(borrow, default)]
     extensions_required: List<'a>,
 }
 
@@ -132,9 +125,7 @@ impl<'a> Root<'a> {
         for extension in &root.extensions_required {
             let name = extension.get();
             if name.contains("draco") || name.contains("meshopt") {
-                return Err(FileProblem::Unsupported {
-                    what: format!("the glTF compression {}", quote(name.as_bytes())),
-                });
+                return Err(FileProblem::unsupported(format!("the glTF compression {}", quote(name.as_bytes()))));
             }
         }
         Ok(root)

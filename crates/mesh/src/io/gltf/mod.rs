@@ -5,41 +5,59 @@ mod json;
 mod scene;
 mod write;
 
-pub(super) use write::Glb;
-
 use super::cursor::Bytes;
 use super::error::{FileProblem, Parsed};
-use super::{FileFormat, MeshFile, assemble};
+use super::format::{FileFormat, Format, Source, Stores, Writer};
+use super::{MeshFile, assemble};
 use accessor::Data;
+
+pub(super) const FORMAT: Format = Format {
+    has_signature: |file| has_magic(file.content) || is_json(file.content),
+    writer: Some(Writer {
+        format: FileFormat::GLB,
+        stores: Stores { vertex_attributes: true, face_attributes: false, double_precision: false },
+        encode: |file| {
+            super::check_single_precision(file.mesh, FileFormat::GLB)?;
+            let glb = write::Glb::new(file.mesh, file.attributes)?;
+            Ok(Box::new(move |out| glb.write(out)))
+        },
+    }),
+    ..Format::new("glTF", &["glb", "gltf"], parse)
+};
+
+impl FileFormat {
+    /// glTF as JSON.
+    pub const GLTF: Self = Self::named("glTF (JSON)");
+    /// glTF in binary.
+    pub const GLB: Self = Self::named("glTF (binary)");
+}
 
 /// Signature of binary files.
 const MAGIC: &[u8] = b"glTF";
 const JSON_CHUNK: u32 = 0x4E4F_534A;
 const BINARY_CHUNK: u32 = 0x004E_4942;
 
-/// Reads the content of another file, given by its name relative to the mesh file.
-pub(super) type External<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<u8>, FileProblem>;
-
 /// True if the file is binary glTF.
-pub(super) fn has_magic(content: &[u8]) -> bool {
+fn has_magic(content: &[u8]) -> bool {
     content.starts_with(MAGIC)
 }
 
 /// True if a JSON file is glTF: it has the required member `asset`.
-pub(super) fn is_json(content: &[u8]) -> bool {
+fn is_json(content: &[u8]) -> bool {
     content.trim_ascii_start().starts_with(b"{") && content.windows(7).any(|window| window == b"\"asset\"")
 }
 
-pub(super) fn parse(content: &[u8], external: External) -> Parsed<MeshFile> {
+fn parse(file: &Source) -> Parsed<MeshFile> {
+    let content = file.content;
     let (json, binary, format) = match has_magic(content) {
         true => {
             let (json, binary) = chunks(content)?;
-            (json, binary, FileFormat::Glb)
+            (json, binary, FileFormat::GLB)
         }
-        false => (content, None, FileFormat::Gltf),
+        false => (content, None, FileFormat::GLTF),
     };
     let surface = json::Root::parse(json)
-        .and_then(|root| scene::read(&root, Data::new(&root, binary, content.len(), external)))
+        .and_then(|root| scene::read(&root, Data::new(&root, binary, content.len(), file.read_other)))
         .map_err(FileProblem::of_file)?;
     Ok(MeshFile { notes: surface.notes, ..assemble(surface.vertices, surface.faces, surface.attributes, format)? })
 }
@@ -50,8 +68,8 @@ fn chunks(content: &[u8]) -> Parsed<(&[u8], Option<&[u8]>)> {
     bytes.take(4, 1, "byte")?;
     let version: u32 = bytes.value("the version")?;
     if version != 2 {
-        let what = format!("glTF version {version}");
-        return Err(bytes.fail(FileProblem::Unsupported { what }));
+        let problem = FileProblem::unsupported(format!("glTF version {version}"));
+        return Err(bytes.fail(problem));
     }
     bytes.value::<u32>("the length")?;
     let (mut json, mut binary) = (None, None);

@@ -26,9 +26,9 @@ pub(super) struct Surface {
     pub(super) notes: Vec<String>,
 }
 
-struct Reader<'a, 'e> {
+struct Reader<'a> {
     root: &'a Root<'a>,
-    data: Data<'a, 'e>,
+    data: Data<'a>,
     surface: Surface,
     /// Memory of the surface so far, in bytes.
     size: u64,
@@ -37,7 +37,7 @@ struct Reader<'a, 'e> {
     dropped_columns: bool,
 }
 
-pub(super) fn read<'a>(root: &'a Root<'a>, data: Data<'a, '_>) -> Result<Surface, FileProblem> {
+pub(super) fn read<'a>(root: &'a Root<'a>, data: Data<'a>) -> Result<Surface, FileProblem> {
     let mut reader = Reader {
         root,
         data,
@@ -71,7 +71,7 @@ pub(super) fn read<'a>(root: &'a Root<'a>, data: Data<'a, '_>) -> Result<Surface
     Ok(surface)
 }
 
-impl Reader<'_, '_> {
+impl Reader<'_> {
     /// Reads trees of nodes, each node once.
     fn nodes(&mut self, roots: Vec<u32>) -> Result<(), FileProblem> {
         let mut visited = vec![false; self.root.nodes.len()];

@@ -6,9 +6,9 @@ use glam::DVec3;
 use serde_json::{Map, Value as Json, json};
 
 use super::{BINARY_CHUNK, JSON_CHUNK, MAGIC};
-use crate::io::FileFormat;
 use crate::io::error::FileProblem;
 use crate::io::fields::{Group, groups};
+use crate::io::format::FileFormat;
 use crate::io::scalar::Value;
 use crate::triangulate::triangle_corners;
 use crate::{AttributeValues, Mesh, VertexAttribute};
@@ -17,7 +17,7 @@ const F32: u32 = 5126;
 const U32: u32 = 5125;
 
 /// Content of a GLB file.
-pub(in crate::io) struct Glb {
+pub(super) struct Glb {
     json: Vec<u8>,
     binary: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl Glb {
     ///
     /// # Errors
     /// An integer has no exact representation in single precision.
-    pub(in crate::io) fn new(mesh: &Mesh, attributes: &[VertexAttribute]) -> Result<Self, FileProblem> {
+    pub(super) fn new(mesh: &Mesh, attributes: &[VertexAttribute]) -> Result<Self, FileProblem> {
         let mut builder = Builder::default();
         if mesh.vertex_count() == 0 {
             let document = json!({"asset": asset(), "scene": 0, "scenes": [{"nodes": []}]});
@@ -107,7 +107,7 @@ impl Glb {
         Self { json, binary }
     }
 
-    pub(in crate::io) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let length = |bytes: usize| u32::try_from(bytes).map_err(io::Error::other);
         let chunks: &[(u32, &[u8])] = match self.binary.is_empty() {
             true => &[(JSON_CHUNK, &self.json)],
@@ -136,17 +136,17 @@ fn position(mesh: &Mesh, builder: &mut Builder) -> usize {
         low = low.min(position);
         high = high.max(position);
     }
-    let single = |v: DVec3| v.to_array().map(|value| value as f32);
+    let to_f32 = |v: DVec3| v.to_array().map(|value| value as f32);
     let rows = mesh.vertices().iter();
-    let rows = rows.map(|&position| bytemuck::cast_slice(&single(position).map(f32::to_le_bytes)).to_vec());
+    let rows = rows.map(|&position| bytemuck::cast_slice(&to_f32(position).map(f32::to_le_bytes)).to_vec());
     let view = builder.view(rows, Some(12), VERTICES);
     builder.accessor(json!({
         "bufferView": view,
         "componentType": F32,
         "count": mesh.vertex_count(),
         "type": "VEC3",
-        "min": single(low),
-        "max": single(high),
+        "min": to_f32(low),
+        "max": to_f32(high),
     }))
 }
 
@@ -228,7 +228,7 @@ fn storable(column: &VertexAttribute) -> Result<AttributeValues, FileProblem> {
         AttributeValues::I32(_) | AttributeValues::U32(_) => {
             let mut too_large = values.iter_f64().filter(|value| value.abs() > LARGEST);
             if let Some(value) = too_large.next() {
-                return Err(FileProblem::ValueNotHeld { name: column.name.clone(), value, format: FileFormat::Glb });
+                return Err(FileProblem::ValueNotHeld { name: column.name.clone(), value, format: FileFormat::GLB });
             }
             AttributeValues::F32(integers.map(|value| value as f32).collect())
         }

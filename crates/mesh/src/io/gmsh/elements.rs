@@ -196,7 +196,7 @@ impl Elements {
 
 fn known(input: &Input, number: i64) -> Parsed<Kind> {
     kind(number).ok_or_else(|| {
-        let what = format!("Gmsh element type {number}");
-        input.fail(FileProblem::Unsupported { what })
+        let problem = FileProblem::unsupported(format!("Gmsh element type {number}"));
+        input.fail(problem)
     })
 }

@@ -10,16 +10,29 @@ use glam::DVec3;
 
 use super::error::{FileProblem, Parsed, quote};
 use super::fields::Columns;
+use super::format::{FileFormat, Format};
 use super::text::number;
-use super::{FileFormat, MeshFile, assemble};
+use super::{MeshFile, assemble};
 use crate::AttributeValues;
 use elements::Elements;
 use input::Input;
 
+pub(super) const FORMAT: Format = Format {
+    has_signature: |file| has_magic(file.content),
+    ..Format::new("Gmsh", &["msh"], |file| parse(file.content))
+};
+
+impl FileFormat {
+    /// Gmsh MSH as text.
+    pub const GMSH_ASCII: Self = Self::named("Gmsh (ASCII)");
+    /// Gmsh MSH in binary.
+    pub const GMSH_BINARY: Self = Self::named("Gmsh (binary)");
+}
+
 const MAGIC: &[u8] = b"$MeshFormat";
 
 /// True if the file starts like a Gmsh file, perhaps after comments.
-pub(super) fn has_magic(content: &[u8]) -> bool {
+fn has_magic(content: &[u8]) -> bool {
     content.starts_with(MAGIC) || content.starts_with(b"$Comments")
 }
 
@@ -44,7 +57,7 @@ struct Reader<'a> {
     element_data: Vec<data::Table>,
 }
 
-pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let mut reader = Reader {
         input: Input::new(content),
         version: None,
@@ -98,15 +111,15 @@ impl Reader<'_> {
             2.0..3.0 => Version::V2,
             4.1..5.0 => Version::V4,
             _ => {
-                let what = format!("version {} of the Gmsh format", quote(version));
-                return Err(self.input.fail(FileProblem::Unsupported { what }));
+                let problem = FileProblem::unsupported(format!("version {} of the Gmsh format", quote(version)));
+                return Err(self.input.fail(problem));
             }
         });
         self.input.is_binary = self.input.bytes.word("the file type")? == b"1";
         let size: u64 = self.input.bytes.number("the size of numbers")?;
         if size != 8 {
-            let what = format!("a Gmsh file with numbers of {size} bytes");
-            return Err(self.input.fail(FileProblem::Unsupported { what }));
+            let problem = FileProblem::unsupported(format!("a Gmsh file with numbers of {size} bytes"));
+            return Err(self.input.fail(problem));
         }
         if self.input.is_binary {
             self.input.bytes.end_line();
@@ -200,8 +213,8 @@ impl Reader<'_> {
 
     fn finish(self) -> Parsed<MeshFile> {
         let format = match self.input.is_binary {
-            true => FileFormat::GmshBinary,
-            false => FileFormat::GmshAscii,
+            true => FileFormat::GMSH_BINARY,
+            false => FileFormat::GMSH_ASCII,
         };
         let mut notes = Vec::new();
         notes.extend(self.elements.note());

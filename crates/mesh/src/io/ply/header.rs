@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::PlyEncoding;
 use crate::io::Tally;
+use crate::io::budget::ByteBudget;
 use crate::io::error::{FileProblem, Location, Parsed, quote};
-use crate::io::room::Room;
 use crate::io::scalar::Scalar;
 use crate::io::text::{Lines, Words, number};
 
@@ -65,6 +65,9 @@ impl<'a> Header<'a> {
     pub(super) fn read(content: &'a [u8]) -> Parsed<(Self, Lines<'a>)> {
         let mut lines = Lines::new(content);
         let magic = lines.next().unwrap_or_default();
+        if !super::is_magic(magic) {
+            return Err(bad_header("the first line is not 'ply'").of_file());
+        }
         let bare_returns = content[magic.len()..].starts_with(b"\r") && !content[magic.len()..].starts_with(b"\r\n");
         let mut parts = HeaderParts::default();
         while let Some(line) = lines.next() {
@@ -78,18 +81,19 @@ impl<'a> Header<'a> {
             }
             let encoding = parts.encoding.ok_or_else(|| missing("format").at_line(lines.number()))?;
             let header = Self { encoding, elements: parts.elements, stray_lines: parts.stray_lines, end };
-            header.check_room(content)?;
+            header.check_counts(content)?;
             return Ok((header, lines));
         }
         Err(missing("end_header").at_line(lines.number()))
     }
 
-    fn check_room(&self, content: &[u8]) -> Parsed<()> {
+    fn check_counts(&self, content: &[u8]) -> Parsed<()> {
         // In text the last value needs no trailing space.
         let spare = usize::from(self.encoding == PlyEncoding::Ascii);
-        let mut room = Room::new(content.len() - self.end + spare, content.len());
+        let mut budget = ByteBudget::new(content.len() - self.end + spare, content.len());
         for element in &self.elements {
-            room.claim(element.name, element.count, element.least_bytes(self.encoding))
+            budget
+                .claim(element.name, element.count, element.least_bytes(self.encoding))
                 .map_err(|problem| problem.at_line(element.line))?;
         }
         Ok(())
@@ -159,7 +163,7 @@ fn read_format(mut words: Words) -> Result<PlyEncoding, FileProblem> {
         .find(|encoding| encoding.name().as_bytes() == name);
     match encoding {
         Some(encoding) if version == b"1.0" => Ok(encoding),
-        _ => Err(FileProblem::Unsupported { what: format!("PLY format '{} {}'", quote(name), quote(version)) }),
+        _ => Err(FileProblem::unsupported(format!("PLY format '{} {}'", quote(name), quote(version)))),
     }
 }
 

@@ -5,17 +5,37 @@ mod body;
 mod header;
 mod write;
 
-pub(super) use write::write;
-
 use glam::DVec3;
 
 use super::error::{FileProblem, Parsed, quote};
+use super::format::{FileFormat, Format, Stores, Writer};
 use super::scalar::Scalar;
 use super::text::{Lines, Words};
-use super::{FileFormat, MeshFile, Tally, assemble, push_strip, vertex_index};
+use super::{MeshFile, Tally, assemble, push_strip, vertex_index};
 use crate::{Faces, VertexAttribute};
 use body::{Ascii, Binary, Body, Row};
 use header::{Element, Header, Kind, Property, bad_header, missing};
+
+pub(super) const FORMAT: Format = Format {
+    has_signature: |file| is_magic(Lines::new(file.content).next().unwrap_or_default()),
+    // The reader says what is wrong with the first line.
+    starts_with: |word, is_named| is_named && !word.is_empty(),
+    writer: Some(Writer {
+        format: FileFormat::PLY_LITTLE_ENDIAN,
+        stores: Stores { vertex_attributes: true, face_attributes: true, double_precision: true },
+        encode: |file| Ok(Box::new(move |out| write::write(&file, out))),
+    }),
+    ..Format::new("PLY", &["ply"], |file| parse(file.content))
+};
+
+impl FileFormat {
+    /// PLY as text.
+    pub const PLY_ASCII: Self = Self::named("PLY (ASCII)");
+    /// PLY in binary, least significant byte first.
+    pub const PLY_LITTLE_ENDIAN: Self = Self::named("PLY (binary, little endian)");
+    /// PLY in binary, most significant byte first.
+    pub const PLY_BIG_ENDIAN: Self = Self::named("PLY (binary, big endian)");
+}
 
 /// Encoding of the elements of a PLY file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -31,11 +51,11 @@ pub enum PlyEncoding {
 
 impl PlyEncoding {
     /// File format of this encoding.
-    pub(super) fn format(self) -> FileFormat {
+    fn format(self) -> FileFormat {
         match self {
-            Self::Ascii => FileFormat::PlyAscii,
-            Self::LittleEndian => FileFormat::PlyLittleEndian,
-            Self::BigEndian => FileFormat::PlyBigEndian,
+            Self::Ascii => FileFormat::PLY_ASCII,
+            Self::LittleEndian => FileFormat::PLY_LITTLE_ENDIAN,
+            Self::BigEndian => FileFormat::PLY_BIG_ENDIAN,
         }
     }
 
@@ -49,12 +69,11 @@ impl PlyEncoding {
     }
 }
 
-/// True if the first line is `ply`.
-pub(super) fn has_magic(content: &[u8]) -> bool {
-    Lines::new(content).next().is_some_and(|line| line.trim_ascii_end() == b"ply")
+fn is_magic(first_line: &[u8]) -> bool {
+    first_line.trim_ascii_end() == b"ply"
 }
 
-pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let (header, lines) = Header::read(content)?;
     let rest = &content[header.end..];
     let file_size = content.len();

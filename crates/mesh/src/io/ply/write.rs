@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use super::PlyEncoding;
+use crate::VertexAttribute;
 use crate::attribute::with_values;
+use crate::io::format::Content;
 use crate::io::scalar::Value;
-use crate::{Mesh, VertexAttribute};
 
 /// Appends a value in an encoding. Text is the shortest representation that parses to the same
 /// number, and a space.
@@ -19,13 +20,9 @@ fn append(value: impl Value, row: &mut Vec<u8>, encoding: PlyEncoding) -> io::Re
 }
 
 /// Writes coordinates as `double` and attributes, which must be checked, in their own types.
-pub(in crate::io) fn write(
-    mesh: &Mesh,
-    attributes: &[VertexAttribute],
-    face_attributes: &[VertexAttribute],
-    encoding: PlyEncoding,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(super) fn write(file: &Content, out: &mut dyn Write) -> io::Result<()> {
+    let Content { mesh, attributes, face_attributes, options } = *file;
+    let encoding = options.ply;
     let longest = mesh.faces().iter().map(<[u32]>::len).max().unwrap_or(0);
     // Most programs expect `uchar` and `int`; larger types are used only if necessary.
     let short_lists = longest <= usize::from(u8::MAX);

@@ -29,10 +29,6 @@ pub(super) struct Storage<'a> {
     pub(super) bytes_left: u64,
 }
 
-fn bad(why: &'static str) -> FileProblem {
-    FileProblem::BadData { why }
-}
-
 const TOO_SHORT: &str = "an array has fewer bytes than its header declares";
 
 /// The scalar type of an XML type name.
@@ -56,8 +52,8 @@ impl Storage<'_> {
     /// The values of a `DataArray` element with the given text.
     pub(super) fn read(&mut self, tag: &Tag, text: &str) -> Result<AttributeValues, FileProblem> {
         let name = tag.attribute("type").unwrap_or_default();
-        let scalar = scalar(&name).ok_or_else(|| FileProblem::Unsupported {
-            what: format!("a VTK array of type '{}'", crate::io::error::quote(name.as_bytes())),
+        let scalar = scalar(&name).ok_or_else(|| {
+            FileProblem::unsupported(format!("a VTK array of type '{}'", crate::io::error::quote(name.as_bytes())))
         })?;
         let format = tag.attribute("format").unwrap_or_default();
         let bytes: Cow<[u8]> = match format.as_str() {
@@ -69,7 +65,7 @@ impl Storage<'_> {
             "appended" => {
                 let offset = tag.number("offset", 0)?;
                 let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-                let missing = || bad("an array refers to data after the end of the file");
+                let missing = || FileProblem::bad_data("an array refers to data after the end of the file");
                 match self.appended.ok_or_else(missing)? {
                     Appended::Raw(data) => {
                         let data = data.get(offset..).filter(|data| !data.is_empty());
@@ -84,13 +80,14 @@ impl Storage<'_> {
                 }
             }
             _ => {
-                return Err(FileProblem::Unsupported {
-                    what: format!("the VTK array format '{}'", crate::io::error::quote(format.as_bytes())),
-                });
+                return Err(FileProblem::unsupported(format!(
+                    "the VTK array format '{}'",
+                    crate::io::error::quote(format.as_bytes())
+                )));
             }
         };
         if !bytes.len().is_multiple_of(scalar.bytes()) {
-            return Err(bad("the size of an array is not a multiple of its type"));
+            return Err(FileProblem::bad_data("the size of an array is not a multiple of its type"));
         }
         Ok(scalar.decode(&bytes, self.little_endian))
     }
@@ -112,7 +109,7 @@ impl Storage<'_> {
         let sizes: Vec<u64> =
             (0..count as usize).map(|block| self.size(&header, 3 + block)).collect::<Result<_, _>>()?;
         let total = sizes.iter().try_fold(0_u64, |sum, &size| sum.checked_add(size));
-        let total = total.ok_or_else(|| bad(TOO_SHORT))?;
+        let total = total.ok_or_else(|| FileProblem::bad_data(TOO_SHORT))?;
         self.claim(total)?;
         let (data, _) = data.split(total)?;
         let mut rest = &data[..];
@@ -127,7 +124,7 @@ impl Storage<'_> {
 
     fn claim(&mut self, bytes: u64) -> Result<(), FileProblem> {
         let left = self.bytes_left.checked_sub(bytes);
-        self.bytes_left = left.ok_or_else(|| bad(TOO_SHORT))?;
+        self.bytes_left = left.ok_or_else(|| FileProblem::bad_data(TOO_SHORT))?;
         Ok(())
     }
 
@@ -138,7 +135,7 @@ impl Storage<'_> {
         } else {
             header.get(4 * place..).and_then(|b| u32::split_from(b, self.little_endian)).map(|v| u64::from(v.0))
         };
-        value.ok_or_else(|| bad(TOO_SHORT))
+        value.ok_or_else(|| FileProblem::bad_data(TOO_SHORT))
     }
 }
 
@@ -146,7 +143,7 @@ fn text_values(scalar: Scalar, text: &str) -> Result<AttributeValues, FileProble
     let words = Words::new(text.as_bytes());
     let count = words.clone().count();
     let values = scalar.parse_words(&mut words.clone(), count)?;
-    values.ok_or_else(|| bad(TOO_SHORT))
+    values.ok_or_else(|| FileProblem::bad_data(TOO_SHORT))
 }
 
 /// Encoded bytes of an array, and perhaps of others after it.
@@ -168,7 +165,7 @@ impl<'a> Source<'a> {
     fn split(self, bytes: u64) -> Result<(Cow<'a, [u8]>, Self), FileProblem> {
         let at = |data: &'a [u8], bytes: u64| {
             let bytes = usize::try_from(bytes).ok();
-            bytes.and_then(|bytes| data.split_at_checked(bytes)).ok_or_else(|| bad(TOO_SHORT))
+            bytes.and_then(|bytes| data.split_at_checked(bytes)).ok_or_else(|| FileProblem::bad_data(TOO_SHORT))
         };
         match self {
             Self::Raw(data) => {
@@ -183,7 +180,7 @@ impl<'a> Source<'a> {
                 let (taken, rest) = at(text, length)?;
                 let mut decoded = base64::decode(taken)?;
                 if (decoded.len() as u64) < bytes {
-                    return Err(bad(TOO_SHORT));
+                    return Err(FileProblem::bad_data(TOO_SHORT));
                 }
                 decoded.truncate(bytes as usize);
                 Ok((decoded.into(), Self::Base64(rest)))
@@ -202,7 +199,7 @@ impl<'a> Source<'a> {
         if text.get(..header).is_some_and(|header| header.ends_with(b"=")) && text.len() > header {
             return Ok(Self::Base64(&text[header..]).split(bytes)?.0);
         }
-        let total = size.checked_add(bytes).ok_or_else(|| bad(TOO_SHORT))?;
+        let total = size.checked_add(bytes).ok_or_else(|| FileProblem::bad_data(TOO_SHORT))?;
         let mut data = self.split(total)?.0.into_owned();
         data.drain(..size as usize);
         Ok(data.into())

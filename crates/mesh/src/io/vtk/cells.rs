@@ -2,7 +2,7 @@
 
 use crate::io::error::{FileProblem, Location};
 use crate::io::{Tally, push_strip, vertex_index};
-use crate::{AttributeValues, Faces};
+use crate::{AttributeValues, Faces, VertexAttribute};
 
 /// Numbers of cell types with corners in the order of a polygon, and their number of corners; 0 for
 /// any number. Nodes on sides and inside follow the corners and are left out.
@@ -98,18 +98,12 @@ impl Cells {
         ends: &AttributeValues,
         leading_zero: bool,
     ) -> Result<(), FileProblem> {
-        let bad = FileProblem::BadData { why: "the offsets of the cells are not ascending or exceed the connectivity" };
+        const WHY: &str = "the offsets of the cells are not ascending or exceed the connectivity";
         let mut start = 0;
         for (cell, end) in ends.iter_f64().skip(usize::from(leading_zero)).enumerate() {
             let end = end as usize;
-            if end < start || end > points.len() {
-                return Err(bad);
-            }
-            let kind = match kinds {
-                Kinds::All(kind) => kind,
-                Kinds::Each(kinds) if cell < kinds.len() => kinds.to_f64(cell) as i64,
-                Kinds::Each(_) => return Err(bad),
-            };
+            let kind = kinds.of(cell).filter(|_| start <= end && end <= points.len());
+            let kind = kind.ok_or(FileProblem::bad_data(WHY))?;
             self.push(kind, (start..end).map(|at| points.to_f64(at) as i64))?;
             start = end;
         }
@@ -125,7 +119,7 @@ impl Cells {
     ) -> Result<(), FileProblem> {
         let mut at = 0;
         for cell in 0..cells {
-            let bad = FileProblem::BadData { why: "the sizes of the cells do not match their total" };
+            let bad = FileProblem::bad_data("the sizes of the cells do not match their total");
             if at >= values.len() {
                 return Err(bad);
             }
@@ -135,23 +129,18 @@ impl Cells {
                 return Err(bad);
             }
             at = start + count as usize;
-            let kind = match kinds {
-                Kinds::All(kind) => kind,
-                Kinds::Each(kinds) if cell < kinds.len() => kinds.to_f64(cell) as i64,
-                Kinds::Each(_) => return Err(bad),
-            };
-            self.push(kind, (start..at).map(|at| values.to_f64(at) as i64))?;
+            self.push(kinds.of(cell).ok_or(bad)?, (start..at).map(|at| values.to_f64(at) as i64))?;
         }
         Ok(())
     }
 
-    /// The values of the faces, from those of the cells.
-    pub(super) fn of_faces(&self, values: AttributeValues) -> AttributeValues {
+    /// The columns of the faces, from those of the cells.
+    pub(super) fn of_faces(&self, mut columns: Vec<VertexAttribute>) -> Vec<VertexAttribute> {
         let mut cells = self.cell_of_face.iter().enumerate();
-        if self.faces.len() == self.cells && cells.all(|(face, &cell)| face == cell as usize) {
-            return values;
+        if self.faces.len() != self.cells || cells.any(|(face, &cell)| face != cell as usize) {
+            columns.iter_mut().for_each(|column| column.values = column.values.gather(&self.cell_of_face));
         }
-        values.gather(&self.cell_of_face)
+        columns
     }
 
     /// Notes about cells that are no faces.
@@ -169,4 +158,13 @@ pub(super) enum Kinds<'a> {
     All(i64),
     /// One type each.
     Each(&'a AttributeValues),
+}
+
+impl Kinds<'_> {
+    fn of(self, cell: usize) -> Option<i64> {
+        match self {
+            Self::All(kind) => Some(kind),
+            Self::Each(kinds) => (cell < kinds.len()).then(|| kinds.to_f64(cell) as i64),
+        }
+    }
 }

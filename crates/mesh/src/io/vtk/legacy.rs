@@ -3,18 +3,19 @@
 use crate::AttributeValues;
 use crate::io::cursor::Bytes;
 use crate::io::error::{FileProblem, Parsed, quote};
-use crate::io::fields::Field;
+use crate::io::fields::{Field, columns};
+use crate::io::format::FileFormat;
 use crate::io::scalar::Scalar;
 use crate::io::text::{Lines, Words, percent_decoded};
-use crate::io::{FileFormat, MeshFile, assemble};
+use crate::io::{MeshFile, assemble};
 
 use super::cells::{Cells, Kinds, POLYGON, STRIP};
-use super::{columns, positions};
+use super::positions;
 
 const MAGIC: &[u8] = b"# vtk DataFile";
 
 /// True if the file starts like a legacy VTK file.
-pub(in crate::io) fn has_magic(content: &[u8]) -> bool {
+pub(super) fn has_magic(content: &[u8]) -> bool {
     content.starts_with(MAGIC)
 }
 
@@ -35,7 +36,7 @@ fn scalar(name: &[u8]) -> Option<Scalar> {
     })
 }
 
-pub(in crate::io) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     let mut lines = Lines::new(content);
     // Signature with version, and title.
     lines.next();
@@ -107,8 +108,8 @@ impl<'a> Reader<'a> {
     fn scalar(&mut self) -> Parsed<Scalar> {
         let word = self.bytes.word("a type")?;
         scalar(word).ok_or_else(|| {
-            let what = format!("a VTK array of type '{}'", quote(word));
-            self.bytes.fail(FileProblem::Unsupported { what })
+            let problem = FileProblem::unsupported(format!("a VTK array of type '{}'", quote(word)));
+            self.bytes.fail(problem)
         })
     }
 
@@ -121,12 +122,12 @@ impl<'a> Reader<'a> {
             return Ok(scalar.decode(bytes, false));
         }
         // Each value has a digit and, except for the last, a space.
-        let room = (self.bytes.len() as u64).div_ceil(2);
-        if count > room {
+        let capacity = (self.bytes.len() as u64).div_ceil(2);
+        if count > capacity {
             return Err(self.bytes.fail(FileProblem::CountTooLarge {
                 element: "value".to_owned(),
                 declared: count,
-                room,
+                capacity,
                 file_size: self.bytes.len(),
             }));
         }
@@ -145,8 +146,8 @@ impl<'a> Reader<'a> {
             b"DATASET" => {
                 let word = self.bytes.word("the type of the data set")?;
                 if !word.eq_ignore_ascii_case(b"POLYDATA") && !word.eq_ignore_ascii_case(b"UNSTRUCTURED_GRID") {
-                    let what = format!("a VTK data set of type '{}'", quote(word));
-                    return Err(self.bytes.fail(FileProblem::Unsupported { what }));
+                    let problem = FileProblem::unsupported(format!("a VTK data set of type '{}'", quote(word)));
+                    return Err(self.bytes.fail(problem));
                 }
             }
             b"POINTS" => {
@@ -323,11 +324,11 @@ impl<'a> Reader<'a> {
             }
         }
         let mut notes = cells.notes();
-        let attributes = columns(self.point_data, vertices.len(), &mut notes, |values| values);
-        let face_attributes = columns(self.cell_data, cells.count(), &mut notes, |values| cells.of_faces(values));
+        let attributes = columns(self.point_data, vertices.len(), &mut notes);
+        let face_attributes = cells.of_faces(columns(self.cell_data, cells.count(), &mut notes));
         let format = match self.is_binary {
-            true => FileFormat::VtkBinary,
-            false => FileFormat::VtkAscii,
+            true => FileFormat::VTK_BINARY,
+            false => FileFormat::VTK_ASCII,
         };
         Ok(MeshFile { face_attributes, notes, ..assemble(vertices, cells.faces, attributes, format)? })
     }

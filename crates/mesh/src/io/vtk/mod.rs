@@ -6,15 +6,36 @@ mod legacy;
 mod write;
 mod xml;
 
-pub(super) use legacy::{has_magic, parse as parse_legacy};
-pub(super) use write::write;
-pub(super) use xml::{is_vtk, parse as parse_xml};
-
 use glam::DVec3;
 
 use super::error::FileProblem;
-use super::fields::{Columns, Field};
+use super::format::{FileFormat, Format, Stores, Writer};
+use super::xml::starts_with_tag;
 use crate::AttributeValues;
+
+pub(super) const FORMAT: Format = Format {
+    has_signature: |file| legacy::has_magic(file.content) || starts_with_tag(file.content, b"<VTKFile"),
+    writer: Some(Writer {
+        format: FileFormat::VTP,
+        stores: Stores { vertex_attributes: true, face_attributes: true, double_precision: true },
+        encode: |file| Ok(Box::new(move |out| write::write(&file, out))),
+    }),
+    ..Format::new("VTK", &["vtp", "vtu", "vtk"], |file| match legacy::has_magic(file.content) {
+        true => legacy::parse(file.content),
+        false => xml::parse(file.content),
+    })
+};
+
+impl FileFormat {
+    /// VTK XML with polygonal data.
+    pub const VTP: Self = Self::named("VTK XML (PolyData)");
+    /// VTK XML with an unstructured grid.
+    pub const VTU: Self = Self::named("VTK XML (UnstructuredGrid)");
+    /// Legacy VTK as text.
+    pub const VTK_ASCII: Self = Self::named("VTK legacy (ASCII)");
+    /// Legacy VTK in binary.
+    pub const VTK_BINARY: Self = Self::named("VTK legacy (binary)");
+}
 
 /// Converts coordinates after each other to positions.
 fn positions(values: &AttributeValues) -> Result<Vec<DVec3>, FileProblem> {
@@ -26,30 +47,4 @@ fn positions(values: &AttributeValues) -> Result<Vec<DVec3>, FileProblem> {
         positions.push(DVec3::new(values.to_f64(at), values.to_f64(at + 1), values.to_f64(at + 2)));
     }
     Ok(positions)
-}
-
-/// Columns of fields with `rows` rows, each converted by `convert`, and a note for each that does
-/// not fit.
-fn columns(
-    fields: Vec<Field>,
-    rows: usize,
-    notes: &mut Vec<String>,
-    convert: impl Fn(AttributeValues) -> AttributeValues,
-) -> Vec<crate::VertexAttribute> {
-    let mut columns = Columns::default();
-    let mut left_out = 0;
-    for field in fields {
-        left_out += u64::from(!columns.push(field, rows));
-    }
-    if left_out > 0 {
-        notes.push(format!(
-            "{left_out} array(s) are skipped: they have too many components, or not one row for each element"
-        ));
-    }
-    let mut columns = columns.into_vec();
-    for column in &mut columns {
-        let values = std::mem::replace(&mut column.values, AttributeValues::U8(Vec::new()));
-        column.values = convert(values);
-    }
-    columns
 }

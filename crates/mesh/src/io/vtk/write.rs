@@ -4,20 +4,17 @@ use std::io::{self, Write};
 
 use quick_xml::escape::escape;
 
+use crate::AttributeValues;
 use crate::attribute::with_values;
 use crate::io::base64;
 use crate::io::fields::{Group, groups};
+use crate::io::format::Content;
 use crate::io::scalar::Value;
-use crate::{AttributeValues, Mesh, VertexAttribute};
 
 /// Writes a `PolyData` file with arrays in Base64. Columns of a vector, normal or colour become one
 /// array.
-pub(in crate::io) fn write(
-    mesh: &Mesh,
-    attributes: &[VertexAttribute],
-    face_attributes: &[VertexAttribute],
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(super) fn write(file: &Content, out: &mut dyn Write) -> io::Result<()> {
+    let Content { mesh, attributes, face_attributes, .. } = *file;
     writeln!(
         out,
         "<?xml version=\"1.0\"?>\n<VTKFile type=\"PolyData\" version=\"1.0\" byte_order=\"LittleEndian\" \

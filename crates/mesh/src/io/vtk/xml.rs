@@ -1,23 +1,18 @@
 //! VTK XML files: `PolyData` (`.vtp`) and `UnstructuredGrid` (`.vtu`).
 
 use crate::io::error::{FileProblem, Parsed, quote};
-use crate::io::fields::{Field, join_columns};
+use crate::io::fields::{Field, columns, join_columns};
+use crate::io::format::FileFormat;
 use crate::io::inflate::Inflater;
 use crate::io::xml::{Document, Node, Tag};
-use crate::io::{FileFormat, MeshFile, assemble};
+use crate::io::{MeshFile, assemble};
 use crate::{AttributeValues, Faces, VertexAttribute};
 
 use super::arrays::{Appended, Storage};
 use super::cells::{Cells, Kinds, POLYGON, STRIP};
-use super::{columns, positions};
+use super::positions;
 
-/// True if an XML file is a VTK file.
-pub(in crate::io) fn is_vtk(content: &[u8]) -> bool {
-    let start = &content[..content.len().min(1 << 12)];
-    start.windows(8).any(|window| window == b"<VTKFile")
-}
-
-pub(in crate::io) fn parse(content: &[u8]) -> Parsed<MeshFile> {
+pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     // Appended data may be raw bytes, which are no XML.
     const APPENDED: &[u8] = b"<AppendedData";
     let end = content.windows(APPENDED.len()).position(|window| window == APPENDED).unwrap_or(content.len());
@@ -84,7 +79,7 @@ fn appended(content: &[u8]) -> Result<Option<Appended<'_>>, FileProblem> {
     let has = |word: &[u8]| tag.windows(word.len()).any(|window| window == word);
     let is_base64 = has(b"base64");
     if !is_base64 && !has(b"raw") {
-        return Err(FileProblem::Unsupported { what: "this encoding of VTK appended data".to_owned() });
+        return Err(FileProblem::unsupported("this encoding of VTK appended data"));
     }
     let rest = &content[end..];
     let start = rest.iter().position(|&b| b == b'_');
@@ -124,6 +119,7 @@ impl Section {
 }
 
 /// Arrays of a piece.
+#[derive(Default)]
 struct Piece {
     points: u64,
     /// Cells of a `PolyData` before the polygons: points and lines.
@@ -149,12 +145,7 @@ impl Piece {
         Ok(Self {
             points: tag.number("NumberOfPoints", 0)?,
             cells_before: before.unwrap_or(u64::MAX),
-            coordinates: None,
-            polygons: Topology::default(),
-            strips: Topology::default(),
-            cells: Topology::default(),
-            point_data: Vec::new(),
-            cell_data: Vec::new(),
+            ..Self::default()
         })
     }
 }
@@ -181,8 +172,8 @@ impl Reader<'_> {
         let unsupported = |what: String| Err(FileProblem::Unsupported { what });
         let kind = tag.attribute("type").unwrap_or_default();
         self.format = Some(match kind.as_str() {
-            "PolyData" => FileFormat::Vtp,
-            "UnstructuredGrid" => FileFormat::Vtu,
+            "PolyData" => FileFormat::VTP,
+            "UnstructuredGrid" => FileFormat::VTU,
             _ => return unsupported(format!("a VTK file of type '{}'", quote(kind.as_bytes()))),
         });
         self.storage.little_endian = tag.attribute("byte_order").as_deref() != Some("BigEndian");
@@ -277,9 +268,8 @@ impl Reader<'_> {
         }
         let surface = &mut self.surface;
         surface.notes.extend(cells.notes());
-        let attributes = columns(piece.point_data, vertices.len(), &mut surface.notes, |v| v);
-        let rows = cells.count();
-        let face_attributes = columns(piece.cell_data, rows, &mut surface.notes, |values| cells.of_faces(values));
+        let attributes = columns(piece.point_data, vertices.len(), &mut surface.notes);
+        let face_attributes = cells.of_faces(columns(piece.cell_data, cells.count(), &mut surface.notes));
         surface.append(vertices, cells.faces, attributes, face_attributes);
         Ok(())
     }

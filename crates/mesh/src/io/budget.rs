@@ -3,12 +3,12 @@
 use super::error::{FileProblem, quote};
 
 /// Bytes of a file that are not yet claimed by declared elements.
-pub(super) struct Room {
+pub(super) struct ByteBudget {
     left: u64,
     file_size: usize,
 }
 
-impl Room {
+impl ByteBudget {
     /// Creates a budget of `left` bytes in a file of `file_size` bytes.
     pub(super) fn new(left: usize, file_size: usize) -> Self {
         Self { left: left as u64, file_size }
@@ -26,7 +26,7 @@ impl Room {
             _ => Err(FileProblem::CountTooLarge {
                 element: quote(element),
                 declared: count,
-                room: self.left.checked_div(bytes).unwrap_or(0),
+                capacity: self.left.checked_div(bytes).unwrap_or(0),
                 file_size: self.file_size,
             }),
         }
