@@ -1,9 +1,11 @@
 //! Device options.
 
 use crate::failure::Failure;
+use crate::kinds::{PRECISIONS, word};
 use crate::output::say;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gemcnn_nn::{Device, DeviceChoice, ProductMode};
+use gemcnn_tasks::train::Precision;
 
 /// Options of every command that runs networks.
 #[derive(Debug, Args)]
@@ -15,15 +17,8 @@ pub struct DeviceArgs {
     /// Precision of matrix products on a GPU: tf32 (tensor cores, 10 bits of mantissa), f32, or bf16 (tf32, but 7 bits
     /// of mantissa in the last layer of a classifier during training, also on CPUs with AVX512-BF16) [default: tf32;
     /// for a trained model, the precision of its run]
-    #[arg(long, value_enum, help_heading = "Device")]
-    matmul: Option<Matmul>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Matmul {
-    Tf32,
-    F32,
-    Bf16,
+    #[arg(long, value_parser = word::<Precision>(PRECISIONS), help_heading = "Device")]
+    matmul: Option<Precision>,
 }
 
 impl DeviceArgs {
@@ -50,10 +45,6 @@ impl DeviceArgs {
 
     /// The precision of matrix products, if it was given.
     pub fn products(&self) -> Option<ProductMode> {
-        self.matmul.map(|matmul| match matmul {
-            Matmul::Tf32 => ProductMode::Tf32,
-            Matmul::F32 => ProductMode::F32,
-            Matmul::Bf16 => ProductMode::Bf16,
-        })
+        self.matmul.map(ProductMode::from)
     }
 }

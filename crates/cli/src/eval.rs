@@ -3,11 +3,12 @@
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::{count, grouped, print, table};
+use crate::kinds::{SPLITS, word};
+use crate::output::{count, grouped, print, say, table};
 use crate::progress;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gemcnn_mesh::remesh::RemeshKind;
-use gemcnn_tasks::data::{DataConfig, Dataset, Part};
+use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::evaluation::{ClassScores, Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_tasks::{Task, TaskError};
@@ -15,11 +16,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Largest number of classes for which all are listed.
-const FEW_CLASSES: usize = 16;
+const MAX_LISTED_CLASSES: usize = 16;
 /// Number of classes that are listed otherwise.
 const WORST_CLASSES: usize = 8;
 /// Seed of `--remesh`.
-const REMESHING: u64 = 1;
+const REMESHING_SEED: u64 = 1;
 
 /// Options of `gemcnn eval`.
 #[derive(Debug, Args)]
@@ -32,9 +33,13 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Part of the data set [default: test; with --data, all meshes if the folder has no parts]
-    #[arg(long, value_enum)]
-    part: Option<PartName>,
+    /// Split of the data set [default: test; with --data, all meshes if the folder has no splits]
+    #[arg(long, value_parser = word::<Split>(SPLITS))]
+    split: Option<Split>,
+
+    /// Earlier name of --split.
+    #[arg(long, value_parser = word::<Split>(SPLITS), hide = true, conflicts_with = "split")]
+    part: Option<Split>,
 
     /// Rotate each mesh at random, with this seed, before computing geometry and features.
     #[arg(long, value_name = "SEED")]
@@ -67,25 +72,12 @@ pub struct EvalArgs {
     device: DeviceArgs,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum PartName {
-    Train,
-    Validation,
-    Test,
-}
-
-impl From<PartName> for Part {
-    fn from(name: PartName) -> Self {
-        match name {
-            PartName::Train => Self::Train,
-            PartName::Validation => Self::Validation,
-            PartName::Test => Self::Test,
-        }
-    }
-}
-
 impl EvalArgs {
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(mut self) -> Result<(), Failure> {
+        if let Some(split) = self.part {
+            say("note: --part is now called --split");
+            self.split = Some(split);
+        }
         let model = TrainedModel::read(&self.run).map_err(Failure::input)?;
         let products = model.config.training.precision.into();
         let device = match self.json {
@@ -93,10 +85,10 @@ impl EvalArgs {
             false => self.device.open(products),
         }?;
         let options = EvaluationOptions {
-            part: self.part(),
+            split: self.split(),
             rotation: self.rotate,
             strict: self.strict,
-            meshing: self.remesh.clone().map(|kind| (kind, REMESHING)),
+            meshing: self.remesh.clone().map(|kind| (kind, REMESHING_SEED)),
         };
         let data = match &self.data {
             Some(folder) => DataConfig::Folder(folder.clone()),
@@ -115,7 +107,7 @@ impl EvalArgs {
             // The training meshes of the model are not for testing.
             let dataset = match is_same(&data, &model.config.data) {
                 true => dataset.with_validation(model.config.training.validation)?,
-                false if self.part.is_none() => dataset.all_for_testing(),
+                false if self.split.is_none() => dataset.all_for_testing(),
                 false => dataset,
             };
             let all = dataset.is_for_testing();
@@ -136,17 +128,17 @@ impl EvalArgs {
         }
     }
 
-    fn part(&self) -> Part {
-        self.part.map_or(Part::Test, Part::from)
+    fn split(&self) -> Split {
+        self.split.unwrap_or(Split::Test)
     }
 
-    /// Path of the results without extension: next to the model, named after part, model file, data and rotation.
+    /// Path of the results without extension: next to the model, named after split, model file, data and rotation.
     fn stem(&self) -> PathBuf {
         let folder = match self.run.is_dir() {
             true => self.run.as_path(),
             false => self.run.parent().unwrap_or(Path::new("")),
         };
-        let mut name = format!("eval-{}", self.part());
+        let mut name = format!("eval-{}", self.split());
         if let Some(model) = self.run.file_stem()
             && !self.run.is_dir()
         {
@@ -208,7 +200,7 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
     };
     let which = match all {
         true => "all meshes".into(),
-        false => format!("{} part", evaluation.part),
+        false => format!("{} split", evaluation.split),
     };
     let mut text = format!(
         "{} ({task}), {which}: {}{rotated}\n  loss       {:.4}\n",
@@ -292,9 +284,9 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
 
 /// All classes with their confusion matrix if they are few, otherwise the worst classes.
 fn class_table(scores: &ClassScores) -> String {
-    let few = scores.classes.len() <= FEW_CLASSES;
+    let lists_all = scores.classes.len() <= MAX_LISTED_CLASSES;
     let mut text = String::new();
-    if few {
+    if lists_all {
         let _ = writeln!(
             text,
             "  classes    mean accuracy {}, mean intersection over union {}",
@@ -303,7 +295,7 @@ fn class_table(scores: &ClassScores) -> String {
         );
     }
     let mut rows = vec![vec!["class".to_string(), "correct".into(), "of".into()]];
-    let shown = match few {
+    let shown = match lists_all {
         true => scores.classes.iter().collect(),
         false => {
             let mut worst = scores.worst();
@@ -312,7 +304,7 @@ fn class_table(scores: &ClassScores) -> String {
             worst
         }
     };
-    let confusion = scores.confusion.as_ref().filter(|_| few);
+    let confusion = scores.confusion.as_ref().filter(|_| lists_all);
     if confusion.is_some() {
         rows[0].extend(shown.iter().map(|class| format!("as {}", class.name)));
     }

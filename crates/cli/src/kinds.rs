@@ -18,7 +18,20 @@ pub fn tasks() -> String {
 
 /// Parses the name of a task.
 pub fn task() -> impl TypedValueParser<Value = Task> {
-    PossibleValuesParser::new(Task::ALL.iter().map(|task| task.name())).try_map(|name| parsed(&name))
+    word(Task::ALL.iter().map(|task| task.name()))
+}
+
+/// The words of axes, precisions of products and splits of data sets.
+pub const AXES: [&str; 2] = ["y", "z"];
+pub const PRECISIONS: [&str; 3] = ["tf32", "f32", "bf16"];
+pub const SPLITS: [&str; 3] = ["train", "validation", "test"];
+
+/// Parses one of these words of a setting of the library.
+pub fn word<T>(words: impl IntoIterator<Item = &'static str>) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| parsed(&word))
 }
 
 /// A word of a configuration.

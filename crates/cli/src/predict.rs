@@ -2,7 +2,7 @@
 
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::mesh::UpAxis;
+use crate::kinds::{AXES, word};
 use crate::output::{print, print_on, say};
 use clap::Args;
 use gemcnn_mesh::{Mesh, write_atomically};
@@ -44,8 +44,8 @@ pub struct PredictArgs {
     probabilities: bool,
 
     /// Axis that points up in pictures [default: inferred from each mesh]
-    #[arg(long, value_enum)]
-    up: Option<UpAxis>,
+    #[arg(long, value_parser = word::<Up>(AXES))]
+    up: Option<Up>,
 
     #[command(flatten)]
     device: DeviceArgs,
@@ -70,8 +70,7 @@ impl PredictArgs {
             return Err(Failure::Reported);
         }
         let device = self.device.open(model.config.training.precision.into())?;
-        let up = self.up.map(Up::from);
-        let pictures = (!self.no_pictures).then_some(Pictures { up });
+        let pictures = (!self.no_pictures).then_some(Pictures { up: self.up });
         let files = PredictionFiles::new(&self.output, &model, pictures).map_err(Failure::input)?;
         let mut session = Session {
             model: &model,
@@ -154,7 +153,7 @@ impl Input {
         let SurfaceFile { mesh, fields, mut notes } = SurfaceFile::read(&self.path, &model.config.features)?;
         let name = self.path.display().to_string();
         let sample = model.sample_with(&name, &mesh, &fields)?;
-        notes.extend(model.seen.iter().flat_map(|seen| seen.notes(&sample)));
+        notes.extend(model.ranges.iter().flat_map(|ranges| ranges.notes(&sample)));
         Ok(Loaded { mesh, sample, notes, probabilities: None })
     }
 }

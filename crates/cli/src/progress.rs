@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Time before the message.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MESSAGE_DELAY: Duration = Duration::from_secs(1);
 
 /// Runs `work`. If it takes longer than a second, prints `what` to standard error: with a spinner and the time on a
 /// terminal, otherwise as one line.
@@ -15,7 +15,7 @@ pub fn during<R>(what: &str, work: impl FnOnce() -> R) -> R {
     std::thread::scope(|scope| {
         let (done, watch) = channel::<()>();
         scope.spawn(move || {
-            if watch.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+            if watch.recv_timeout(MESSAGE_DELAY) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
             if !std::io::stderr().is_terminal() {
@@ -26,7 +26,7 @@ pub fn during<R>(what: &str, work: impl FnOnce() -> R) -> R {
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
                 spinner.set_style(style);
             }
-            spinner.set_elapsed(PATIENCE);
+            spinner.set_elapsed(MESSAGE_DELAY);
             spinner.enable_steady_tick(Duration::from_millis(100));
             // Ends when the sender is dropped, also by a panic in `work`.
             let _ = watch.recv();

@@ -8,7 +8,7 @@ use crate::threads::work;
 use gemcnn_kernels::diffusion::Spectra;
 use gemcnn_mesh::NormalWeighting;
 use gemcnn_nn::{IGNORE, Target};
-use gemcnn_tasks::data::{Cache, Dataset, Part, PreparedPart};
+use gemcnn_tasks::data::{Cache, PreparedSplit, Split};
 use gemcnn_tasks::train::{Checked, RunConfig};
 use gemcnn_tasks::{Sample, SampleSource};
 use numpy::{PyArray1, PyArray2};
@@ -74,7 +74,7 @@ pub fn cache(use_cache: bool) -> Cache {
 #[pyclass(frozen, module = "gemcnn._gemcnn")]
 struct DataSet {
     config: Checked<RunConfig>,
-    samples: PreparedPart,
+    samples: PreparedSplit,
     /// Names of the classes; empty in regression.
     #[pyo3(get)]
     classes: Vec<String>,
@@ -90,12 +90,10 @@ impl DataSet {
     #[new]
     fn new(py: Python<'_>, text: Option<&str>, file: Option<PathBuf>, part: &str, use_cache: bool) -> PyResult<Self> {
         let config = configuration(text, file.as_ref())?;
-        let part: Part = serde_json::from_value(part.into()).map_err(errors::task)?;
+        let part: Split = serde_json::from_value(part.into()).map_err(errors::task)?;
         let opened = work(py, || {
-            let training = &config.training;
-            let dataset = Dataset::open_with(&config.data, Some(config.task), training.strict)?;
-            let dataset = dataset.with_validation(training.validation)?;
-            let samples = dataset.part(part, &config.preparation(), &cache(use_cache))?;
+            let dataset = config.dataset()?;
+            let samples = dataset.split(part, &config.preparation(), &cache(use_cache))?;
             Ok((dataset, samples))
         })?;
         let (dataset, samples) = opened.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;

@@ -6,7 +6,7 @@ use crate::errors;
 use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_nn::{Device, DeviceChoice, Workspace};
-use gemcnn_tasks::data::{DataConfig, Dataset, Part};
+use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::predict::Prediction;
 use gemcnn_tasks::train::{Event, Observer, Outcome, RunConfig, RunDirectory, StopFlag};
@@ -275,13 +275,13 @@ impl TrainedModel {
         use_cache: bool,
     ) -> PyResult<String> {
         expect_first_process()?;
-        let part: Part = serde_json::from_value(part.into()).map_err(errors::task)?;
+        let part: Split = serde_json::from_value(part.into()).map_err(errors::task)?;
         let config = &self.model.config;
         let source = match &data {
             Some(folder) => DataConfig::Folder(folder.clone()),
             None => config.data.clone(),
         };
-        let options = EvaluationOptions { part, rotation, ..Default::default() };
+        let options = EvaluationOptions { split: part, rotation, ..Default::default() };
         let evaluation = work(py, || {
             let mut dataset = Dataset::open_for(&source, config.task)?;
             if data.is_none() {

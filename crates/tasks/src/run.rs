@@ -1,6 +1,6 @@
 //! From a configuration to a trained model.
 
-use crate::data::{Cache, Dataset, Part, PreparedPart};
+use crate::data::{Cache, Dataset, PreparedSplit, Split};
 use crate::models::{ModelSpec, ModelWithParameters};
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
@@ -30,16 +30,16 @@ pub fn train(
     let (epoch, step) = begun_with(run, &settings)?;
     let (objective, model) = data.model(config)?;
     data.notes_on_selection(&config.training).into_iter().for_each(|note| observer.observe(Event::Note(note)));
-    let mut parts = data.parts(config, cache)?;
+    let mut splits = data.splits(config, cache)?;
     let begins = !run.checkpoint().exists();
     if begins {
         write_beginning(config, &data.dataset, run, device)?;
     }
-    let unusable = prepare(&mut parts, observer, stop)?;
+    let unusable = prepare(&mut splits, observer, stop)?;
     if stop.is_requested() {
         return Ok(Outcome::Stopped { epoch, step });
     }
-    let [training, held_out] = parts;
+    let [training, held_out] = splits;
     data.dataset.leave_out(&unusable);
     for line in data.dataset.skipped() {
         observer.observe(Event::Note(&format!("skipped: {line}")));
@@ -57,7 +57,7 @@ pub fn train(
     let problem = Problem {
         training: &training,
         held_out: &held_out,
-        validates: data.held_out == Part::Validation,
+        validates: data.held_out == Split::Validation,
         objective: &objective,
         per: data.dataset.per(),
         classes: data.dataset.classes(),
@@ -127,17 +127,16 @@ pub fn trained(
 /// The data set of a run.
 struct Data {
     dataset: Dataset,
-    /// The part to evaluate on in training: validation, or test if there is no validation part.
-    held_out: Part,
+    /// The split to evaluate on in training: validation, or test if there is no validation split.
+    held_out: Split,
 }
 
 impl Data {
     fn open(config: &RunConfig) -> Result<Self, TaskError> {
-        let dataset = Dataset::open_with(&config.data, Some(config.task), config.training.strict)?;
-        let dataset = dataset.with_validation(config.training.validation)?;
-        let held_out = match dataset.is_empty(Part::Validation) {
-            true => Part::Test,
-            false => Part::Validation,
+        let dataset = config.dataset()?;
+        let held_out = match dataset.is_empty(Split::Validation) {
+            true => Split::Test,
+            false => Split::Validation,
         };
         Ok(Self { dataset, held_out })
     }
@@ -145,8 +144,8 @@ impl Data {
     /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
     /// not fit the data.
     fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
-        if self.dataset.is_empty(Part::Train) {
-            return Err(TaskError::setting(self.dataset.name(), "the training part has no meshes"));
+        if self.dataset.is_empty(Split::Train) {
+            return Err(TaskError::setting(self.dataset.name(), "the training split has no meshes"));
         }
         let objective = config.training.objective(self.dataset.learned())?;
         let spec = ModelSpec {
@@ -158,35 +157,35 @@ impl Data {
         Ok((objective, config.model.init(&spec, config.training.seed)?))
     }
 
-    /// The training part and the held-out part.
-    fn parts(&self, config: &RunConfig, cache: &Cache) -> Result<[PreparedPart; 2], TaskError> {
+    /// The training split and the held-out split.
+    fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<[PreparedSplit; 2], TaskError> {
         let preparation = config.preparation();
-        let training = self.dataset.part(Part::Train, &preparation, cache)?;
-        Ok([training.augmented(&config.augmentation)?, self.dataset.part(self.held_out, &preparation, cache)?])
+        let training = self.dataset.split(Split::Train, &preparation, cache)?;
+        Ok([training.augmented(&config.augmentation)?, self.dataset.split(self.held_out, &preparation, cache)?])
     }
 
-    /// The part of the example predictions.
-    fn tested(&self) -> Part {
-        match self.dataset.is_empty(Part::Test) {
+    /// The split of the example predictions.
+    fn tested(&self) -> Split {
+        match self.dataset.is_empty(Split::Test) {
             true => self.held_out,
-            false => Part::Test,
+            false => Split::Test,
         }
     }
 
-    /// Notes if there is no validation part to select on.
+    /// Notes if there is no validation split to select on.
     fn notes_on_selection(&self, training: &TrainingConfig) -> Vec<&'static str> {
-        if self.held_out == Part::Validation {
+        if self.held_out == Split::Validation {
             return Vec::new();
         }
-        let [best, patience] = match self.dataset.is_empty(Part::Test) {
+        let [best, patience] = match self.dataset.is_empty(Split::Test) {
             true => [
                 "no mesh is held out: best.safetensors will not be written",
                 "no mesh is held out: training will not end early",
             ],
             false => [
-                "there is no validation part: best.safetensors is selected on the test part, so its test score is \
+                "there is no validation split: best.safetensors is selected on the test split, so its test score is \
                  too optimistic, and the final model is that of the last epoch",
-                "there is no validation part: the test part decides when training ends, so test scores are too \
+                "there is no validation split: the test split decides when training ends, so test scores are too \
                  optimistic",
             ],
         };
@@ -197,20 +196,20 @@ impl Data {
 
 /// A note if a model that compares meshes by the numbers of their vertices is trained on meshes of several
 /// connectivities.
-fn note_on_registration(model: &ModelConfig, part: &PreparedPart) -> Result<Option<String>, TaskError> {
+fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Option<String>, TaskError> {
     if !model.needs_registration() {
         return Ok(None);
     }
     let mut first = None;
-    for index in 0..part.len() {
-        let graph = part.load(index)?.graph;
+    for index in 0..split.len() {
+        let graph = split.load(index)?.graph;
         let first = first.get_or_insert_with(|| Arc::clone(&graph));
         if first.adjacency() != graph.adjacency() {
             return Ok(Some(format!(
                 "{} has another connectivity than {}. The model `{}` compares meshes by the numbers of their vertices, \
                  which means nothing between them; use registered meshes, or a model such as `gem` or `surface`",
-                part.name(index),
-                part.name(0),
+                split.name(index),
+                split.name(0),
                 model.name()
             )));
         }
@@ -224,7 +223,7 @@ fn notes_at_end(outcome: &Outcome, skipped: &[String]) -> Vec<String> {
     if let Outcome::Finished { last, model } = outcome
         && *model < last.epoch
     {
-        notes.push(format!("the model is that of epoch {model}, the best on the validation part"));
+        notes.push(format!("the model is that of epoch {model}, the best on the validation split"));
     }
     if !skipped.is_empty() {
         let (count, list) = (skipped.len(), skipped.join("\n  "));
@@ -262,11 +261,11 @@ fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError>
 /// Loads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot
 /// be used, and returns them.
 fn prepare(
-    parts: &mut [PreparedPart],
+    splits: &mut [PreparedSplit],
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Vec<(usize, TaskError)>, TaskError> {
-    let total = parts.iter().map(|part| part.len()).sum();
+    let total = splits.iter().map(|split| split.len()).sum();
     let progress = Mutex::new((0, observer));
     let loaded = || {
         // The lock is poisoned after a panic of the observer, which is then not called again.
@@ -278,8 +277,8 @@ fn prepare(
     };
     let go_on = || !stop.is_requested();
     let mut unusable = Vec::new();
-    for part in parts {
-        unusable.extend(part.load_usable(&go_on, &loaded)?);
+    for split in splits {
+        unusable.extend(split.load_usable(&go_on, &loaded)?);
     }
     Ok(unusable)
 }

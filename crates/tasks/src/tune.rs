@@ -1,6 +1,6 @@
-//! Settings chosen on the validation part: short runs that each change one thing.
+//! Settings chosen on the validation split: short runs that each change one thing.
 
-use crate::data::{Augmentation, Cache, Dataset, Part};
+use crate::data::{Augmentation, Cache, Split};
 use crate::models::Preset;
 use crate::run::trained;
 use crate::train::{Checked, Event, Observer, RunConfig, StopFlag};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// A trial trains for the epochs of the run divided by this number.
-const SHARE: u64 = 10;
+const EPOCH_DIVISOR: u64 = 10;
 /// Smallest number of epochs of a trial.
 const MIN_EPOCHS: u64 = 3;
 
@@ -23,7 +23,7 @@ const FILE: &str = "tuning.json";
 pub struct Trial {
     /// What was changed from the best settings so far.
     pub change: String,
-    /// Fraction of wrong predictions, or regression error, of the best epoch on the validation part; `None` if the
+    /// Fraction of wrong predictions, or regression error, of the best epoch on the validation split; `None` if the
     /// run diverged or the settings do not fit the data.
     pub error: Option<f64>,
     /// Seconds of training.
@@ -42,12 +42,12 @@ pub struct Tuned {
 }
 
 /// Tries features, widths, learning rates and augmentations one after the other, in short runs of a tenth of the epochs
-/// (3 at least). A change is kept if it is better on the validation part; the test part is never read. The runs are in
+/// (3 at least). A change is kept if it is better on the validation split; the test split is never read. The runs are in
 /// directories `trial-N` of `directory`; finished ones are not repeated. Writes `tuning.json`. Returns `None` if `stop`
 /// is requested.
 ///
 /// # Errors
-/// Data without a validation part, and the errors of [`train`](crate::run::train).
+/// Data without a validation split, and the errors of [`train`](crate::run::train).
 pub fn tune(
     base: &Checked<RunConfig>,
     directory: &Path,
@@ -56,11 +56,9 @@ pub fn tune(
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Option<Tuned>, TaskError> {
-    let dataset = Dataset::open_with(&base.data, Some(base.task), base.training.strict)?;
-    let dataset = dataset.with_validation(base.training.validation)?;
-    if dataset.is_empty(Part::Validation) {
+    if base.dataset()?.is_empty(Split::Validation) {
         let problem =
-            "settings are chosen on a validation part; set `validation` in [training], or name the part in the data";
+            "settings are chosen on a validation split; set `validation` in [training], or name the split in the data";
         return Err(TaskError::setting("tuning", problem));
     }
     let mut tuner = Tuner { base, directory, cache, device, stop, trials: Vec::new() };
@@ -68,9 +66,9 @@ pub fn tune(
     let Some(mut least) = tuner.run("as given".into(), &best, observer)? else {
         return Ok(None);
     };
-    for question in QUESTIONS {
+    for variations in VARIATIONS {
         let mut winner = None;
-        for (change, config) in question(&best) {
+        for (change, config) in variations(&best) {
             let Some(error) = tuner.run(change, &config, observer)? else {
                 return Ok(None);
             };
@@ -112,7 +110,7 @@ impl Tuner<'_> {
         let path = self.directory.join(format!("trial-{number}"));
         let mut short = config.clone();
         let epochs = self.base.training.epochs;
-        short.training.epochs = (epochs / SHARE).max(MIN_EPOCHS).min(epochs);
+        short.training.epochs = (epochs / EPOCH_DIVISOR).max(MIN_EPOCHS).min(epochs);
         observer.observe(Event::Note(&format!("trial {number}: {change}")));
         let result = trained(&short, &path, self.cache, self.device, observer, self.stop);
         let (error, seconds) = match result {
@@ -131,10 +129,10 @@ impl Tuner<'_> {
     }
 }
 
-/// Alternatives to a configuration, each with its name.
-type Question = fn(&RunConfig) -> Vec<(String, RunConfig)>;
+/// Variations of a configuration, each with its name.
+type Variation = fn(&RunConfig) -> Vec<(String, RunConfig)>;
 
-const QUESTIONS: [Question; 4] = [features, widths, rates, augmentations];
+const VARIATIONS: [Variation; 4] = [features, widths, rates, augmentations];
 
 /// Other invariant features.
 fn features(config: &RunConfig) -> Vec<(String, RunConfig)> {
@@ -196,15 +194,15 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn every_question_has_answers_that_differ() {
+    fn variations_differ_from_the_configuration() {
         let config = RunConfig::new(Task::Segmentation);
-        for question in QUESTIONS {
-            let answers = question(&config);
-            assert_eq!(answers.len(), 2);
-            for (change, answer) in answers {
-                answer.training.clone().checked().unwrap();
-                answer.augmentation.check().unwrap();
-                assert_ne!(answer, config, "{change}");
+        for variations in VARIATIONS {
+            let varied = variations(&config);
+            assert_eq!(varied.len(), 2);
+            for (change, variant) in varied {
+                variant.training.clone().checked().unwrap();
+                variant.augmentation.check().unwrap();
+                assert_ne!(variant, config, "{change}");
             }
         }
         let json = |config: &RunConfig| serde_json::to_value(&config.model).unwrap();

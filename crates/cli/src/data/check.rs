@@ -6,7 +6,7 @@ use crate::output::{count, grouped, print, say, table};
 use crate::progress;
 use clap::Args;
 use gemcnn_tasks::Task;
-use gemcnn_tasks::data::{self, ClassCount, DataConfig, Part, PartCount};
+use gemcnn_tasks::data::{self, ClassCount, DataConfig, Split, SplitCount};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -60,8 +60,8 @@ fn in_words(check: &data::Check) -> String {
     for note in &check.notes {
         let _ = writeln!(text, "  note       {note}");
     }
-    for part in &check.parts {
-        let _ = writeln!(text, "  {:<10} {}", part.part.to_string(), size(part, check.task));
+    for split in &check.splits {
+        let _ = writeln!(text, "  {:<10} {}", split.split.to_string(), size(split, check.task));
     }
     text += &class_table(&check.classes, check.task);
     for range in &check.values {
@@ -76,16 +76,17 @@ fn in_words(check: &data::Check) -> String {
     text
 }
 
-fn size(part: &PartCount, task: Option<Task>) -> String {
-    if part.meshes == 0 {
+fn size(split: &SplitCount, task: Option<Task>) -> String {
+    if split.meshes == 0 {
         return "no meshes".into();
     }
     let what = match task {
         Some(Task::Classification) => "of unknown class",
         _ => "with unknown target",
     };
-    let mut text = format!("{}, {}", count(part.meshes, "mesh", "meshes"), count(part.vertices, "vertex", "vertices"));
-    let unknown = part.targets.saturating_sub(part.known);
+    let mut text =
+        format!("{}, {}", count(split.meshes, "mesh", "meshes"), count(split.vertices, "vertex", "vertices"));
+    let unknown = split.targets.saturating_sub(split.known);
     if unknown > 0 {
         let _ = write!(text, ", {} {what}", grouped(unknown));
     }
@@ -94,18 +95,18 @@ fn size(part: &PartCount, task: Option<Task>) -> String {
 
 /// A row for each class: number of vertices and meshes.
 fn class_table(classes: &[ClassCount], task: Option<Task>) -> String {
-    let cell = |class: &ClassCount, part: Part| {
-        let meshes = grouped(class.meshes[part as usize]);
+    let cell = |class: &ClassCount, split: Split| {
+        let meshes = grouped(class.meshes[split as usize]);
         match task {
             Some(Task::Classification) => meshes,
-            _ => format!("{} on {meshes}", grouped(class.vertices[part as usize])),
+            _ => format!("{} on {meshes}", grouped(class.vertices[split as usize])),
         }
     };
     let mut rows = vec![vec!["class".to_string(), "label".into()]];
-    rows[0].extend(Part::ALL.map(|part| part.to_string()));
+    rows[0].extend(Split::ALL.map(|split| split.to_string()));
     for class in classes {
         let mut row = vec![class.name.clone(), class.label.to_string()];
-        row.extend(Part::ALL.map(|part| cell(class, part)));
+        row.extend(Split::ALL.map(|split| cell(class, split)));
         rows.push(row);
     }
     if classes.is_empty() {

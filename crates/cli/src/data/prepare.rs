@@ -6,7 +6,7 @@ use crate::kinds;
 use crate::output::{count, print, say};
 use crate::progress;
 use clap::Args;
-use gemcnn_tasks::data::{DataConfig, Dataset, Part};
+use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::features::Feature;
 use gemcnn_tasks::models::Model;
 use gemcnn_tasks::train::RunConfig;
@@ -71,10 +71,10 @@ impl Prepare {
         let (kind, preparation) = (config.features.name(), config.preparation());
         let (mut meshes, mut versions) = (0, 0);
         let mut skipped = dataset.skipped().to_vec();
-        for part in Part::ALL {
-            let samples = dataset.part(part, &preparation, &cache);
-            let samples = match part {
-                Part::Train => samples.and_then(|part| part.augmented(&config.augmentation)),
+        for split in Split::ALL {
+            let samples = dataset.split(split, &preparation, &cache);
+            let samples = match split {
+                Split::Train => samples.and_then(|split| split.augmented(&config.augmentation)),
                 _ => samples,
             };
             let mut samples = samples.map_err(Failure::input)?.with_memory(0);

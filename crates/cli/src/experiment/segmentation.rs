@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// run to OUT. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a crash, repeat the command.
 #[derive(Args)]
 pub struct SegmentationCommand {
-    /// Folder of labelled meshes with a validation part, on which runs are tested [default: synthetic bodies]
+    /// Folder of labelled meshes with a validation split, on which runs are tested [default: synthetic bodies]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["bodies", "vertices", "unregistered"])]
     data: Option<PathBuf>,
 

@@ -8,8 +8,6 @@ mod make;
 mod picture;
 mod remesh;
 
-pub use picture::UpAxis;
-
 use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;

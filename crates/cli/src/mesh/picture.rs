@@ -1,9 +1,10 @@
 //! `gemcnn mesh picture`: renders a mesh to a PNG file.
 
 use crate::failure::Failure;
+use crate::kinds::{AXES, word};
 use crate::output::{print, write_file};
 use crate::progress;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gemcnn_mesh::{AttributeValues, GaugeGraph, GeometryOptions, Mesh, MeshFile, MeshReport, VertexAttribute};
 use gemcnn_view::render::{Arrow, Paint, RenderOptions, Shading, Up, View, colour_map, label_colour, render_painted};
 use std::path::PathBuf;
@@ -39,8 +40,8 @@ pub struct PictureCommand {
     elevation: f64,
 
     /// Axis that points up [default: inferred from the mesh]
-    #[arg(long, value_enum)]
-    up: Option<UpAxis>,
+    #[arg(long, value_parser = word::<Up>(AXES))]
+    up: Option<Up>,
 
     /// Draw the edges of faces.
     #[arg(long)]
@@ -60,23 +61,6 @@ pub struct PictureCommand {
     colour: Option<String>,
 }
 
-/// The axis in space that points up in the picture.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub enum UpAxis {
-    #[default]
-    Y,
-    Z,
-}
-
-impl From<UpAxis> for Up {
-    fn from(axis: UpAxis) -> Self {
-        match axis {
-            UpAxis::Y => Self::Y,
-            UpAxis::Z => Self::Z,
-        }
-    }
-}
-
 fn png_output(text: &str) -> Result<PathBuf, String> {
     super::output_path(text, &["png"])
 }
@@ -93,7 +77,7 @@ impl PictureCommand {
             }
             false => Vec::new(),
         };
-        let up = self.up.map_or_else(|| Up::of(&file.mesh), Up::from);
+        let up = self.up.unwrap_or_else(|| Up::of(&file.mesh));
         let options = RenderOptions {
             width: self.width,
             height: self.height,

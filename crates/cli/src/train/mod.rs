@@ -9,10 +9,9 @@ pub use progress::TrainProgress;
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::kinds::{self, parsed};
-use crate::mesh::UpAxis;
+use crate::kinds::{self, AXES, parsed, word};
 use crate::output::{print, say};
-use crate::view::{LiveView, Watched};
+use crate::view::{LiveView, WithLiveView};
 use clap::Args;
 use gemcnn_nn::Device;
 use gemcnn_tasks::data::{Cache, DataConfig};
@@ -74,12 +73,12 @@ pub struct TrainArgs {
     preset: Option<Preset>,
 
     /// First choose features, width, learning rate and augmentation by short trial runs, each a tenth of the epochs,
-    /// scored on the validation part. With --run-dir DIR, the runs are DIR/trial-N and DIR/chosen; repeat the command
+    /// scored on the validation split. With --run-dir DIR, the runs are DIR/trial-N and DIR/chosen; repeat the command
     /// to continue after an interruption.
     #[arg(long, conflicts_with_all = ["resume", "seeds"], help_heading = "Training")]
     tune: bool,
 
-    /// Passes over the training part [default: 100]. With --resume: new total number of epochs.
+    /// Passes over the training split [default: 100]. With --resume: new total number of epochs.
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u64>,
 
@@ -100,8 +99,8 @@ pub struct TrainArgs {
     strict: bool,
 
     /// Axis that points up in the pictures of predictions [default: inferred from each mesh]
-    #[arg(long, value_enum, help_heading = "Training")]
-    up: Option<UpAxis>,
+    #[arg(long, value_parser = word::<Up>(AXES), help_heading = "Training")]
+    up: Option<Up>,
 
     /// Train with N consecutive seeds, and print the mean and standard error of the test scores. With --run-dir DIR,
     /// the runs are DIR/seed-S; repeat the command to continue after an interruption.
@@ -182,9 +181,9 @@ fn train_in(
     if let Some(live) = &live {
         say(format_args!("live view at {}", live.address()));
     }
-    let mut observer = Watched { inner: TrainProgress::new(args.quiet), live };
+    let mut observer = WithLiveView { inner: TrainProgress::new(args.quiet), live };
     let outcome = train(config, &run, cache, device, &mut observer, stop);
-    let Watched { inner, live } = observer;
+    let WithLiveView { inner, live } = observer;
     drop(inner);
     if let Some(live) = live {
         live.end(match &outcome {
@@ -258,7 +257,7 @@ impl TrainArgs {
         training.rate = self.rate.unwrap_or(training.rate);
         training.seed = self.seed.unwrap_or(training.seed);
         training.strict |= self.strict;
-        training.up = self.up.map(Up::from).or(training.up);
+        training.up = self.up.or(training.up);
         if let Some(products) = self.device.products() {
             training.precision = products.into();
         }

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Time between lines within an epoch.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Prints the progress of training to standard error.
 pub enum TrainProgress {
@@ -59,7 +59,7 @@ impl TrainProgress {
                 bar.set_position(done);
                 bar.set_message(message());
             }
-            Self::Lines { last } if last.elapsed() < PATIENCE => {}
+            Self::Lines { last } if last.elapsed() < LINE_INTERVAL => {}
             Self::Lines { last } => {
                 say(format_args!("{what}: {done} of {total}  {}", message()));
                 *last = Instant::now();

@@ -6,7 +6,7 @@ use crate::output::{print, say, table};
 use crate::progress;
 use gemcnn_experiments::Estimate;
 use gemcnn_nn::Device;
-use gemcnn_tasks::data::{Cache, Dataset, Part};
+use gemcnn_tasks::data::{Cache, Split};
 use gemcnn_tasks::evaluation::{EvaluationOptions, evaluate};
 use gemcnn_tasks::train::{Checked, RunConfig, RunDirectory, StopFlag, TrainedModel};
 use std::path::Path;
@@ -59,19 +59,17 @@ pub(super) fn run_seeds(
     print(&text)
 }
 
-/// Accuracy, or root mean square error, on the test part, or on the validation part if there is none; `None` if no mesh
+/// Accuracy, or root mean square error, on the test split, or on the validation split if there is none; `None` if no mesh
 /// is held out.
 fn score(run: &Path, cache: &Cache, device: &Device) -> Result<Option<(&'static str, f64)>, gemcnn_tasks::TaskError> {
     let model = TrainedModel::read(run)?;
-    let config = &model.config;
-    let strict = config.training.strict;
-    let dataset = Dataset::open_with(&config.data, Some(config.task), strict)?;
-    let dataset = dataset.with_validation(config.training.validation)?;
-    let parts = [Part::Test, Part::Validation];
-    let Some(part) = parts.into_iter().find(|&part| !dataset.is_empty(part)) else {
+    let strict = model.config.training.strict;
+    let dataset = model.config.dataset()?;
+    let splits = [Split::Test, Split::Validation];
+    let Some(split) = splits.into_iter().find(|&split| !dataset.is_empty(split)) else {
         return Ok(None);
     };
-    let options = EvaluationOptions { part, strict, ..Default::default() };
+    let options = EvaluationOptions { split, strict, ..Default::default() };
     let found = evaluate(&model, &dataset, options, cache, device)?;
     Ok(match (found.scores.accuracy, found.regression) {
         (Some(accuracy), _) => Some(("accuracy", accuracy)),

@@ -1,4 +1,4 @@
-//! `gemcnn train --tune`: settings chosen on the validation part, then a full training.
+//! `gemcnn train --tune`: settings chosen on the validation split, then a full training.
 
 use super::{RUNS, TrainArgs, TrainProgress, train_in};
 use crate::failure::Failure;

@@ -1,12 +1,12 @@
 //! The page of a run while it trains: a server for this machine alone.
 
 use super::report;
-use super::run::held_out_part;
+use super::run::held_out_split;
 use super::server::{Response, Server};
 use crate::failure::Failure;
 use gemcnn_nn::{Archive, Device, Workspace};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::data::{Cache, Dataset};
+use gemcnn_tasks::data::Cache;
 use gemcnn_tasks::evaluation::Assessor;
 use gemcnn_tasks::page::PredictionPage;
 use gemcnn_tasks::train::{Event, Observer, Record, StepReport, TrainedModel, read_metrics};
@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Number of held-out meshes with predictions.
-const MESHES: usize = 4;
-/// A page that asked within this time is open.
-const OPEN: Duration = Duration::from_secs(5);
-/// After a prediction, this many times its duration passes before the next one.
-const REST: u32 = 100;
+const MAX_MESHES: usize = 4;
+/// A page that sent a request within this time is open.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a prediction, in multiples of its duration.
+const PAUSE: u32 = 100;
 /// Longest wait at the end for an open page to learn that training has ended.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(1500);
 
@@ -37,12 +37,12 @@ struct State {
     meshes: (u64, Arc<str>),
     /// Confusion of the classes on these meshes.
     confusion: Option<Confusion>,
-    /// Time of the last question of a page.
-    asked: Option<Instant>,
-    /// True after a page has learned of the end.
-    told: bool,
+    /// Time of the last request of a page.
+    last_request: Option<Instant>,
+    /// True after a page has read that training has ended.
+    end_was_read: bool,
     /// Earliest time of the next prediction.
-    rested: Option<Instant>,
+    next_prediction: Option<Instant>,
 }
 
 /// The live view of a run. It ends when it is dropped.
@@ -80,7 +80,7 @@ impl LiveView {
         format!("http://{}/", self.server.address())
     }
 
-    /// Learns an event of the run.
+    /// Records an event of the run.
     pub fn observe(&self, event: &Event<'_>) {
         let mut state = locked(&self.state);
         match event {
@@ -107,7 +107,7 @@ impl LiveView {
     /// True if a page is open and its last prediction is long enough ago.
     pub fn wants_model(&self) -> bool {
         let state = locked(&self.state);
-        state.is_watched() && state.rested.is_none_or(|time| Instant::now() >= time)
+        state.is_watched() && state.next_prediction.is_none_or(|time| Instant::now() >= time)
     }
 
     /// Tells an open page how the run ended.
@@ -116,7 +116,7 @@ impl LiveView {
         let start = Instant::now();
         while start.elapsed() < SHUTDOWN_GRACE {
             let state = locked(&self.state);
-            if state.told || !state.is_watched() {
+            if state.end_was_read || !state.is_watched() {
                 return;
             }
             drop(state);
@@ -127,13 +127,13 @@ impl LiveView {
 
 impl State {
     fn is_watched(&self) -> bool {
-        self.asked.is_some_and(|time| time.elapsed() < OPEN)
+        self.last_request.is_some_and(|time| time.elapsed() < PAGE_TIMEOUT)
     }
 
     /// The report in JSON.
     fn report(&mut self) -> String {
-        self.asked = Some(Instant::now());
-        self.told = self.ended.is_some();
+        self.last_request = Some(Instant::now());
+        self.end_was_read = self.ended.is_some();
         let mut report = report::of_records(&self.records, &self.configuration);
         report.progress = Some(self.progress());
         report.confusion = self.confusion.clone();
@@ -178,7 +178,7 @@ fn predict_each(models: &Receiver<(Archive, u64)>, state: &Mutex<State>, run: &P
             state.meshes = (state.meshes.0 + 1, json.into());
             state.confusion = confusion;
         }
-        state.rested = Some(Instant::now() + REST * start.elapsed());
+        state.next_prediction = Some(Instant::now() + PAUSE * start.elapsed());
     }
 }
 
@@ -191,14 +191,13 @@ fn predicted(
 ) -> Result<(String, Option<Confusion>), TaskError> {
     let file: PathBuf = run.join("model.safetensors");
     let model = TrainedModel::from_archive(archive, &file)?;
-    let dataset = Dataset::open_for(&model.config.data, model.config.task)?;
-    let dataset = dataset.with_validation(model.config.training.validation)?;
-    let assessor = Assessor::new(&model, &dataset, held_out_part(&dataset), cache)?;
+    let dataset = model.config.dataset()?;
+    let assessor = Assessor::new(&model, &dataset, held_out_split(&dataset), cache)?;
     let mut page = Page::new(run.display().to_string());
     let mut held_out = PredictionPage::new(&model);
     held_out.prepare(&mut page);
     let mut workspace = Workspace::new(Device::Cpu);
-    for index in 0..assessor.len().min(MESHES) {
+    for index in 0..assessor.len().min(MAX_MESHES) {
         let (mesh, _) = held_out.mesh(assessor.assess(&model, &mut workspace, index)?);
         page.meshes.push(mesh);
     }
@@ -209,15 +208,15 @@ fn predicted(
     Ok((json, held_out.confusion()))
 }
 
-/// An observer that also feeds a live view.
-pub struct Watched<O> {
+/// An observer that also updates a live view.
+pub struct WithLiveView<O> {
     /// The observer itself.
     pub inner: O,
     /// The live view, if there is one.
     pub live: Option<LiveView>,
 }
 
-impl<O: Observer> Observer for Watched<O> {
+impl<O: Observer> Observer for WithLiveView<O> {
     fn observe(&mut self, event: Event<'_>) {
         if let Some(live) = &self.live {
             live.observe(&event);

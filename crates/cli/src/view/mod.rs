@@ -7,16 +7,17 @@ mod report;
 mod run;
 mod server;
 
-pub use live::{LiveView, Watched};
+pub use live::{LiveView, WithLiveView};
 
 use crate::data::CacheArgs;
 use crate::failure::Failure;
-use crate::mesh::UpAxis;
+use crate::kinds::{AXES, word};
 use crate::output::{count, print, say, write_file};
 use crate::progress;
 use clap::Args;
 use gemcnn_tasks::data::mesh_files;
 use gemcnn_view::page::{MAX_VERTICES, Page};
+use gemcnn_view::render::Up;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -41,8 +42,8 @@ pub struct ViewArgs {
     open: bool,
 
     /// Axis that points up.
-    #[arg(long, value_enum, default_value_t)]
-    up: UpAxis,
+    #[arg(long, value_parser = word::<Up>(AXES), default_value = "y")]
+    up: Up,
 
     /// Largest number of vertices of a mesh in the page. Larger meshes are simplified.
     #[arg(long, value_name = "N", default_value_t = MAX_VERTICES as u32, value_parser = clap::value_parser!(u32).range(100..))]
@@ -71,7 +72,7 @@ impl ViewArgs {
         if let Some(run) = &self.with_model {
             model::add(&mut page, run)?;
         }
-        page.up = self.up.into();
+        page.up = self.up;
         page.most_vertices = self.vertices as usize;
         let html = progress::during("making the page", || page.to_html()).map_err(Failure::input)?;
         write_file(&self.output, html.as_bytes())?;

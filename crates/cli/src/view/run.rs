@@ -4,7 +4,7 @@ use super::{files, mesh_paths, report};
 use crate::failure::Failure;
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::data::{Cache, Dataset, Part};
+use gemcnn_tasks::data::{Cache, Dataset, Split};
 use gemcnn_tasks::evaluation::Assessor;
 use gemcnn_tasks::page::PredictionPage;
 use gemcnn_tasks::train::{RunConfig, TrainedModel, read_metrics};
@@ -54,11 +54,11 @@ fn examples(run: &Path) -> Option<Page> {
     Some(page)
 }
 
-/// The held-out part of a data set: the test part, or the validation part if there is none.
-pub(super) fn held_out_part(dataset: &Dataset) -> Part {
-    match dataset.is_empty(Part::Test) {
-        true => Part::Validation,
-        false => Part::Test,
+/// The held-out split of a data set: the test split, or the validation split if there is none.
+pub(super) fn held_out_split(dataset: &Dataset) -> Split {
+    match dataset.is_empty(Split::Test) {
+        true => Split::Validation,
+        false => Split::Test,
     }
 }
 
@@ -69,10 +69,9 @@ fn add_meshes(
     most: usize,
     cache: &Cache,
 ) -> Result<(), TaskError> {
-    let dataset = Dataset::open_for(&model.config.data, model.config.task)?;
-    let dataset = dataset.with_validation(model.config.training.validation)?;
-    let part = held_out_part(&dataset);
-    let assessor = Assessor::new(model, &dataset, part, cache)?;
+    let dataset = model.config.dataset()?;
+    let split = held_out_split(&dataset);
+    let assessor = Assessor::new(model, &dataset, split, cache)?;
     let mut held_out = PredictionPage::new(model);
     let mut workspace = Workspace::new(Device::Cpu);
     let mut worst: Vec<(f64, usize, PageMesh)> = Vec::new();
@@ -103,7 +102,7 @@ fn add_meshes(
         .collect();
     report.score = held_out.score_name().into();
     report.confusion = held_out.confusion();
-    report.facts.push(("Held out".into(), format!("{} of the {part} part", assessor.len())));
+    report.facts.push(("Held out".into(), format!("{} of the {split} split", assessor.len())));
     page.meshes.extend(worst.into_iter().map(|(_, _, mesh)| mesh));
     Ok(())
 }

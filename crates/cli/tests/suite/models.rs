@@ -12,9 +12,9 @@ use tempfile::{TempDir, tempdir};
 const SMALL: &str = "[model]\nkind = 'gem'\nblocks = 2\nchannels = 3\nscalars = 8\nhead = 16\n";
 
 /// A folder to work in, with its own cache.
-struct Workshop(TempDir);
+struct Project(TempDir);
 
-impl Workshop {
+impl Project {
     fn new() -> Self {
         Self(tempdir().unwrap())
     }
@@ -108,63 +108,63 @@ fn ellipsoid(index: i32) -> Mesh {
 }
 
 /// Ellipsoids in a folder `jaws`, their upper half labelled 11 and the lower one 3.
-fn jaws(workshop: &Workshop) {
-    fs::create_dir(workshop.path("jaws")).unwrap();
+fn jaws(project: &Project) {
+    fs::create_dir(project.path("jaws")).unwrap();
     for index in 0..10 {
         let mesh = ellipsoid(index);
         let label = |p: &DVec3| if p.z > 0.0 { 11 } else { 3 };
         let labels = mesh.vertices().iter().map(label).collect();
-        write_labelled(&workshop.path(&format!("jaws/jaw{index}.ply")), &mesh, labels);
+        write_labelled(&project.path(&format!("jaws/jaw{index}.ply")), &mesh, labels);
     }
 }
 
 #[test]
 fn segmentation_from_training_to_coloured_meshes() {
-    let workshop = Workshop::new();
-    jaws(&workshop);
+    let project = Project::new();
+    jaws(&project);
     let config = format!(
         "task = 'segmentation'\nfeatures = 'xyz'\ngeometry.normalise = false\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 20\nbatch = 2\n"
     );
-    let text = workshop.train("jaws", &config);
+    let text = project.train("jaws", &config);
     assert!(text.contains("runs/jaws/predictions"), "{text}");
-    assert_eq!(files(&workshop.path("runs/jaws/predictions")).len(), 2 * 3);
+    assert_eq!(files(&project.path("runs/jaws/predictions")).len(), 2 * 3);
 
     let remeshed: Value =
-        serde_json::from_str(&workshop.succeed(&["eval", "runs/jaws", "--remesh", "subdivide", "--json"])).unwrap();
+        serde_json::from_str(&project.succeed(&["eval", "runs/jaws", "--remesh", "subdivide", "--json"])).unwrap();
     assert_eq!(remeshed["scores"]["counted"], 2 * 642);
-    assert!(workshop.path("runs/jaws/eval-test-subdivide.json").exists());
-    workshop.fail(&["eval", "runs/jaws", "--remesh", "smooth"], 2);
-    let text = workshop.succeed(&["eval", "runs/jaws"]);
-    for part in ["test part: 2 meshes", "accuracy", "as 11", "intersection over union"] {
+    assert!(project.path("runs/jaws/eval-test-subdivide.json").exists());
+    project.fail(&["eval", "runs/jaws", "--remesh", "smooth"], 2);
+    let text = project.succeed(&["eval", "runs/jaws"]);
+    for part in ["test split: 2 meshes", "accuracy", "as 11", "intersection over union"] {
         assert!(text.contains(part), "{text}");
     }
-    let report = workshop.json("runs/jaws/eval-test.json");
+    let report = project.json("runs/jaws/eval-test.json");
     let accuracy = report["scores"]["accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.9, "{report}");
     let confusion = report["classes"]["confusion"].as_array().unwrap();
     let times = |label: usize, found: usize| confusion[label][found].as_u64().unwrap();
     assert_eq!(times(0, 0) + times(0, 1) + times(1, 0) + times(1, 1), 2 * 162);
     assert_eq!((times(0, 0) + times(1, 1)) as f64 / 324.0, accuracy);
-    let table = fs::read_to_string(workshop.path("runs/jaws/eval-test.csv")).unwrap();
+    let table = fs::read_to_string(project.path("runs/jaws/eval-test.csv")).unwrap();
     assert!(table.starts_with("class,label,counted,predicted,right\n3,3,"), "{table}");
 
     // Good and bad meshes, two of the same name, and a folder with results in it.
-    fs::create_dir_all(workshop.path("scans/left")).unwrap();
-    ellipsoid(20).write(workshop.path("scans/jaw.obj")).unwrap();
-    ellipsoid(3).write(workshop.path("scans/left/jaw.off")).unwrap();
-    fs::write(workshop.path("scans/broken.ply"), "ply\nformat ascii 1.0\nelem").unwrap();
+    fs::create_dir_all(project.path("scans/left")).unwrap();
+    ellipsoid(20).write(project.path("scans/jaw.obj")).unwrap();
+    ellipsoid(3).write(project.path("scans/left/jaw.off")).unwrap();
+    fs::write(project.path("scans/broken.ply"), "ply\nformat ascii 1.0\nelem").unwrap();
     let predict = ["predict", "runs/jaws", "scans", "nowhere.ply", "-o", "scans/results", "--up", "z"];
     for _ in 0..2 {
-        let message = workshop.fail(&predict, 1);
+        let message = project.fail(&predict, 1);
         for part in ["broken.ply", "nowhere.ply"] {
             assert!(message.contains(part), "{message}");
         }
-        let names = files(&workshop.path("scans/results"));
+        let names = files(&project.path("scans/results"));
         let wanted = ["jaw-2.npy", "jaw-2.ply", "jaw-2.png", "jaw.npy", "jaw.ply", "jaw.png"];
         assert_eq!(names, wanted);
     }
     for (name, original) in [("jaw", ellipsoid(20)), ("jaw-2", ellipsoid(3))] {
-        let result = |ending: &str| workshop.path(&format!("scans/results/{name}.{ending}"));
+        let result = |ending: &str| project.path(&format!("scans/results/{name}.{ending}"));
         let file = read_mesh(result("ply")).unwrap();
         assert_eq!(file.mesh.vertices(), original.vertices());
         let AttributeValues::I32(labels) = column(&file, "label") else {
@@ -181,25 +181,25 @@ fn segmentation_from_training_to_coloured_meshes() {
 
     // Several seeds; the second time nothing is trained again.
     let several = ["train", "jaws.toml", "--epochs", "2", "--seeds", "2", "--run-dir", "several"];
-    let text = workshop.succeed(&several);
+    let text = project.succeed(&several);
     for part in ["several/seed-1", "several/seed-2", "mean 0.", " ± "] {
         assert!(text.contains(part), "{text}");
     }
     let times = || {
         [1, 2].map(|seed| {
-            let model = workshop.path(&format!("several/seed-{seed}/model.safetensors"));
+            let model = project.path(&format!("several/seed-{seed}/model.safetensors"));
             fs::metadata(model).unwrap().modified().unwrap()
         })
     };
     let before = times();
-    assert!(workshop.succeed(&several).contains("mean 0."));
+    assert!(project.succeed(&several).contains("mean 0."));
     assert_eq!(times(), before);
-    workshop.fail(&["train", "jaws.toml", "--seeds", "0"], 2);
+    project.fail(&["train", "jaws.toml", "--seeds", "0"], 2);
 
-    // Settings chosen on the validation part; the second time nothing is trained again.
+    // Settings chosen on the validation split; the second time nothing is trained again.
     let tuned = ["train", "jaws.toml", "--epochs", "3", "--tune", "--run-dir", "tuned"];
-    workshop.succeed(&tuned);
-    let trials = workshop.json("tuned/tuning.json");
+    project.succeed(&tuned);
+    let trials = project.json("tuned/tuning.json");
     let trials = trials.as_array().unwrap();
     assert!(trials.len() >= 6, "{trials:?}");
     let mut least = f64::INFINITY;
@@ -210,29 +210,29 @@ fn segmentation_from_training_to_coloured_meshes() {
             least = error;
         }
     }
-    let chosen = workshop.path("tuned/chosen/model.safetensors");
+    let chosen = project.path("tuned/chosen/model.safetensors");
     let before = fs::metadata(&chosen).unwrap().modified().unwrap();
-    workshop.succeed(&tuned);
+    project.succeed(&tuned);
     assert_eq!(fs::metadata(&chosen).unwrap().modified().unwrap(), before);
-    // There is no validation part to choose on.
-    let blind = fs::read_to_string(workshop.path("jaws.toml")).unwrap() + "validation = 0.0\n";
-    fs::write(workshop.path("blind.toml"), blind).unwrap();
-    let runs = files(&workshop.path("runs"));
-    workshop.fail(&["train", "blind.toml", "--tune"], 1);
-    assert_eq!(files(&workshop.path("runs")), runs);
-    workshop.fail(&["train", "jaws.toml", "--preset", "small"], 2);
-    workshop.fail(&["train", "segmentation", "--preset", "tiny"], 2);
+    // There is no validation split to choose on.
+    let blind = fs::read_to_string(project.path("jaws.toml")).unwrap() + "validation = 0.0\n";
+    fs::write(project.path("blind.toml"), blind).unwrap();
+    let runs = files(&project.path("runs"));
+    project.fail(&["train", "blind.toml", "--tune"], 1);
+    assert_eq!(files(&project.path("runs")), runs);
+    project.fail(&["train", "jaws.toml", "--preset", "small"], 2);
+    project.fail(&["train", "segmentation", "--preset", "tiny"], 2);
 
     // Probabilities, of a mesh and of the points of a cloud without faces.
     let cloud = gemcnn_mesh::remesh::sample(&ellipsoid(2), 500, 1).unwrap();
-    write_mesh(workshop.path("cloud.ply"), &cloud.mesh, &[], &WriteOptions::default()).unwrap();
+    write_mesh(project.path("cloud.ply"), &cloud.mesh, &[], &WriteOptions::default()).unwrap();
     let sure = ["predict", "runs/jaws", "jaws/jaw2.ply", "cloud.ply"];
     let sure = [&sure[..], &["-o", "sure", "--probabilities"]].concat();
-    let output = workshop.run(&sure);
+    let output = project.run(&sure);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("cloud.ply"), "{}", stderr(&output));
     for (name, mesh) in [("jaw2", ellipsoid(2)), ("cloud", cloud.mesh)] {
-        let file = read_mesh(workshop.path(&format!("sure/{name}.ply"))).unwrap();
+        let file = read_mesh(project.path(&format!("sure/{name}.ply"))).unwrap();
         assert_eq!(file.mesh.vertices(), mesh.vertices());
         let shares = ["probability_3", "probability_11"].map(|name| column(&file, name));
         let (labels, confidence) = (column(&file, "label"), column(&file, "confidence"));
@@ -246,24 +246,24 @@ fn segmentation_from_training_to_coloured_meshes() {
             right += usize::from((p.z > 0.0) == (label == 11.0));
         }
         assert!(right * 10 > mesh.vertex_count() * 8, "{name}: {right}");
-        let array = fs::read(workshop.path(&format!("sure/{name}.probabilities.npy"))).unwrap();
+        let array = fs::read(project.path(&format!("sure/{name}.probabilities.npy"))).unwrap();
         assert_eq!(array.len() % 64, (8 * mesh.vertex_count()) % 64);
-        assert!(is_png(&workshop.path(&format!("sure/{name}.png"))));
+        assert!(is_png(&project.path(&format!("sure/{name}.png"))));
     }
 
     // Results never lie among meshes, where they could replace labels.
-    fs::write(workshop.path("jaws/jaw1.npy"), "labels").unwrap();
+    fs::write(project.path("jaws/jaw1.npy"), "labels").unwrap();
     for meshes in ["jaws", "jaws/jaw1.ply"] {
-        let message = workshop.fail(&["predict", "runs/jaws", meshes, "-o", "jaws"], 2);
+        let message = project.fail(&["predict", "runs/jaws", meshes, "-o", "jaws"], 2);
         assert!(message.contains("jaws/jaw1.ply") || message.contains("jaws/jaw0.ply"), "{message}");
     }
-    let message = workshop.fail(&["predict", "runs/jaws", "scans", "-o", "jaws"], 1);
+    let message = project.fail(&["predict", "runs/jaws", "scans", "-o", "jaws"], 1);
     assert!(message.contains("error: jaws: "), "{message}");
-    let labels = fs::read_to_string(workshop.path("jaws/jaw1.npy"));
+    let labels = fs::read_to_string(project.path("jaws/jaw1.npy"));
     assert_eq!(labels.unwrap(), "labels");
     // Nobody reads what is said.
     let mut child = Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .current_dir(workshop.0.path())
+        .current_dir(project.0.path())
         .args(["predict", "runs/jaws", "jaws", "-o", "unheard"])
         .args(["--no-pictures", "--device", "cpu"])
         .stdout(Stdio::piped())
@@ -272,90 +272,91 @@ fn segmentation_from_training_to_coloured_meshes() {
         .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(workshop.path("unheard/jaw9.ply").exists());
+    assert!(project.path("unheard/jaw9.ply").exists());
     // Results that cannot be written are shown all the same.
-    fs::create_dir(workshop.path("runs/jaws/eval-train.json")).unwrap();
-    let output = workshop.run(&["eval", "runs/jaws", "--part", "train"]);
+    fs::create_dir(project.path("runs/jaws/eval-train.json")).unwrap();
+    // The earlier name of --split.
+    let output = project.run(&["eval", "runs/jaws", "--part", "train"]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("accuracy"), "{text}");
     // Too large for single precision.
     let huge = ellipsoid(1).map_vertices(|p| 1e39 * p).unwrap();
-    huge.write(workshop.path("huge.obj")).unwrap();
-    let message = workshop.fail(&["predict", "runs/jaws", "huge.obj", "-o", "plain"], 1);
+    huge.write(project.path("huge.obj")).unwrap();
+    let message = project.fail(&["predict", "runs/jaws", "huge.obj", "-o", "plain"], 1);
     assert!(message.contains("huge.obj: "), "{message}");
-    assert!(!workshop.path("plain/huge.ply").exists());
-    workshop.succeed(&["predict", "runs/jaws", "jaws/jaw1.ply", "-o", "plain", "--no-pictures"]);
-    let message = workshop.fail(&["predict", "jaws/jaw1.ply", "runs/jaws", "-o", "new"], 2);
+    assert!(!project.path("plain/huge.ply").exists());
+    project.succeed(&["predict", "runs/jaws", "jaws/jaw1.ply", "-o", "plain", "--no-pictures"]);
+    let message = project.fail(&["predict", "jaws/jaw1.ply", "runs/jaws", "-o", "new"], 2);
     assert!(message.contains("jaws/jaw1.ply"), "{message}");
-    fs::rename(workshop.path("jaws"), workshop.path("moved")).unwrap();
-    let message = workshop.fail(&["eval", "runs/jaws"], 1);
+    fs::rename(project.path("jaws"), project.path("moved")).unwrap();
+    let message = project.fail(&["eval", "runs/jaws"], 1);
     assert!(message.contains("--data"), "{message}");
-    workshop.succeed(&["eval", "runs/jaws", "--data", "moved"]);
-    assert!(!workshop.path("plain/jaw1.png").exists());
-    assert!(workshop.path("plain/jaw1.ply").exists());
+    project.succeed(&["eval", "runs/jaws", "--data", "moved"]);
+    assert!(!project.path("plain/jaw1.png").exists());
+    assert!(project.path("plain/jaw1.ply").exists());
 }
 
 #[test]
 fn other_data_must_speak_of_the_same_classes() {
-    let workshop = Workshop::new();
-    jaws(&workshop);
+    let project = Project::new();
+    jaws(&project);
     let config = format!("task = 'segmentation'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 1\n");
-    workshop.train("jaws", &config);
+    project.train("jaws", &config);
     // One class of two: labels are matched, not positions.
-    fs::create_dir(workshop.path("upper")).unwrap();
-    fs::create_dir(workshop.path("teeth")).unwrap();
+    fs::create_dir(project.path("upper")).unwrap();
+    fs::create_dir(project.path("teeth")).unwrap();
     for index in 0..3 {
-        let upper = workshop.path(&format!("upper/jaw{index}.ply"));
+        let upper = project.path(&format!("upper/jaw{index}.ply"));
         write_labelled(&upper, &ellipsoid(index), vec![11; 162]);
-        let teeth = workshop.path(&format!("teeth/jaw{index}.ply"));
+        let teeth = project.path(&format!("teeth/jaw{index}.ply"));
         write_labelled(&teeth, &ellipsoid(index), (0..162).map(|v| v % 3).collect());
     }
-    let eval = ["eval", "runs/jaws", "--data", "upper", "--part", "train", "--json"];
-    let report: Value = serde_json::from_str(&workshop.succeed(&eval)).unwrap();
+    let eval = ["eval", "runs/jaws", "--data", "upper", "--split", "train", "--json"];
+    let report: Value = serde_json::from_str(&project.succeed(&eval)).unwrap();
     let classes = report["classes"]["classes"].as_array().unwrap();
     let counted: Vec<_> = classes.iter().map(|c| (c["label"].as_i64(), c["counted"].as_u64())).collect();
     assert_eq!(counted, [(Some(3), Some(0)), (Some(11), Some(2 * 162))]);
-    assert_eq!(workshop.json("runs/jaws/eval-train-upper.json"), report);
+    assert_eq!(project.json("runs/jaws/eval-train-upper.json"), report);
     // All meshes of a folder without parts, but not those that the model was trained on.
-    for (folder, part, meshes) in [("upper", &[][..], 3), ("upper", &["--part", "test"], 1), ("jaws", &[], 2)] {
+    for (folder, part, meshes) in [("upper", &[][..], 3), ("upper", &["--split", "test"], 1), ("jaws", &[], 2)] {
         let eval = ["eval", "runs/jaws", "--data", folder, "--json"];
-        let report = workshop.succeed(&[&eval, part].concat());
+        let report = project.succeed(&[&eval, part].concat());
         let report: Value = serde_json::from_str(&report).unwrap();
         assert_eq!(report["meshes"], meshes, "{folder} {part:?}");
     }
-    let message = workshop.fail(&["eval", "runs/jaws", "--data", "teeth"], 1);
+    let message = project.fail(&["eval", "runs/jaws", "--data", "teeth"], 1);
     assert!(message.contains("`0`"), "{message}");
-    let message = workshop.fail(&["eval", "runs/jaws", "--data", "upper", "--part", "validation"], 1);
-    assert!(message.contains("validation") && message.contains("--part"), "{message}");
-    let message = workshop.fail(&["eval", "jaws"], 1);
+    let message = project.fail(&["eval", "runs/jaws", "--data", "upper", "--split", "validation"], 1);
+    assert!(message.contains("validation") && message.contains("--split"), "{message}");
+    let message = project.fail(&["eval", "jaws"], 1);
     assert!(message.contains("model.safetensors"), "{message}");
 }
 
 #[test]
 fn classes_of_whole_meshes_go_to_a_table() {
-    let workshop = Workshop::new();
+    let project = Project::new();
     for class in ["ball, round", "ring"] {
-        fs::create_dir_all(workshop.path("things").join(class)).unwrap();
+        fs::create_dir_all(project.path("things").join(class)).unwrap();
     }
     for index in 0..6 {
         let ring = shapes::torus(16, 8, 2.0 + 0.1 * f64::from(index), 0.7, Cells::Triangles);
         let name = format!("{index}.ply");
-        ring.unwrap().write(workshop.path("things/ring").join(&name)).unwrap();
-        ellipsoid(index).write(workshop.path("things/ball, round").join(&name)).unwrap();
+        ring.unwrap().write(project.path("things/ring").join(&name)).unwrap();
+        ellipsoid(index).write(project.path("things/ball, round").join(&name)).unwrap();
     }
     let config = format!(
         "task = 'classification'\n[data]\nfolder = 'things'\n[features]\nkind = 'matrix'\n{SMALL}\
          [training]\nepochs = 10\nbatch = 2\n"
     );
-    let text = workshop.train("things", &config);
+    let text = project.train("things", &config);
     assert!(!text.contains("predictions"), "{text}");
-    let text = workshop.succeed(&["eval", "runs/things"]);
+    let text = project.succeed(&["eval", "runs/things"]);
     assert!(text.contains("as ring"), "{text}");
-    fs::write(workshop.path("bad.obj"), "v 1 2\n").unwrap();
-    let message = workshop.fail(&["predict", "runs/things", "bad.obj", "things", "-o", "out"], 1);
+    fs::write(project.path("bad.obj"), "v 1 2\n").unwrap();
+    let message = project.fail(&["predict", "runs/things", "bad.obj", "things", "-o", "out"], 1);
     assert!(message.contains("bad.obj"), "{message}");
-    let table = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
+    let table = fs::read_to_string(project.path("out/classes.csv")).unwrap();
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines[0], "mesh,class,\"ball, round\",ring");
     assert_eq!(lines.len(), 1 + 12);
@@ -367,13 +368,13 @@ fn classes_of_whole_meshes_go_to_a_table() {
     let rings = lines.iter().filter(|line| line.starts_with("things/ring"));
     assert!(rings.filter(|line| line.contains(".ply,ring,")).count() >= 5, "{table}");
     // A table stays if there is nothing to replace it with, or if it is no result.
-    workshop.fail(&["predict", "runs/things", "bad.obj", "-o", "out"], 1);
-    let kept = fs::read_to_string(workshop.path("out/classes.csv")).unwrap();
+    project.fail(&["predict", "runs/things", "bad.obj", "-o", "out"], 1);
+    let kept = fs::read_to_string(project.path("out/classes.csv")).unwrap();
     assert_eq!(kept, table);
-    fs::write(workshop.path("things/classes.csv"), "0.ply,ring\n").unwrap();
-    let message = workshop.fail(&["predict", "runs/things", "things", "-o", "things"], 1);
+    fs::write(project.path("things/classes.csv"), "0.ply,ring\n").unwrap();
+    let message = project.fail(&["predict", "runs/things", "things", "-o", "things"], 1);
     assert!(message.contains("error: things: "), "{message}");
-    let kept = fs::read_to_string(workshop.path("things/classes.csv")).unwrap();
+    let kept = fs::read_to_string(project.path("things/classes.csv")).unwrap();
     assert_eq!(kept, "0.ply,ring\n");
 }
 
@@ -384,30 +385,30 @@ fn wind(p: &DVec3) -> DVec3 {
 
 #[test]
 fn vectors_come_back_to_space() {
-    let workshop = Workshop::new();
-    fs::create_dir(workshop.path("winds")).unwrap();
+    let project = Project::new();
+    fs::create_dir(project.path("winds")).unwrap();
     for index in 0..5 {
         let mesh = ellipsoid(index);
         let winds: Vec<DVec3> = mesh.vertices().iter().map(wind).collect();
         let part = |axis: usize| AttributeValues::F32(winds.iter().map(|w| w[axis] as f32).collect());
         let columns = [("wx", 0), ("wy", 1), ("wz", 2)];
         let columns = columns.map(|(name, axis)| VertexAttribute::new(name, part(axis)));
-        let path = workshop.path(&format!("winds/{index}.ply"));
+        let path = project.path(&format!("winds/{index}.ply"));
         write_mesh(path, &mesh, &columns, &WriteOptions::default()).unwrap();
     }
     let config = format!("task = 'regression'\n[data]\nfolder = 'winds'\n{SMALL}[training]\nepochs = 30\nbatch = 1\n");
-    workshop.train("winds", &config);
-    let text = workshop.succeed(&["eval", "runs/winds"]);
+    project.train("winds", &config);
+    let text = project.succeed(&["eval", "runs/winds"]);
     assert!(text.contains("degrees"), "{text}");
-    let report = workshop.json("runs/winds/eval-test.json");
+    let report = project.json("runs/winds/eval-test.json");
     let angle = report["regression"]["mean_angle"].as_f64().unwrap();
     assert!(angle < 45.0, "{report}");
     let explained = report["regression"]["explained"].as_f64().unwrap();
     assert!((0.3..1.0).contains(&explained), "{report}");
     let (a, b) = (&report["scores"]["error"], &report["regression"]["root_mean_square"]);
     assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9, "{report}");
-    workshop.succeed(&["predict", "runs/winds", "winds/4.ply", "-o", "out"]);
-    let file = read_mesh(workshop.path("out/4.ply")).unwrap();
+    project.succeed(&["predict", "runs/winds", "winds/4.ply", "-o", "out"]);
+    let file = read_mesh(project.path("out/4.ply")).unwrap();
     let [x, y, z] = ["vx", "vy", "vz"].map(|name| column(&file, name));
     let (mut along, mut all) = (0.0, 0.0);
     for (vertex, p) in file.mesh.vertices().iter().enumerate() {
@@ -417,7 +418,7 @@ fn vectors_come_back_to_space() {
     }
     let share = along / all;
     assert!((0.4..1.3).contains(&share), "{share} of the wind was found");
-    assert!(is_png(&workshop.path("out/4.png")));
+    assert!(is_png(&project.path("out/4.png")));
 }
 
 /// Synthetic bodies with features of a kind.
@@ -430,51 +431,51 @@ fn correspondence(features: &str, epochs: u64) -> String {
 
 #[test]
 fn correspondence_is_measured_along_the_template() {
-    let workshop = Workshop::new();
-    let text = workshop.train("bodies", &correspondence("xyz", 6));
+    let project = Project::new();
+    let text = project.train("bodies", &correspondence("xyz", 6));
     assert!(text.contains("predictions/body_005.png"), "{text}");
-    assert!(is_png(&workshop.path("runs/bodies/predictions/body_005.png")));
-    let template = read_mesh(workshop.path("runs/bodies/template.ply")).unwrap();
-    let shown = read_mesh(workshop.path("runs/bodies/predictions/body_005.ply")).unwrap();
+    assert!(is_png(&project.path("runs/bodies/predictions/body_005.png")));
+    let template = read_mesh(project.path("runs/bodies/template.ply")).unwrap();
+    let shown = read_mesh(project.path("runs/bodies/predictions/body_005.ply")).unwrap();
     let (labels, red) = (column(&shown, "label"), column(&shown, "red"));
     let template_red = column(&template, "red");
     for vertex in 0..500 {
         let class = labels.to_f64(vertex) as usize;
         assert_eq!(red.to_f64(vertex), template_red.to_f64(class), "{vertex}");
     }
-    let text = workshop.succeed(&["eval", "runs/bodies", "--rotate", "3"]);
+    let text = project.succeed(&["eval", "runs/bodies", "--rotate", "3"]);
     assert!(text.contains("seed 3"), "{text}");
     assert!(text.contains("geodesic") && text.contains("worst"), "{text}");
     for ending in ["csv", "png", "svg"] {
         let file = format!("runs/bodies/eval-test-rotated-3.{ending}");
-        assert!(workshop.path(&file).exists(), "{file}");
+        assert!(project.path(&file).exists(), "{file}");
     }
-    let report = workshop.json("runs/bodies/eval-test-rotated-3.json");
+    let report = project.json("runs/bodies/eval-test-rotated-3.json");
     let within: Vec<f64> = serde_json::from_value(report["geodesic"]["within"].clone()).unwrap();
     assert!(within.is_sorted(), "{within:?}");
     let accuracy = report["scores"]["accuracy"].as_f64().unwrap();
     assert!((within[0] - accuracy).abs() < 1e-9, "{report}");
-    let still: Value = serde_json::from_str(&workshop.succeed(&["eval", "runs/bodies", "--json"])).unwrap();
+    let still: Value = serde_json::from_str(&project.succeed(&["eval", "runs/bodies", "--json"])).unwrap();
     assert!(still["scores"]["accuracy"].as_f64().unwrap() > accuracy, "{still}");
 }
 
 #[test]
-fn turned_bodies_keep_their_classes_with_invariant_features_alone() {
-    let workshop = Workshop::new();
+fn invariant_features_classify_rotated_bodies() {
+    let project = Project::new();
     let options = BodyOptions { vertices: 500, ..Default::default() };
     let body = BodyFamily::new(&options).unwrap().body(1);
     let turn = |p: DVec3| {
         let (sin, cos) = 2.1f64.sin_cos();
         DVec3::new(p.z + 1.0, cos * p.x - sin * p.y, sin * p.x + cos * p.y)
     };
-    body.write(workshop.path("still.ply")).unwrap();
-    body.map_vertices(turn).unwrap().write(workshop.path("turned.ply")).unwrap();
+    body.write(project.path("still.ply")).unwrap();
+    body.map_vertices(turn).unwrap().write(project.path("turned.ply")).unwrap();
     let kept = |features: &str| {
-        workshop.train(features, &correspondence(features, 4));
+        project.train(features, &correspondence(features, 4));
         let run = format!("runs/{features}");
-        workshop.succeed(&["predict", &run, "still.ply", "turned.ply", "-o", features, "--no-pictures"]);
+        project.succeed(&["predict", &run, "still.ply", "turned.ply", "-o", features, "--no-pictures"]);
         let labels = |name: &str| {
-            let path = workshop.path(&format!("{features}/{name}.npy"));
+            let path = project.path(&format!("{features}/{name}.npy"));
             array(&path, "'<i8'", i64::from_le_bytes)
         };
         let (still, turned) = (labels("still"), labels("turned"));
@@ -486,19 +487,19 @@ fn turned_bodies_keep_their_classes_with_invariant_features_alone() {
 
 #[test]
 fn steps_of_the_recipe_are_tested_rotated_and_remeshed() {
-    let workshop = Workshop::new();
-    jaws(&workshop);
+    let project = Project::new();
+    jaws(&project);
     let experiment = ["experiment", "segmentation", "--data", "jaws"];
     let small = ["--seeds", "1", "--epochs", "1", "--out", "out"];
     let steps = ["--steps", "positions,resampled"];
     let command: Vec<&str> = [&experiment[..], &small, &steps].concat();
-    let message = workshop.fail(&command, 1);
+    let message = project.fail(&command, 1);
     assert!(message.contains("validation"), "{message}");
     let parts = "task = 'segmentation'\ntarget.property = 'label'\n\
                  split.fractions = { train = 0.6, validation = 0.4 }";
-    fs::write(workshop.path("jaws/dataset.toml"), parts).unwrap();
-    workshop.succeed(&command);
-    let results = workshop.json("out/results.json");
+    fs::write(project.path("jaws/dataset.toml"), parts).unwrap();
+    project.succeed(&command);
+    let results = project.json("out/results.json");
     let steps = results["steps"].as_array().unwrap();
     assert_eq!(steps.len(), 2);
     for step in steps {
@@ -516,9 +517,9 @@ fn steps_of_the_recipe_are_tested_rotated_and_remeshed() {
     };
     assert!(difference(&steps[1]) < 0.02, "{results}");
     // Finished runs are not repeated.
-    let model = workshop.path("out/resampled-seed1/model.safetensors");
+    let model = project.path("out/resampled-seed1/model.safetensors");
     let written = fs::metadata(&model).unwrap().modified().unwrap();
-    workshop.succeed(&command);
+    project.succeed(&command);
     assert_eq!(fs::metadata(&model).unwrap().modified().unwrap(), written);
-    workshop.fail(&["experiment", "segmentation", "--steps", "leap"], 2);
+    project.fail(&["experiment", "segmentation", "--steps", "leap"], 2);
 }

@@ -43,7 +43,7 @@ fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn solutions_are_data_sets_and_are_completed_when_they_were_cut_off() {
+fn interrupted_pde_data_are_completed() {
     let folder = tempdir().unwrap();
     let place = folder.path();
     let equations = ["--equations", "wave,vector-heat"];

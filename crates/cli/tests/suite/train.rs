@@ -12,11 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder with small spheres, labelled by halves, and a configuration to learn them.
-pub struct Workshop {
+pub struct Project {
     folder: tempfile::TempDir,
 }
 
-impl Workshop {
+impl Project {
     pub fn new(training: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("spheres");
@@ -130,56 +130,56 @@ fn seed() -> u64 {
 
 #[test]
 fn ten_kills_leave_the_same_bits() {
-    let workshop = Workshop::new("epochs = 100\ncheckpoint = { steps = 3 }");
-    let whole = workshop.model(&["run.toml", "--run-dir", "whole"], "whole");
+    let project = Project::new("epochs = 100\ncheckpoint = { steps = 3 }");
+    let whole = project.model(&["run.toml", "--run-dir", "whole"], "whole");
     let seed = seed();
     for kill in 0..10 {
         let mut hasher = DefaultHasher::new();
         (seed, kill).hash(&mut hasher);
-        let mut child = workshop.start("killed");
+        let mut child = project.start("killed");
         std::thread::sleep(Duration::from_micros(hasher.finish() % 40_000));
         child.kill().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), None, "it was done before kill {kill}");
     }
-    let killed = workshop.model(&["--resume", "killed"], "killed");
+    let killed = project.model(&["--resume", "killed"], "killed");
     assert!(killed == whole, "the weights differ");
-    assert_eq!(epochs(&workshop.path("killed")), epochs(&workshop.path("whole")));
-    let leftovers = fs::read_dir(workshop.path("killed")).unwrap().flatten();
+    assert_eq!(epochs(&project.path("killed")), epochs(&project.path("whole")));
+    let leftovers = fs::read_dir(project.path("killed")).unwrap().flatten();
     let leftovers = leftovers.filter(|e| e.file_name().to_string_lossy().ends_with(".tmp"));
     assert_eq!(leftovers.count(), 0);
 }
 
 #[test]
 fn signals_save_and_stop() {
-    let workshop = Workshop::new("epochs = 100\ncheckpoint = { steps = 10 }");
-    let whole = workshop.model(&["run.toml", "--run-dir", "whole"], "whole");
+    let project = Project::new("epochs = 100\ncheckpoint = { steps = 10 }");
+    let whole = project.model(&["run.toml", "--run-dir", "whole"], "whole");
     for name in ["INT", "TERM"] {
-        let child = workshop.start("stopped");
-        let before = modified(&workshop.checkpoint("stopped"));
+        let child = project.start("stopped");
+        let before = modified(&project.checkpoint("stopped"));
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(130), "{message}");
         assert!(message.contains("gemcnn train --resume stopped"), "{message}");
-        assert!(modified(&workshop.checkpoint("stopped")) >= before);
+        assert!(modified(&project.checkpoint("stopped")) >= before);
     }
-    assert!(workshop.model(&["--resume", "stopped"], "stopped") == whole);
-    assert_eq!(epochs(&workshop.path("stopped")), epochs(&workshop.path("whole")));
+    assert!(project.model(&["--resume", "stopped"], "stopped") == whole);
+    assert_eq!(epochs(&project.path("stopped")), epochs(&project.path("whole")));
 }
 
 #[test]
 fn only_one_process_trains_in_a_run() {
-    let workshop = Workshop::new("epochs = 1000");
-    let mut child = workshop.start("run");
-    let output = workshop.gemcnn(&["--resume", "run"]).output().unwrap();
+    let project = Project::new("epochs = 1000");
+    let mut child = project.start("run");
+    let output = project.gemcnn(&["--resume", "run"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(message.contains("error: run: "), "{message}");
     child.kill().unwrap();
     child.wait().unwrap();
     let changed = ["--resume", "run", "--batch", "7", "--rate", "0.5"];
-    let output = workshop.gemcnn(&changed).output().unwrap();
+    let output = project.gemcnn(&changed).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     for parts in [["training.batch", "2", "7"], ["training.rate", "0.01", "0.5"]] {
@@ -190,53 +190,53 @@ fn only_one_process_trains_in_a_run() {
 
 #[test]
 fn changed_data_are_noticed() {
-    let workshop = Workshop::new("epochs = 1000\ncheckpoint = { steps = 3 }");
-    let mut child = workshop.start("run");
+    let project = Project::new("epochs = 1000\ncheckpoint = { steps = 3 }");
+    let mut child = project.start("run");
     child.kill().unwrap();
     child.wait().unwrap();
     // Which meshes are for training is left to chance.
-    let labels = |index| workshop.path(&format!("spheres/sphere{index}.txt"));
+    let labels = |index| project.path(&format!("spheres/sphere{index}.txt"));
     let before: Vec<String> = (0..10).map(|index| fs::read_to_string(labels(index)).unwrap()).collect();
     for (index, text) in before.iter().enumerate() {
         let flipped = if text.starts_with('0') { "1" } else { "0" };
         fs::write(labels(index), flipped.to_owned() + &text[1..]).unwrap();
     }
-    let output = workshop.gemcnn(&["--resume", "run"]).output().unwrap();
+    let output = project.gemcnn(&["--resume", "run"]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     for part in ["training", "held-out"] {
-        assert!(message.contains(&format!("{part} part")), "{message}");
+        assert!(message.contains(&format!("{part} split")), "{message}");
     }
     for (index, text) in before.iter().enumerate() {
         fs::write(labels(index), text).unwrap();
     }
-    workshop.start("run").kill().unwrap();
+    project.start("run").kill().unwrap();
 }
 
 #[test]
 fn a_run_that_ended_early_is_finished() {
     // Nothing is learned, so that the first evaluation stays the best.
-    let workshop = Workshop::new("rate = 1e-30\npatience = 2\nkeep_best = true\nvalidation = 0.25");
+    let project = Project::new("rate = 1e-30\npatience = 2\nkeep_best = true\nvalidation = 0.25");
     let arguments = ["run.toml", "--run-dir", "run"];
-    let output = workshop.gemcnn(&arguments).output().unwrap();
+    let output = project.gemcnn(&arguments).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{message}");
     assert!(message.contains("2 of 8 training meshes"), "{message}");
-    let metrics = fs::read_to_string(workshop.path("run/metrics.jsonl")).unwrap();
+    let metrics = fs::read_to_string(project.path("run/metrics.jsonl")).unwrap();
     let epochs = metrics.lines().count();
     assert!((3..100).contains(&epochs), "{epochs}");
     let ended = format!("ended after epoch {epochs} of 100");
     assert!(message.contains(&ended), "{message}");
-    let model = fs::read(workshop.path("run/model.safetensors")).unwrap();
-    assert!(model == fs::read(workshop.path("run/best.safetensors")).unwrap());
-    let output = workshop.gemcnn(&["--resume", "run"]).output().unwrap();
+    let model = fs::read(project.path("run/model.safetensors")).unwrap();
+    assert!(model == fs::read(project.path("run/best.safetensors")).unwrap());
+    let output = project.gemcnn(&["--resume", "run"]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{message}");
     assert!(message.contains(&ended), "{message}");
-    assert!(model == fs::read(workshop.path("run/model.safetensors")).unwrap());
+    assert!(model == fs::read(project.path("run/model.safetensors")).unwrap());
     // The parts of an evaluation are those of training.
-    let mut eval = workshop.command(env!("CARGO_BIN_EXE_gemcnn"));
-    eval.args(["eval", "run", "--part", "validation", "--device", "cpu", "--json"]);
+    let mut eval = project.command(env!("CARGO_BIN_EXE_gemcnn"));
+    eval.args(["eval", "run", "--split", "validation", "--device", "cpu", "--json"]);
     let output = eval.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let scores: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -245,70 +245,70 @@ fn a_run_that_ended_early_is_finished() {
 
 #[test]
 fn a_run_without_a_checkpoint_begins_anew_with_its_own_settings() {
-    let workshop = Workshop::new("epochs = 3");
-    let whole = workshop.model(&["run.toml", "--run-dir", "run"], "run");
-    fs::remove_file(workshop.checkpoint("run")).unwrap();
+    let project = Project::new("epochs = 3");
+    let whole = project.model(&["run.toml", "--run-dir", "run"], "run");
+    fs::remove_file(project.checkpoint("run")).unwrap();
     let other = ["--resume", "run", "--rate", "0.5"];
-    let output = workshop.gemcnn(&other).output().unwrap();
+    let output = project.gemcnn(&other).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("config.toml: ") && message.contains("training.rate"), "{message}");
-    assert!(workshop.path("run/model.safetensors").exists());
-    assert!(workshop.model(&["--resume", "run"], "run") == whole);
+    assert!(project.path("run/model.safetensors").exists());
+    assert!(project.model(&["--resume", "run"], "run") == whole);
 }
 
 #[test]
 fn training_goes_on_when_nobody_listens() {
-    let workshop = Workshop::new("epochs = 3");
-    let mut child = (workshop.gemcnn(&["run.toml", "--run-dir", "run"])).spawn().unwrap();
+    let project = Project::new("epochs = 3");
+    let mut child = (project.gemcnn(&["run.toml", "--run-dir", "run"])).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(workshop.path("run/model.safetensors").exists());
+    assert!(project.path("run/model.safetensors").exists());
 }
 
 #[test]
 fn a_loss_without_bounds_names_its_meshes() {
     // Weights grow a hundredfold in each step.
-    let workshop = Workshop::new(
+    let project = Project::new(
         "rate = 10.0\nweight_decay = 10.0\nevaluate_every = 100\noptimiser = { kind = 'sgd' }\nschedule = { kind = 'constant' }",
     );
-    let output = workshop.gemcnn(&["run.toml"]).output().unwrap();
+    let output = project.gemcnn(&["run.toml"]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     for part in ["epoch ", ", step ", "sphere", "runs/spheres-1/checkpoint"] {
         assert!(message.contains(part), "{message}");
     }
-    assert!(workshop.checkpoint("runs/spheres-1").exists());
-    assert!(!workshop.path("runs/spheres-1/model.safetensors").exists());
+    assert!(project.checkpoint("runs/spheres-1").exists());
+    assert!(!project.path("runs/spheres-1/model.safetensors").exists());
 }
 
 #[test]
 fn a_full_disk_leaves_the_last_checkpoint() {
-    let workshop = Workshop::new("epochs = 30\ncheckpoint = { epochs = 1 }");
-    let whole = workshop.model(&["run.toml", "--run-dir", "whole"], "whole");
-    let mut child = workshop.start("full");
+    let project = Project::new("epochs = 30\ncheckpoint = { epochs = 1 }");
+    let whole = project.model(&["run.toml", "--run-dir", "whole"], "whole");
+    let mut child = project.start("full");
     child.kill().unwrap();
     child.wait().unwrap();
-    let checkpoint = fs::read(workshop.checkpoint("full")).unwrap();
+    let checkpoint = fs::read(project.checkpoint("full")).unwrap();
     // Files may not grow beyond half a checkpoint, as if the disk were full.
     let script = format!(
         "ulimit -f {}; trap '' XFSZ; exec {} --threads 1 train --device cpu --resume full",
         checkpoint.len() / 2 / 1024,
         env!("CARGO_BIN_EXE_gemcnn"),
     );
-    let output = workshop.command("bash").args(["-c", &script]).output().unwrap();
+    let output = project.command("bash").args(["-c", &script]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     for part in ["checkpoint.safetensors: File too large", "--resume full"] {
         assert!(message.contains(part), "{message}");
     }
-    assert!(fs::read(workshop.checkpoint("full")).unwrap() == checkpoint);
-    assert!(workshop.model(&["--resume", "full"], "full") == whole);
+    assert!(fs::read(project.checkpoint("full")).unwrap() == checkpoint);
+    assert!(project.model(&["--resume", "full"], "full") == whole);
 }
 
 #[test]
 fn bad_commands_leave_no_run_behind() {
-    let workshop = Workshop::new("");
+    let project = Project::new("");
     for (arguments, status, part) in [
         (&["segmentation"][..], 2, "--data"),
         (&["sorting"], 2, "sorting"),
@@ -321,35 +321,35 @@ fn bad_commands_leave_no_run_behind() {
         (&["regression", "--data", "spheres"], 1, "segmentation"),
         (&[], 2, "required"),
     ] {
-        let output = workshop.gemcnn(arguments).output().unwrap();
+        let output = project.gemcnn(arguments).output().unwrap();
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {message}");
         assert!(message.contains(part), "{arguments:?}: {message}");
     }
-    let runs = fs::read_dir(workshop.path("runs"));
+    let runs = fs::read_dir(project.path("runs"));
     assert_eq!(runs.map_or(0, Iterator::count), 0);
 }
 
 #[test]
 fn a_finished_run_tells_where_everything_is() {
-    let workshop = Workshop::new("");
+    let project = Project::new("");
     let arguments = ["segmentation", "--data", "spheres", "--epochs", "2", "--quiet"];
-    let output = workshop.gemcnn(&arguments).output().unwrap();
+    let output = project.gemcnn(&arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     for file in ["model.safetensors", "metrics.jsonl", "curve.png", "curve.svg"] {
         assert!(text.contains(&format!("runs/spheres-1/{file}")), "{text}");
-        assert!(workshop.path("runs/spheres-1").join(file).exists(), "{file}");
+        assert!(project.path("runs/spheres-1").join(file).exists(), "{file}");
     }
     assert!(text.contains("gemcnn eval runs/spheres-1"), "{text}");
-    let config = fs::read_to_string(workshop.path("runs/spheres-1/config.toml")).unwrap();
+    let config = fs::read_to_string(project.path("runs/spheres-1/config.toml")).unwrap();
     for setting in ["epochs = 2", "weight_decay = 0.0001", "kind = \"cosine\""] {
         assert!(config.contains(setting), "{config}");
     }
-    let model = TrainedModel::read(&workshop.path("runs/spheres-1")).unwrap();
+    let model = TrainedModel::read(&project.path("runs/spheres-1")).unwrap();
     assert_eq!(model.config.to_toml().unwrap(), config);
     assert_eq!(model.classes.map(|classes| classes.count()), Some(2));
     assert_eq!(model.scaling.dimension(), model.config.features.kind().dimension());
-    let versions = fs::read_to_string(workshop.path("runs/spheres-1/versions.toml")).unwrap();
+    let versions = fs::read_to_string(project.path("runs/spheres-1/versions.toml")).unwrap();
     assert!(versions.contains("device = \"CPU\""), "{versions}");
 }

@@ -1,7 +1,7 @@
 //! Pages of training runs, finished and live.
 
 use crate::browser::Browser;
-use crate::train::{Workshop, signal};
+use crate::train::{Project, signal};
 use crate::view::{description, view};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 #[test]
 fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
-    let shop = Workshop::new("epochs = 3\nseed = 1\n");
+    let shop = Project::new("epochs = 3\nseed = 1\n");
     let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
     assert!(trained.status.success(), "{trained:?}");
     let (run, page) = (shop.path("run"), shop.path("run.html"));
@@ -83,7 +83,7 @@ fn drop_file(browser: &mut Browser, name: &str, bytes: &[u8]) {
 }
 
 /// The page computes the labels of `gemcnn predict`, shows the error of a file that is none, and goes on.
-fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Workshop) {
+fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Project) {
     let predicted = shop
         .command(env!("CARGO_BIN_EXE_gemcnn"))
         .args(["--threads", "1", "predict", "run", "spheres/sphere3.ply"])
@@ -140,7 +140,7 @@ fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Workshop) {
 
 #[test]
 fn a_run_without_its_data_still_has_its_curves() {
-    let shop = Workshop::new("epochs = 1\nseed = 1\n");
+    let shop = Project::new("epochs = 1\nseed = 1\n");
     let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
     assert!(trained.status.success(), "{trained:?}");
     std::fs::remove_dir_all(shop.path("spheres")).unwrap();
@@ -154,8 +154,8 @@ fn a_run_without_its_data_still_has_its_curves() {
     assert_eq!(description["report"]["curves"][0]["name"], "Loss");
 }
 
-/// Trains an epoch of another task on the spheres of a workshop, and gives the description of its page.
-fn page_of_task(shop: &Workshop, task: &str, data: &str) -> Value {
+/// Trains an epoch of another task on the spheres of a project, and gives the description of its page.
+fn page_of_task(shop: &Project, task: &str, data: &str) -> Value {
     let settings = std::fs::read_to_string(shop.path("run.toml")).unwrap();
     let settings = settings.replace("'segmentation'", &format!("'{task}'"));
     std::fs::write(shop.path("run.toml"), settings).unwrap();
@@ -179,7 +179,7 @@ fn fields(mesh: &Value) -> Vec<[String; 3]> {
 
 #[test]
 fn pages_of_other_tasks_have_their_fields() {
-    let shop = Workshop::new("epochs = 1");
+    let shop = Project::new("epochs = 1");
     let page = page_of_task(&shop, "correspondence", "meshes = 'sphere[02468].ply'");
     let meshes = page["meshes"].as_array().unwrap();
     assert_eq!((meshes.len(), &meshes[0]["name"]), (2, &json!("template")));
@@ -189,7 +189,7 @@ fn pages_of_other_tasks_have_their_fields() {
     assert_eq!(fields(&meshes[1])[2..], [["error", "numbers", "error"]]);
     assert_eq!(page["report"]["confusion"], Value::Null);
 
-    let shop = Workshop::new("epochs = 1");
+    let shop = Project::new("epochs = 1");
     for index in 0..10 {
         let mesh = shop.path(&format!("spheres/sphere{index}.ply"));
         let mesh = gemcnn_mesh::Mesh::read(mesh).unwrap();
@@ -234,7 +234,7 @@ impl Drop for Training {
 
 #[test]
 fn a_run_can_be_watched_while_it_trains() {
-    let shop = Workshop::new("epochs = 100000\ncheckpoint = { minutes = 10.0 }");
+    let shop = Project::new("epochs = 100000\ncheckpoint = { minutes = 10.0 }");
     let arguments = ["run.toml", "--run-dir", "run", "--view"];
     let mut training = Training(shop.gemcnn(&arguments).spawn().unwrap());
     let mut lines = BufReader::new(training.0.stderr.take().unwrap()).lines();

@@ -9,7 +9,7 @@ use gemcnn_mesh::{
     AttributeValues, DVec3, GaugeGraph, GeometryOptions, Mesh, SharedFolder, VertexAttribute, WriteOptions, read_mesh,
     read_text, write_mesh,
 };
-use gemcnn_tasks::data::{DESCRIPTION_FILE, Description, OneOrMany, Part, Parts};
+use gemcnn_tasks::data::{DESCRIPTION_FILE, Description, OneOrMany, PerSplit, Split};
 use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -111,11 +111,11 @@ pub fn make(equation: Equation, settings: &DataSettings, folder: &Path, lock: &P
         }
     })?;
     let part_of = |shape: &Shape, trajectory: usize| match shape.is_trained {
-        true if trajectory < settings.training() => Part::Train,
-        true => Part::Validation,
-        false => Part::Test,
+        true if trajectory < settings.training() => Split::Train,
+        true => Split::Validation,
+        false => Split::Test,
     };
-    for part in Part::ALL {
+    for part in Split::ALL {
         let mut names = String::new();
         for shape in &SHAPES {
             let own = (0..settings.trajectories).filter(|&number| part_of(shape, number) == part);
@@ -128,9 +128,9 @@ pub fn make(equation: Equation, settings: &DataSettings, folder: &Path, lock: &P
     described.meshes = MESHES.into();
     described.target.property = Some(OneOrMany::Many(columns(settings.steps / 10, is_vector)));
     described.target.vectors = is_vector;
-    let list = |part: Part| Some(PathBuf::from(format!("{part}.txt")));
+    let list = |part: Split| Some(PathBuf::from(format!("{part}.txt")));
     described.split.files =
-        Some(Parts { train: list(Part::Train), validation: list(Part::Validation), test: list(Part::Test) });
+        Some(PerSplit { train: list(Split::Train), validation: list(Split::Validation), test: list(Split::Test) });
     // The description completes the data set.
     write_text(&description, &described.to_toml())
 }
@@ -225,7 +225,7 @@ impl Data {
         };
         let is_vector = equation.dynamics().order() == 1;
         let mut data = Self { meshes: Vec::new(), parts: [Vec::new(), Vec::new(), Vec::new()], states: 0 };
-        for (part, trajectories) in Part::ALL.into_iter().zip(0..) {
+        for (part, trajectories) in Split::ALL.into_iter().zip(0..) {
             let Some(list) = lists.get(part) else {
                 return refuse("it needs lists of all three parts");
             };

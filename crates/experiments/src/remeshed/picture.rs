@@ -6,7 +6,7 @@ use gemcnn_mesh::remesh::remesh;
 use gemcnn_mesh::{DVec3, Faces, Mesh, write_atomically};
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::data::Part;
+use gemcnn_tasks::data::Split;
 use gemcnn_tasks::predict::{Prediction, template_colours};
 use gemcnn_tasks::train::TrainedModel;
 use gemcnn_view::render::{RenderOptions, Shading, render};
@@ -32,7 +32,7 @@ pub(super) fn draw(
     let mut right = 0.0;
     let refuse = |error: String| TaskError::setting("picture", error);
     for test in tests {
-        let mut mesh = test.dataset.mesh(Part::Test, 0)?;
+        let mut mesh = test.dataset.mesh(Split::Test, 0)?;
         if let Some((kind, seed)) = &test.options.meshing {
             mesh = remesh(&mesh, kind, *seed).map_err(|error| refuse(error.to_string()))?.mesh;
         }

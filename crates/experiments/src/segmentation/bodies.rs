@@ -5,7 +5,9 @@ use crate::runs::{TestSet, hold};
 use gemcnn_mesh::remesh::{Isotropic, MeshSize, RemeshKind, Resample, Simplify, carry_labels, remesh};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, write_atomically, write_mesh};
-use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig, Dataset, Description, OneOrMany, Part, Parts};
+use gemcnn_tasks::data::{
+    BodiesConfig, DESCRIPTION_FILE, DataConfig, Dataset, Description, OneOrMany, PerSplit, Split,
+};
 use gemcnn_tasks::evaluation::EvaluationOptions;
 use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
@@ -75,7 +77,7 @@ impl Condition {
     }
 
     /// How the test meshes are changed when they are read.
-    pub(super) fn options(self, part: Part) -> EvaluationOptions {
+    pub(super) fn options(self, split: Split) -> EvaluationOptions {
         let meshing = match self {
             Self::Isotropic => {
                 Some(RemeshKind::Isotropic(Isotropic { size: MeshSize::EdgeLength(0.7), ..Isotropic::default() }))
@@ -84,7 +86,7 @@ impl Condition {
             _ => None,
         };
         EvaluationOptions {
-            part,
+            split,
             rotation: (self == Self::Rotated).then_some(SEED),
             meshing: meshing.map(|kind| (kind, SEED)),
             ..Default::default()
@@ -155,7 +157,7 @@ pub(super) fn make(settings: &Settings, directory: &Path) -> Result<(DataConfig,
                 Dataset::open_for(&DataConfig::Folder(folder), Task::Segmentation)?
             }
         };
-        tests.push(TestSet { condition, dataset, options: condition.options(Part::Test) });
+        tests.push(TestSet { condition, dataset, options: condition.options(Split::Test) });
     }
     Ok((data, tests))
 }
@@ -215,7 +217,7 @@ fn written(
         write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(TaskError::file(path))
     };
     let mut lists = [None, None, None];
-    for ((part, numbers), list) in Part::ALL.into_iter().zip(parts).zip(&mut lists) {
+    for ((part, numbers), list) in Split::ALL.into_iter().zip(parts).zip(&mut lists) {
         if !numbers.is_empty() {
             let file = PathBuf::from(format!("{part}.txt"));
             let names = numbers.clone().map(|n| BodiesConfig::body_name(n) + "\n");
@@ -227,7 +229,7 @@ fn written(
     let mut described = Description::new(Task::Segmentation);
     described.meshes = "meshes".into();
     described.target.property = Some(OneOrMany::One(PROPERTY.into()));
-    described.split.files = Some(Parts { train, validation, test });
+    described.split.files = Some(PerSplit { train, validation, test });
     // The description completes the data set.
     write(&description, described.to_toml())?;
     Ok(folder)
@@ -263,8 +265,8 @@ mod tests {
         let parts = [0..0, 0..0, 5..7];
         let made = write(&settings, Condition::Half, &parts);
         let dataset = Dataset::open(&DataConfig::Folder(made.clone())).unwrap();
-        assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (0, 2));
-        assert_eq!(dataset.mesh(Part::Test, 0).unwrap().vertex_count(), 500);
+        assert_eq!((dataset.len(Split::Train), dataset.len(Split::Test)), (0, 2));
+        assert_eq!(dataset.mesh(Split::Test, 0).unwrap().vertex_count(), 500);
         let file = made.join(DESCRIPTION_FILE);
         let time = std::fs::metadata(&file).unwrap().modified().unwrap();
         write(&settings, Condition::Half, &parts);
@@ -273,7 +275,7 @@ mod tests {
         let parts = [0..2, 0..0, 0..0];
         let made = write(&own, Condition::AsTrained, &parts);
         let dataset = Dataset::open(&DataConfig::Folder(made)).unwrap();
-        let [first, second] = [0, 1].map(|at| dataset.mesh(Part::Train, at).unwrap());
+        let [first, second] = [0, 1].map(|at| dataset.mesh(Split::Train, at).unwrap());
         assert_eq!([first.vertex_count(), second.vertex_count()], [500, 500]);
         assert_ne!(first.faces(), second.faces());
         let few = Settings { bodies: 2, ..settings };

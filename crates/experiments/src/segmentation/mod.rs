@@ -14,7 +14,7 @@ pub use step::Step;
 
 use crate::runs::{Place, Seeds, Table, TestSet, Tested, fill};
 use gemcnn_nn::Device;
-use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
+use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Split};
 use gemcnn_tasks::train::{Observer, Precision, RunConfig, StopFlag, TrainedModel, TrainingConfig};
 use gemcnn_tasks::{Task, TaskError};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const SEED: u64 = 1;
 /// Settings of the experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// A folder of meshes with a validation part, on which runs are tested (default: synthetic bodies).
+    /// A folder of meshes with a validation split, on which runs are tested (default: synthetic bodies).
     pub folder: Option<PathBuf>,
     /// Number of synthetic bodies: 64 % for training, 16 % for validation, 20 % for testing (default 100).
     pub bodies: usize,
@@ -102,19 +102,19 @@ pub fn run(
     Ok(is_full.then_some(table.report))
 }
 
-/// The data of a folder, and the tests on its validation part.
+/// The data of a folder, and the tests on its validation split.
 fn given(folder: &Path) -> Result<(DataConfig, Vec<TestSet<Condition>>), TaskError> {
     let data = DataConfig::Folder(folder.into());
     let dataset = Dataset::open_for(&data, Task::Segmentation)?;
-    if dataset.is_empty(Part::Validation) {
-        let problem = "the experiment needs a validation part, on which it tests";
+    if dataset.is_empty(Split::Validation) {
+        let problem = "the experiment needs a validation split, on which it tests";
         return Err(TaskError::setting(folder.display().to_string(), problem));
     }
     let conditions = [Condition::AsTrained, Condition::Rotated, Condition::Isotropic];
     let tests = conditions.map(|condition| TestSet {
         condition,
         dataset: dataset.clone(),
-        options: condition.options(Part::Validation),
+        options: condition.options(Split::Validation),
     });
     Ok((data, tests.into()))
 }

@@ -50,7 +50,7 @@ impl Report {
     pub(super) fn new(settings: &Settings, device: &Device) -> Self {
         Self {
             data: match &settings.folder {
-                Some(folder) => format!("{}, validation part", folder.display()),
+                Some(folder) => format!("{}, validation split", folder.display()),
                 None => format!(
                     "{} synthetic bodies, trained with {} vertices{}",
                     settings.bodies,

@@ -3,7 +3,7 @@
 
 use super::GeometryError;
 use crate::classes::bucket;
-use crate::{Neighbour, Mesh, PointIndex};
+use crate::{Mesh, Neighbour, PointIndex};
 use glam::DVec3;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};

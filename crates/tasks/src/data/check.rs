@@ -6,7 +6,7 @@ use super::config::DataConfig;
 use super::content::Content;
 use super::dataset::Inner;
 use super::open::gather;
-use super::part::Part;
+use super::split::Split;
 use super::target::ValueColumns;
 use crate::{Element, Task, TaskError};
 use gemcnn_mesh::{GeometryError, NormalWeighting, vertex_normals};
@@ -26,8 +26,9 @@ pub struct Check {
     pub per: Element,
     /// Notes about inferred settings, shown to the user.
     pub notes: Vec<String>,
-    /// Size of each part.
-    pub parts: Vec<PartCount>,
+    /// Size of each split.
+    #[serde(rename = "parts")]
+    pub splits: Vec<SplitCount>,
     /// Segmentation and classification: frequency of each class.
     pub classes: Vec<ClassCount>,
     /// Regression: range of each column.
@@ -36,11 +37,12 @@ pub struct Check {
     pub problems: Vec<String>,
 }
 
-/// The size of a part.
+/// The size of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct PartCount {
-    /// The part.
-    pub part: Part,
+pub struct SplitCount {
+    /// The split.
+    #[serde(rename = "part")]
+    pub split: Split,
     /// Number of meshes.
     pub meshes: usize,
     /// Number of vertices of the readable meshes.
@@ -51,7 +53,7 @@ pub struct PartCount {
     pub known: usize,
 }
 
-/// Frequency of a class in each part, in the order of [`Part::ALL`].
+/// Frequency of a class in each split, in the order of [`Split::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClassCount {
     /// Name.
@@ -64,7 +66,7 @@ pub struct ClassCount {
     pub meshes: [usize; 3],
 }
 
-/// Range of the values of a column, over all parts.
+/// Range of the values of a column, over all splits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ValueRange {
     /// Name of the column, or its number.
@@ -79,7 +81,7 @@ pub struct ValueRange {
 
 /// Contents and problems of one mesh.
 #[derive(Default)]
-struct Found {
+struct MeshContents {
     vertices: usize,
     targets: usize,
     known: usize,
@@ -114,14 +116,14 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
                 task,
                 per: Element::default(),
                 notes: Vec::new(),
-                parts: Vec::new(),
+                splits: Vec::new(),
                 classes: Vec::new(),
                 values: Vec::new(),
                 problems: vec![error.to_string()],
             };
         }
     };
-    let found: Vec<Found> = (0..inner.items.len()).into_par_iter().map(|item| examine(&inner, item)).collect();
+    let found: Vec<MeshContents> = (0..inner.items.len()).into_par_iter().map(|item| examine(&inner, item)).collect();
     let mut problems: Vec<String> = problems.iter().map(TaskError::to_string).collect();
     for found in &found {
         // Inferring the classes has read the labels too: each problem is listed once.
@@ -129,16 +131,16 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         let new: Vec<String> = new.cloned().collect();
         problems.extend(new);
     }
-    problems.extend(twins(&inner, &found));
+    problems.extend(duplicates(&inner, &found));
     let mut notes = inner.notes.clone();
-    let mut part_of = vec![None; inner.items.len()];
-    for part in Part::ALL {
-        for &item in inner.split.part(part) {
-            part_of[item] = Some(part);
+    let mut split_of = vec![None; inner.items.len()];
+    for split in Split::ALL {
+        for &item in inner.splits.of(split) {
+            split_of[item] = Some(split);
         }
     }
     let extents: Vec<Option<Extent>> = found.iter().map(|found| found.extent).collect();
-    notes.extend(compare(&inner.split, &extents));
+    notes.extend(compare(&inner.splits, &extents));
     let without_plane: usize = found.iter().map(|found| found.without_plane).sum();
     let clouds = found.iter().filter(|found| found.is_cloud).count();
     if clouds > 0 {
@@ -150,7 +152,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
             "vertices without a tangent plane: {without_plane} on {meshes} of the meshes; their frames come from neighbours"
         ));
     }
-    let classes = class_counts(&inner, &found, &part_of);
+    let classes = class_counts(&inner, &found, &split_of);
     let absent: Vec<String> =
         (classes.iter()).filter(|class| class.meshes[0] == 0).map(|class| format!("`{}`", class.name)).collect();
     // Classes may be in meshes that could not be read.
@@ -162,11 +164,11 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         task: Some(inner.task),
         per: inner.targets.per,
         notes,
-        parts: Part::ALL
-            .map(|part| {
-                let items = inner.split.part(part);
-                PartCount {
-                    part,
+        splits: Split::ALL
+            .map(|split| {
+                let items = inner.splits.of(split);
+                SplitCount {
+                    split,
                     meshes: items.len(),
                     vertices: items.iter().map(|&item| found[item].vertices).sum(),
                     targets: items.iter().map(|&item| found[item].targets).sum(),
@@ -180,15 +182,15 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
     }
 }
 
-fn examine(inner: &Inner, item: usize) -> Found {
-    let mut found = Found::default();
-    if let Err(error) = fill(inner, item, &mut found) {
+fn examine(inner: &Inner, item: usize) -> MeshContents {
+    let mut found = MeshContents::default();
+    if let Err(error) = examine_mesh(inner, item, &mut found) {
         found.problems.push(error.to_string());
     }
     found
 }
 
-fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError> {
+fn examine_mesh(inner: &Inner, index: usize, found: &mut MeshContents) -> Result<(), TaskError> {
     let item = &inner.items[index];
     let content = inner.content(index)?;
     found.hash = Some(content.hash());
@@ -213,7 +215,7 @@ fn fill(inner: &Inner, index: usize, found: &mut Found) -> Result<(), TaskError>
     read_target(inner, index, &content, found)
 }
 
-fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut Found) -> Result<(), TaskError> {
+fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut MeshContents) -> Result<(), TaskError> {
     let (item, targets) = (&inner.items[index], &inner.targets);
     match targets.given(item, content, found.vertices)? {
         Target::Unknown => {}
@@ -264,19 +266,19 @@ fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut Found
     Ok(())
 }
 
-/// Finds the same mesh in two parts, which makes evaluations invalid.
-fn twins(inner: &Inner, found: &[Found]) -> Vec<String> {
+/// Finds the same mesh in two splits, which makes evaluations invalid.
+fn duplicates(inner: &Inner, found: &[MeshContents]) -> Vec<String> {
     let mut first_with = HashMap::new();
     let mut problems = Vec::new();
-    for part in Part::ALL {
-        for &item in inner.split.part(part) {
+    for split in Split::ALL {
+        for &item in inner.splits.of(split) {
             let Some(hash) = found[item].hash else {
                 continue;
             };
-            let (other_part, other) = *first_with.entry(hash).or_insert((part, item));
-            if other_part != part {
+            let (other_split, other) = *first_with.entry(hash).or_insert((split, item));
+            if other_split != split {
                 problems.push(format!(
-                    "{} in {part} is the same file as {} in {other_part}",
+                    "{} in {split} is the same file as {} in {other_split}",
                     inner.items[item].name, inner.items[other].name
                 ));
             }
@@ -285,7 +287,7 @@ fn twins(inner: &Inner, found: &[Found]) -> Vec<String> {
     problems
 }
 
-fn class_counts(inner: &Inner, found: &[Found], part_of: &[Option<Part>]) -> Vec<ClassCount> {
+fn class_counts(inner: &Inner, found: &[MeshContents], split_of: &[Option<Split>]) -> Vec<ClassCount> {
     let classes = inner.targets.classes().filter(|_| inner.task != Task::Correspondence);
     let Some(classes) = classes else {
         return Vec::new();
@@ -298,19 +300,19 @@ fn class_counts(inner: &Inner, found: &[Found], part_of: &[Option<Part>]) -> Vec
             meshes: [0; 3],
         })
         .collect();
-    for (found, part) in found.iter().zip(part_of) {
-        let Some(part) = part else { continue };
+    for (found, split) in found.iter().zip(split_of) {
+        let Some(split) = split else { continue };
         for (&class, &vertices) in &found.classes {
             if let Some(count) = counts.get_mut(class as usize) {
-                count.vertices[*part as usize] += vertices;
-                count.meshes[*part as usize] += 1;
+                count.vertices[*split as usize] += vertices;
+                count.meshes[*split as usize] += 1;
             }
         }
     }
     counts
 }
 
-fn value_ranges(found: &[Found]) -> Vec<ValueRange> {
+fn value_ranges(found: &[MeshContents]) -> Vec<ValueRange> {
     let known: usize = found.iter().map(|found| found.known).sum();
     let mut ranges: Vec<ValueRange> = Vec::new();
     for found in found {

@@ -1,7 +1,7 @@
-//! Differences between the parts of a data set that a model may not bridge.
+//! Differences between the splits of a data set that a model may not bridge.
 
-use super::part::Part;
 use super::split::Split;
+use super::splits::Splits;
 use gemcnn_mesh::{DVec3, Mesh};
 
 /// Ratio of medians from which a difference is worth a note.
@@ -28,16 +28,16 @@ impl Extent {
     }
 }
 
-/// Notes on parts that differ from the training part in size, number of vertices or orientation.
-pub(super) fn compare(split: &Split, extents: &[Option<Extent>]) -> Vec<String> {
-    let of = |part: Part| -> Vec<Extent> {
-        let items = split.part(part).iter();
+/// Notes on splits that differ from the training split in size, number of vertices or orientation.
+pub(super) fn compare(splits: &Splits, extents: &[Option<Extent>]) -> Vec<String> {
+    let of = |split: Split| -> Vec<Extent> {
+        let items = splits.of(split).iter();
         items.filter_map(|&item| *extents.get(item)?).collect()
     };
-    let training = of(Part::Train);
+    let training = of(Split::Train);
     let mut notes = Vec::new();
-    for part in [Part::Validation, Part::Test] {
-        let other = of(part);
+    for split in [Split::Validation, Split::Test] {
+        let other = of(split);
         let ratio = |value: fn(&Extent) -> f64| {
             let ratio = median(&other, value)? / median(&training, value)?;
             let apart = ratio.is_finite() && !(APART.recip()..=APART).contains(&ratio);
@@ -45,13 +45,13 @@ pub(super) fn compare(split: &Split, extents: &[Option<Extent>]) -> Vec<String> 
         };
         if let Some(ratio) = ratio(|extent| extent.sides.length()) {
             notes.push(format!(
-                "meshes in {part} are {ratio:.3} times as large as in train: keep `normalise` in [geometry] on, or bring \
+                "meshes in {split} are {ratio:.3} times as large as in train: keep `normalise` in [geometry] on, or bring \
                  them to the same units"
             ));
         }
         if let Some(ratio) = ratio(|extent| extent.vertices) {
             notes.push(format!(
-                "meshes in {part} have {ratio:.3} times the vertices of those in train: models `gem` and `unet` depend on the \
+                "meshes in {split} have {ratio:.3} times the vertices of those in train: models `gem` and `unet` depend on the \
                  density, `surface` does not"
             ));
         }
@@ -60,7 +60,7 @@ pub(super) fn compare(split: &Split, extents: &[Option<Extent>]) -> Vec<String> 
         {
             let axis = |axis: usize| ["x", "y", "z"][axis];
             notes.push(format!(
-                "meshes in {part} are longest along {}, but in train along {}: use features that do not depend on the \
+                "meshes in {split} are longest along {}, but in train along {}: use features that do not depend on the \
                  orientation (not `xyz`), or rotate them in [augmentation]",
                 axis(here),
                 axis(there)
@@ -96,11 +96,11 @@ mod tests {
             Extent::new(&mesh.map_vertices(|p| p * stretch).unwrap())
         };
         let upright = DVec3::new(0.5, 2.0, 0.4);
-        let split = Split::first(4, 6);
+        let splits = Splits::first(4, 6);
         let mut extents = vec![shape(upright, 2); 6];
-        assert!(compare(&split, &extents).is_empty());
+        assert!(compare(&splits, &extents).is_empty());
         extents[5] = None;
-        assert!(compare(&split, &extents).is_empty());
+        assert!(compare(&splits, &extents).is_empty());
         for (other, level, count) in [
             (1000.0 * upright, 2, 1),
             (upright, 3, 1),
@@ -108,7 +108,7 @@ mod tests {
             (DVec3::new(0.2, 0.04, 0.05), 3, 3),
         ] {
             extents[4] = shape(other, level);
-            assert_eq!(compare(&split, &extents).len(), count, "{other}");
+            assert_eq!(compare(&splits, &extents).len(), count, "{other}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Data sets: meshes, their targets and their parts.
+//! Data sets: meshes, their targets and their splits.
 
 use super::classes::Classes;
 use super::config::DataConfig;
 use super::content::Content;
 use super::meshes::{Item, find_meshes};
 use super::open::{gather, require};
-use super::part::Part;
 use super::source::TargetSource;
 use super::split::Split;
+use super::splits::Splits;
 use super::target::TargetReader;
 use super::template::TemplateDistances;
 use crate::features::{FieldName, Fields};
@@ -18,12 +18,12 @@ use gemcnn_nn::{FeatureType, Target};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// Meshes with targets, divided into parts.
+/// Meshes with targets, divided into splits.
 ///
 /// ```no_run
-/// use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part, Preparation};
+/// use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Split, Preparation};
 /// let dataset = Dataset::open(&DataConfig::Folder("teeth".into()))?;
-/// let train = dataset.part(Part::Train, &Preparation::default(), &Cache::of_user())?;
+/// let train = dataset.split(Split::Train, &Preparation::default(), &Cache::of_user())?;
 /// # Ok::<(), gemcnn_tasks::TaskError>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -35,9 +35,9 @@ pub struct Dataset {
 pub(crate) struct Inner {
     pub name: String,
     pub items: Vec<Item>,
-    pub split: Split,
-    /// True if nothing says which meshes are for what, so that the parts are drawn.
-    pub draws_parts: bool,
+    pub splits: Splits,
+    /// True if nothing says which meshes are for what, so that the splits are drawn.
+    pub draws_splits: bool,
     pub task: Task,
     pub targets: TargetReader,
     pub template: Option<Mesh>,
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     fn leave_out(&mut self, item: usize, problem: &TaskError) {
-        self.split.remove(item);
+        self.splits.remove(item);
         self.skipped.push(problem.to_string());
     }
 
@@ -113,7 +113,7 @@ impl Dataset {
             }
             false
         });
-        match all > problems.len() && Part::ALL.iter().all(|&p| inner.split.part(p).is_empty()) {
+        match all > problems.len() && Split::ALL.iter().all(|&p| inner.splits.of(p).is_empty()) {
             true => Self::open_as(config, task),
             false => Self::without_problems(inner, problems),
         }
@@ -210,53 +210,53 @@ impl Dataset {
         }
     }
 
-    /// Number of meshes of a part.
-    pub fn len(&self, part: Part) -> usize {
-        self.inner.split.part(part).len()
+    /// Number of meshes of a split.
+    pub fn len(&self, split: Split) -> usize {
+        self.inner.splits.of(split).len()
     }
 
-    /// True if a part has no meshes.
-    pub fn is_empty(&self, part: Part) -> bool {
-        self.len(part) == 0
+    /// True if a split has no meshes.
+    pub fn is_empty(&self, split: Split) -> bool {
+        self.len(split) == 0
     }
 
-    /// A mesh of a part, without preparation.
+    /// A mesh of a split, without preparation.
     ///
     /// # Errors
     /// An index out of range, or a mesh that cannot be read.
-    pub fn mesh(&self, part: Part, index: usize) -> Result<Mesh, TaskError> {
-        let item = self.item(part, index)?;
+    pub fn mesh(&self, split: Split, index: usize) -> Result<Mesh, TaskError> {
+        let item = self.item(split, index)?;
         Ok(self.inner.content(item)?.mesh()?.clone())
     }
 
-    /// Fields of a mesh of a part that features need.
+    /// Fields of a mesh of a split that features need.
     ///
     /// # Errors
     /// As [`mesh`](Self::mesh), or a field that is not there.
-    pub fn fields(&self, part: Part, index: usize, names: &[FieldName]) -> Result<Fields, TaskError> {
-        let item = self.item(part, index)?;
+    pub fn fields(&self, split: Split, index: usize, names: &[FieldName]) -> Result<Fields, TaskError> {
+        let item = self.item(split, index)?;
         self.inner.content(item)?.fields(names)
     }
 
-    /// The place of a mesh of a part among all meshes.
-    fn item(&self, part: Part, index: usize) -> Result<usize, TaskError> {
-        let items = self.inner.split.part(part);
+    /// The place of a mesh of a split among all meshes.
+    fn item(&self, split: Split, index: usize) -> Result<usize, TaskError> {
+        let items = self.inner.splits.of(split);
         items.get(index).copied().ok_or_else(|| {
             let problem = format!("mesh {index} is out of range: there are {}", items.len());
-            TaskError::setting(part.to_string(), problem)
+            TaskError::setting(split.to_string(), problem)
         })
     }
 
-    /// Name of a mesh of a part; empty if the index is out of range.
-    pub fn mesh_name(&self, part: Part, index: usize) -> &str {
-        let item = self.inner.split.part(part).get(index);
+    /// Name of a mesh of a split; empty if the index is out of range.
+    pub fn mesh_name(&self, split: Split, index: usize) -> &str {
+        let item = self.inner.splits.of(split).get(index);
         item.map_or("", |&item| &self.inner.items[item].name)
     }
 }
 
 impl Dataset {
-    /// The same data set with a share of its training part as validation part, and a note that says so. Meshes are
-    /// drawn with the seed of the parts, in classification from each class. A data set with a validation part stays
+    /// The same data set with a share of its training split as validation split, and a note that says so. Meshes are
+    /// drawn with the seed of the splits, in classification from each class. A data set with a validation split stays
     /// as it is, and so does one with a single training mesh.
     ///
     /// # Errors
@@ -266,31 +266,31 @@ impl Dataset {
             let problem = format!("{share} must be at least 0 and below 1");
             return Err(TaskError::setting("training.validation", problem));
         }
-        if share == 0.0 || !self.is_empty(Part::Validation) {
+        if share == 0.0 || !self.is_empty(Split::Validation) {
             return Ok(self);
         }
-        let Inner { split, items, notes, .. } = Arc::make_mut(&mut self.inner);
-        let meshes = split.part(Part::Train).len();
-        let moved = split.hold_out(share, |item| items[item].class());
+        let Inner { splits, items, notes, .. } = Arc::make_mut(&mut self.inner);
+        let meshes = splits.of(Split::Train).len();
+        let moved = splits.hold_out(share, |item| items[item].class());
         notes.push(match moved {
-            0 => "there is one training mesh: no validation part is held out".into(),
-            _ => format!("{moved} of {meshes} training meshes are held out as validation part"),
+            0 => "there is one training mesh: no validation split is held out".into(),
+            _ => format!("{moved} of {meshes} training meshes are held out as validation split"),
         });
         Ok(self)
     }
 
-    /// The same data set with all meshes in the test part if nothing says which meshes are for what. Otherwise it stays
+    /// The same data set with all meshes in the test split if nothing says which meshes are for what. Otherwise it stays
     /// as it is.
     pub fn all_for_testing(mut self) -> Self {
-        if self.inner.draws_parts {
-            Arc::make_mut(&mut self.inner).split.move_to_test();
+        if self.inner.draws_splits {
+            Arc::make_mut(&mut self.inner).splits.move_to_test();
         }
         self
     }
 
-    /// True if no other part has meshes than the test part.
+    /// True if no other split has meshes than the test split.
     pub fn is_for_testing(&self) -> bool {
-        self.is_empty(Part::Train) && self.is_empty(Part::Validation)
+        self.is_empty(Split::Train) && self.is_empty(Split::Validation)
     }
 
     /// Test meshes of the same bodies in another meshing: the files `KIND/*.ply` of a folder, or of its folder `data`,
@@ -315,13 +315,13 @@ impl Dataset {
                 return Err(DataError::target(&item.name, problem).into());
             }
         }
-        let split = Split::first(0, items.len());
+        let splits = Splits::first(0, items.len());
         Ok(Self {
             inner: Arc::new(Inner {
                 name: kind.into(),
                 items,
-                split,
-                draws_parts: false,
+                splits,
+                draws_splits: false,
                 task: self.task(),
                 targets: TargetReader { source, ..targets.clone() },
                 template: template.clone(),

@@ -1,8 +1,8 @@
-//! `dataset.toml`: task, targets and parts of a folder of meshes.
+//! `dataset.toml`: task, targets and splits of a folder of meshes.
 
 use super::classes::Classes;
-use super::part::Part;
 use super::pattern::Pattern;
+use super::split::Split;
 use crate::{DataError, Element, Task, TaskError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub struct Description {
     /// Source of the targets.
     #[serde(default, skip_serializing_if = "is_default")]
     pub target: TargetDescription,
-    /// Parts of the data set.
+    /// PerSplit of the data set.
     #[serde(default, skip_serializing_if = "is_default")]
     pub split: SplitDescription,
 }
@@ -88,31 +88,31 @@ pub struct TargetDescription {
     pub pattern: Option<String>,
 }
 
-/// Parts of a data set: at most one of `files`, `table`, `patterns` and `fractions`.
+/// PerSplit of a data set: at most one of `files`, `table`, `patterns` and `fractions`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SplitDescription {
-    /// A list of meshes for each part, one per line.
+    /// A list of meshes for each split, one per line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub files: Option<Parts<PathBuf>>,
-    /// A `.csv` file with the name and part of a mesh in each row.
+    pub files: Option<PerSplit<PathBuf>>,
+    /// A `.csv` file with the name and split of a mesh in each row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<PathBuf>,
-    /// One or several patterns for each part.
+    /// One or several patterns for each split.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub patterns: Option<Parts<OneOrMany<String>>>,
-    /// Fraction of the meshes in each part, at random (default: 0.8 for training and 0.2 for testing).
+    pub patterns: Option<PerSplit<OneOrMany<String>>>,
+    /// Fraction of the meshes in each split, at random (default: 0.8 for training and 0.2 for testing).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fractions: Option<Parts<f64>>,
-    /// Seed of the random parts (default 0).
+    pub fractions: Option<PerSplit<f64>>,
+    /// Seed of the random splits (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub seed: u64,
 }
 
-/// A value for each part of a data set.
+/// A value for each split of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parts<T> {
+pub struct PerSplit<T> {
     /// For training.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub train: Option<T>,
@@ -124,13 +124,13 @@ pub struct Parts<T> {
     pub test: Option<T>,
 }
 
-impl<T> Parts<T> {
-    /// The value for a part.
-    pub fn get(&self, part: Part) -> Option<&T> {
-        match part {
-            Part::Train => self.train.as_ref(),
-            Part::Validation => self.validation.as_ref(),
-            Part::Test => self.test.as_ref(),
+impl<T> PerSplit<T> {
+    /// The value for a split.
+    pub fn get(&self, split: Split) -> Option<&T> {
+        match split {
+            Split::Train => self.train.as_ref(),
+            Split::Validation => self.validation.as_ref(),
+            Split::Test => self.test.as_ref(),
         }
     }
 }
@@ -350,7 +350,7 @@ impl Description {
 }
 
 impl SplitDescription {
-    /// True if it does not say which meshes are in which part, nor how many.
+    /// True if it does not say which meshes are in which split, nor how many.
     pub(crate) fn is_silent(&self) -> bool {
         let Self { files, table, patterns, fractions, seed: _ } = self;
         files.is_none() && table.is_none() && patterns.is_none() && fractions.is_none()
@@ -364,7 +364,7 @@ impl SplitDescription {
         let Some(fractions) = self.fractions else {
             return Ok(());
         };
-        let shares = Part::ALL.map(|part| fractions.get(part).copied().unwrap_or(0.0));
+        let shares = Split::ALL.map(|split| fractions.get(split).copied().unwrap_or(0.0));
         let sum: f64 = shares.iter().sum();
         let sound = shares.iter().all(|share| (0.0..=1.0).contains(share));
         // Sums of decimal fractions are not exact.

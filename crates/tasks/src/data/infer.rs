@@ -2,10 +2,10 @@
 
 use super::content::Content;
 use super::description::{Description, OneOrMany, SplitDescription, TargetDescription};
-use super::infer_split::{part_patterns, split, split_in_words};
+use super::infer_split::{split, split_in_words, split_patterns};
 use super::meshes::{Item, find_meshes};
-use super::part::Part;
 use super::source::{ANY_EXTENSION, TargetSource};
+use super::split::Split;
 use super::table::NumberTable;
 use super::target::{TargetReader, ValueColumns};
 use crate::layout::is_made;
@@ -392,10 +392,10 @@ fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskErro
 
 /// Folders of classes: `class/mesh`, or `class/train/mesh` and `class/test/mesh`.
 fn class_folders(items: &[Item]) -> Option<Candidate> {
-    let is_part = |name: &str| Part::parse(name).is_some();
+    let is_split = |name: &str| Split::parse(name).is_some();
     let nested = items.iter().all(|item| {
         let folders: Vec<&str> = item.name.split('/').collect();
-        matches!(&folders[..], [_, part, _] if is_part(part))
+        matches!(&folders[..], [_, split, _] if is_split(split))
     });
     if nested {
         let classes = items.iter().filter_map(|item| item.name.split('/').next());
@@ -405,12 +405,12 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
         let target = TargetDescription { pattern: Some("{class}/*/*".into()), ..Default::default() };
         let words = "the folders of the meshes".to_string();
         let mut candidate = Candidate::new(Task::Classification, words, target);
-        candidate.description.split.patterns = Some(part_patterns(items, 1));
+        candidate.description.split.patterns = Some(split_patterns(items, 1));
         return Some(candidate);
     }
     let folders: Option<BTreeSet<&str>> = items.iter().map(Item::folder).collect();
     let folders = folders?;
-    if folders.len() < 2 || folders.iter().any(|folder| is_part(folder)) {
+    if folders.len() < 2 || folders.iter().any(|folder| is_split(folder)) {
         return None;
     }
     let target = TargetDescription { folders: true, ..Default::default() };

@@ -1,67 +1,68 @@
-//! Inference of the parts of a folder without `dataset.toml`.
+//! Inference of the splits of a folder without `dataset.toml`.
 
-use super::description::{OneOrMany, Parts, SplitDescription};
+use super::description::{OneOrMany, PerSplit, SplitDescription};
 use super::meshes::Item;
-use super::part::Part;
+use super::split::Split;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Parts from existing lists or folders.
+/// PerSplit from existing lists or folders.
 pub(super) fn split(folder: &Path, items: &[Item]) -> SplitDescription {
     let file = |names: &[&str]| {
         let found = names.iter().find(|name| folder.join(name).is_file());
         found.map(|name| name.into())
     };
     let mut split = SplitDescription::default();
-    let files = Parts {
+    let files = PerSplit {
         train: file(&["train.txt"]),
         validation: file(&["validation.txt", "val.txt"]),
         test: file(&["test.txt"]),
     };
-    let of_parts = |patterns: &Parts<OneOrMany<String>>| Part::ALL.iter().any(|&part| patterns.get(part).is_some());
-    let mut patterns = part_patterns(items, 0);
+    let of_splits =
+        |patterns: &PerSplit<OneOrMany<String>>| Split::ALL.iter().any(|&split| patterns.get(split).is_some());
+    let mut patterns = split_patterns(items, 0);
     let outermost: BTreeSet<Option<&str>> =
         (items.iter()).map(|item| item.name.split_once('/').map(|(folder, _)| folder)).collect();
-    if !of_parts(&patterns) && outermost.len() == 1 {
-        // All meshes are in one folder, which may have folders of parts.
-        patterns = part_patterns(items, 1);
+    if !of_splits(&patterns) && outermost.len() == 1 {
+        // All meshes are in one folder, which may have folders of splits.
+        patterns = split_patterns(items, 1);
     }
     if folder.join("split.csv").is_file() {
         split.table = Some("split.csv".into());
     } else if files.train.is_some() || files.test.is_some() {
         split.files = Some(files);
-    } else if of_parts(&patterns) {
+    } else if of_splits(&patterns) {
         split.patterns = Some(patterns);
     }
     split
 }
 
-/// Patterns of the folders of parts at a depth.
-pub(super) fn part_patterns(items: &[Item], depth: usize) -> Parts<OneOrMany<String>> {
+/// Patterns of the folders of splits at a depth.
+pub(super) fn split_patterns(items: &[Item], depth: usize) -> PerSplit<OneOrMany<String>> {
     let folders = items.iter().filter_map(|item| item.name.split('/').nth(depth));
     let folders: BTreeSet<&str> = folders.collect();
-    let patterns = |part| {
-        let of_part = folders.iter().filter(|name| Part::parse(name) == Some(part));
-        let mut patterns: Vec<String> = of_part.map(|name| format!("{}{name}/**", "*/".repeat(depth))).collect();
+    let patterns = |split| {
+        let of_split = folders.iter().filter(|name| Split::parse(name) == Some(split));
+        let mut patterns: Vec<String> = of_split.map(|name| format!("{}{name}/**", "*/".repeat(depth))).collect();
         match patterns.len() {
             0 | 1 => patterns.pop().map(OneOrMany::One),
             _ => Some(OneOrMany::Many(patterns)),
         }
     };
-    Parts { train: patterns(Part::Train), validation: patterns(Part::Validation), test: patterns(Part::Test) }
+    PerSplit { train: patterns(Split::Train), validation: patterns(Split::Validation), test: patterns(Split::Test) }
 }
 
 pub(super) fn split_in_words(split: &SplitDescription) -> String {
     if let Some(table) = &split.table {
-        return format!("parts from {}", table.display());
+        return format!("splits from {}", table.display());
     }
     if split.files.is_some() {
-        return "parts from train.txt and test.txt".into();
+        return "splits from train.txt and test.txt".into();
     }
     if let Some(patterns) = &split.patterns {
-        let folders: Vec<&str> = Part::ALL
+        let folders: Vec<&str> = Split::ALL
             .iter()
-            .filter_map(|&part| patterns.get(part))
+            .filter_map(|&split| patterns.get(split))
             .flat_map(OneOrMany::as_slice)
             .map(|pattern| pattern.trim_end_matches("/**"))
             .collect();
@@ -69,7 +70,7 @@ pub(super) fn split_in_words(split: &SplitDescription) -> String {
             Some(_) => "",
             None => ", other meshes for training",
         };
-        return format!("parts from the folders {}{rest}", folders.join(", "));
+        return format!("splits from the folders {}{rest}", folders.join(", "));
     }
     "80 % for training and 20 % for testing, at random".into()
 }

@@ -1,7 +1,7 @@
 //! Data sets: folders of meshes with targets, FAUST, and synthetic bodies.
 //!
 //! A [`DataConfig`] names a source of meshes, a [`Dataset`] is what was found there, and a
-//! [`PreparedPart`] gives the samples of one of its parts, with geometry and features from a
+//! [`PreparedSplit`] gives the samples of one of its splits, with geometry and features from a
 //! [`Cache`] on disk.
 
 mod augmentation;
@@ -25,7 +25,6 @@ mod meshes;
 mod motions;
 mod npy;
 mod open;
-mod part;
 mod patches;
 mod pattern;
 mod preparation;
@@ -33,6 +32,7 @@ mod prepared;
 mod resampling;
 mod source;
 mod split;
+mod splits;
 mod table;
 mod target;
 mod template;
@@ -41,21 +41,23 @@ pub mod vectors;
 pub use crate::error::DataError;
 pub use augmentation::Augmentation;
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
-pub use check::{Check, ClassCount, PartCount, ValueRange, check};
+pub use check::{Check, ClassCount, SplitCount, ValueRange, check};
 pub use classes::Classes;
 pub use config::{BodiesConfig, DataConfig};
 pub use dataset::Dataset;
-pub use description::{Column, DESCRIPTION_FILE, Description, OneOrMany, Parts, SplitDescription, TargetDescription};
+pub use description::{
+    Column, DESCRIPTION_FILE, Description, OneOrMany, PerSplit, SplitDescription, TargetDescription,
+};
 pub use fields::SurfaceFile;
 pub(crate) use fields::connected;
 pub use meshes::{is_mesh, mesh_files};
 pub use motions::{Mirrors, Rotations};
 pub use npy::{npy_f32, npy_i64};
-pub use part::Part;
 pub use patches::{PatchSettings, Patches};
 pub use pattern::Pattern;
 pub use preparation::{Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared};
-pub use prepared::PreparedPart;
+pub use prepared::PreparedSplit;
 pub(crate) use prepared::Scoring;
+pub use split::Split;
 pub use table::csv_cell;
 pub(crate) use template::TemplateDistances;

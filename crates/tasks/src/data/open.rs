@@ -7,9 +7,9 @@ use super::dataset::Inner;
 use super::description::{DESCRIPTION_FILE, Description};
 use super::mesh_classes::{assign_classes, assign_values};
 use super::meshes::{Item, find_meshes};
-use super::part::Part;
 use super::source::TargetSource;
 use super::split::Split;
+use super::splits::Splits;
 use super::target::{Learned, TargetReader, ValueColumns};
 use super::{faust, infer};
 use crate::{DataError, Element, Task, TaskError};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// With more classes, the user is told that the labels may be values.
 const MANY_CLASSES: usize = 100;
 /// Largest number of classes that is inferred from labels.
-const MAX_FOUND_CLASSES: usize = 10_000;
+const MAX_INFERRED_CLASSES: usize = 10_000;
 
 /// Opens a data set and collects the problems of its lists.
 pub(crate) fn gather(config: &DataConfig, task: Option<Task>) -> Result<(Inner, Vec<TaskError>), TaskError> {
@@ -59,7 +59,7 @@ fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>) 
         faust::COUNT,
         faust::TRAIN
     );
-    Ok(registered(folder.display().to_string(), items, Split::first(faust::TRAIN, faust::COUNT), template, vec![note]))
+    Ok(registered(folder.display().to_string(), items, Splits::first(faust::TRAIN, faust::COUNT), template, vec![note]))
 }
 
 fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
@@ -75,7 +75,7 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
     let mut inner = registered(
         NAME.into(),
         names.map(|name| Item::new(name, "")).collect(),
-        Split::first(train, config.count),
+        Splits::first(train, config.count),
         Some(family.template().clone()),
         vec![note],
     );
@@ -84,13 +84,13 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
 }
 
 /// A data set of registered meshes, in correspondence by vertex index.
-fn registered(name: String, items: Vec<Item>, split: Split, template: Option<Mesh>, notes: Vec<String>) -> Inner {
+fn registered(name: String, items: Vec<Item>, splits: Splits, template: Option<Mesh>, notes: Vec<String>) -> Inner {
     let classes = template.as_ref().map(|mesh| Classes::numbered(mesh.vertex_count()));
     Inner {
         name,
         items,
-        split,
-        draws_parts: false,
+        splits,
+        draws_splits: false,
         task: Task::Correspondence,
         targets: TargetReader::new(TargetSource::VertexNumber, Target::Classes(classes)),
         template,
@@ -113,15 +113,15 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
     require(folder, description.task, task)?;
     let mut items = find_meshes(folder, &description.meshes)?;
     notes.extend(leave_out_template(folder, &description, &mut items));
-    // Before the split, because parts at random have a share of each class.
+    // Before the split, because splits at random have a share of each class.
     let learned = assign_targets(folder, &description, &mut items, problems)?;
-    let split = Split::new(folder, &description.split, &items, problems);
-    // A test part alone can be evaluated, if the classes of a correspondence are known.
+    let splits = Splits::new(folder, &description.split, &items, problems);
+    // A test split alone can be evaluated, if the classes of a correspondence are known.
     let needs_training = description.task == Task::Correspondence && description.template.is_none();
-    if needs_training && split.part(Part::Train).is_empty() && problems.is_empty() {
+    if needs_training && splits.of(Split::Train).is_empty() && problems.is_empty() {
         problems.push(TaskError::setting(
             folder.display().to_string(),
-            "the training part has no meshes, and there is no template",
+            "the training split has no meshes, and there is no template",
         ));
     }
     let names = description.classes.iter().cloned().enumerate();
@@ -137,16 +137,16 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
     if !matches!(targets.per, Element::Vertex | Element::Mesh) {
         notes.push(format!("the targets are those of {}", targets.per.words()[1]));
     }
-    let parts = Part::ALL.iter().flat_map(|&part| split.part(part));
-    let used: BTreeSet<usize> = parts.copied().collect();
+    let used = Split::ALL.iter().flat_map(|&split| splits.of(split));
+    let used: BTreeSet<usize> = used.copied().collect();
     let unused = items.len() - used.len();
     let used = used.into_iter().map(|item| &items[item]);
     problems.extend(shared_targets(used, &targets.source));
     let mut inner = Inner {
         name: folder.display().to_string(),
         items,
-        split,
-        draws_parts: description.split.is_silent(),
+        splits,
+        draws_splits: description.split.is_silent(),
         task: description.task,
         targets,
         template: None,
@@ -168,8 +168,8 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
     }
     match unused {
         0 => {}
-        1 => inner.notes.push("1 mesh is in no part".into()),
-        _ => inner.notes.push(format!("{unused} meshes are in no part")),
+        1 => inner.notes.push("1 mesh is in no split".into()),
+        _ => inner.notes.push(format!("{unused} meshes are in no split")),
     }
     Ok(inner)
 }
@@ -196,13 +196,13 @@ fn assign_targets(
     })
 }
 
-/// Finds the template, whose vertices are the classes: the given one, or the first mesh of the training part.
+/// Finds the template, whose vertices are the classes: the given one, or the first mesh of the training split.
 fn find_template(inner: &mut Inner, folder: &Path, description: &Description, problems: &mut Vec<TaskError>) {
     let paths: Vec<PathBuf> = match &description.template {
         Some(path) => vec![folder.join(path)],
-        None => inner.split.part(Part::Train).iter().map(|&item| inner.items[item].path.clone()).collect(),
+        None => inner.splits.of(Split::Train).iter().map(|&item| inner.items[item].path.clone()).collect(),
     };
-    inner.template = first_good(paths.iter(), problems, |path| Ok(Mesh::read(path)?));
+    inner.template = first_usable(paths.iter(), problems, |path| Ok(Mesh::read(path)?));
     if let Some(mesh) = &inner.template {
         inner.targets.learned = Target::Classes(Some(Classes::numbered(mesh.vertex_count())));
     }
@@ -211,7 +211,7 @@ fn find_template(inner: &mut Inner, folder: &Path, description: &Description, pr
 /// Infers the classes from the labels of all meshes.
 fn find_classes(inner: &mut Inner, problems: &mut Vec<TaskError>) -> Result<(), TaskError> {
     let found = found_labels(&inner.items, &inner.targets, problems);
-    if found.len() > MAX_FOUND_CLASSES {
+    if found.len() > MAX_INFERRED_CLASSES {
         let problem = format!(
             "{} distinct labels are too many for classes; if they are right, list `classes` in {DESCRIPTION_FILE}",
             found.len()
@@ -231,15 +231,15 @@ fn find_classes(inner: &mut Inner, problems: &mut Vec<TaskError>) -> Result<(), 
 
 /// Finds the columns of values from the first training mesh, or from any mesh if there is none.
 fn find_columns(inner: &mut Inner, problems: &mut Vec<TaskError>) {
-    let Inner { items, split, targets, notes, .. } = inner;
-    let first = split.part(Part::Train).iter().map(|&item| &items[item]);
-    let first = first.chain(items.first().filter(|_| split.part(Part::Train).is_empty()));
+    let Inner { items, splits, targets, notes, .. } = inner;
+    let first = splits.of(Split::Train).iter().map(|&item| &items[item]);
+    let first = first.chain(items.first().filter(|_| splits.of(Split::Train).is_empty()));
     let read = |item: &Item| {
         let content = Content::read(&item.path)?;
         let vertices = content.mesh()?.vertex_count();
         Ok(targets.given(item, &content, vertices)?.values())
     };
-    let Some(table) = first_good(first, problems, read).flatten() else {
+    let Some(table) = first_usable(first, problems, read).flatten() else {
         return;
     };
     let vectors = targets.has_vectors();
@@ -253,17 +253,17 @@ fn find_columns(inner: &mut Inner, problems: &mut Vec<TaskError>) {
     targets.learned = Target::Values(ValueColumns::of(table.columns, table.header, vectors));
 }
 
-/// Removes the template from the meshes, unless a list of the parts names it, and returns a note.
+/// Removes the template from the meshes, unless a list of the splits names it, and returns a note.
 fn leave_out_template(folder: &Path, description: &Description, items: &mut Vec<Item>) -> Option<String> {
     let template = folder.join(description.template.as_ref()?);
     let template = template.canonicalize().ok()?;
     let is_template = |item: &Item| (item.path.canonicalize()).is_ok_and(|path| path == template);
     let at = items.iter().position(is_template)?;
-    if Split::names(folder, &description.split, items, at) {
+    if Splits::names(folder, &description.split, items, at) {
         return None;
     }
     let name = items.remove(at).name;
-    Some(format!("{name} is the template and in no part"))
+    Some(format!("{name} is the template and in no split"))
 }
 
 /// Finds meshes that share their target file with another mesh.
@@ -294,7 +294,7 @@ fn shared_targets<'a>(items: impl Iterator<Item = &'a Item>, source: &TargetSour
 }
 
 /// The first result that is not a problem of a single mesh. Problems are listed.
-fn first_good<I, R>(
+fn first_usable<I, R>(
     mut of: impl Iterator<Item = I>,
     problems: &mut Vec<TaskError>,
     read: impl Fn(I) -> Result<R, TaskError>,

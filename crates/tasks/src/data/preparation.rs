@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn rotations_depend_on_seed_and_name_and_leave_invariant_features() {
+    fn rotations_keep_invariant_features() {
         let mesh = bumpy();
         let mut preparation = Preparation { features: FeatureConfig::of_kind("matrix").unwrap(), ..Default::default() };
         let still = preparation.prepare("a", &mesh).unwrap();

@@ -1,4 +1,4 @@
-//! The samples of a part of a data set.
+//! The samples of a split of a data set.
 
 use super::augmentation::{Augmentation, Change, swapped};
 use super::cache::{Cache, CacheKey};
@@ -6,9 +6,9 @@ use super::content::Content;
 use super::dataset::{Dataset, Inner};
 use super::entry::{self, ENTRY_VERSION, Entry};
 use super::meshes::Item;
-use super::part::Part;
 use super::preparation::{Preparation, Prepared};
 use super::resampling::resampled;
+use super::split::Split;
 use super::target::Sources;
 use crate::elements::origins;
 use crate::features::Fields;
@@ -27,10 +27,10 @@ const DEFAULT_MEMORY: usize = 4 << 30;
 /// Share of the memory of the machine for samples.
 const SHARE: usize = 3;
 
-/// The samples of a part. Geometry and features come from the cache, or are computed and cached. Samples stay
+/// The samples of a split. Geometry and features come from the cache, or are computed and cached. Samples stay
 /// in memory up to a limit.
 #[derive(Debug)]
-pub struct PreparedPart {
+pub struct PreparedSplit {
     dataset: Arc<Inner>,
     items: Vec<usize>,
     preparation: Preparation,
@@ -46,14 +46,14 @@ pub struct PreparedPart {
 }
 
 impl Dataset {
-    /// The samples of a part, prepared on demand, with the elements that the targets are for.
+    /// The samples of a split, prepared on demand, with the elements that the targets are for.
     ///
     /// # Errors
     /// None at present.
-    pub fn part(&self, part: Part, preparation: &Preparation, cache: &Cache) -> Result<PreparedPart, TaskError> {
-        Ok(PreparedPart::new(
+    pub fn split(&self, split: Split, preparation: &Preparation, cache: &Cache) -> Result<PreparedSplit, TaskError> {
+        Ok(PreparedSplit::new(
             Arc::clone(&self.inner),
-            self.inner.split.part(part).to_vec(),
+            self.inner.splits.of(split).to_vec(),
             Preparation { per: self.per(), ..preparation.clone() },
             cache.clone(),
         ))
@@ -68,7 +68,7 @@ pub(crate) struct Scoring {
     pub soft: Option<Vec<Vec<u32>>>,
 }
 
-impl PreparedPart {
+impl PreparedSplit {
     fn new(dataset: Arc<Inner>, items: Vec<usize>, preparation: Preparation, cache: Cache) -> Self {
         Self {
             kept: items.iter().map(|_| OnceLock::new()).collect(),
@@ -84,7 +84,7 @@ impl PreparedPart {
         }
     }
 
-    /// The same part with several versions of each mesh: version `v` of mesh `i` is sample `i * versions + v`.
+    /// The same split with several versions of each mesh: version `v` of mesh `i` is sample `i * versions + v`.
     ///
     /// # Errors
     /// Mirroring that does not fit the targets.
@@ -98,7 +98,7 @@ impl PreparedPart {
         Ok(self)
     }
 
-    /// The same part with every mesh remeshed, and targets carried along. The seed is combined with the name of the
+    /// The same split with every mesh remeshed, and targets carried along. The seed is combined with the name of the
     /// mesh. A mesh that the remesher refuses is an error.
     pub fn remeshed(mut self, kind: RemeshKind, seed: u64) -> Self {
         self.meshing = Some((kind, seed));
@@ -334,7 +334,7 @@ impl PreparedPart {
     }
 }
 
-impl SampleSource for PreparedPart {
+impl SampleSource for PreparedSplit {
     fn len(&self) -> usize {
         self.items.len() * self.augmentation.prepared_versions()
     }

@@ -69,12 +69,12 @@ pub(super) fn resampled(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{BodiesConfig, Cache, DataConfig, Dataset, Part, Preparation};
+    use crate::data::{BodiesConfig, Cache, DataConfig, Dataset, Preparation, Split};
     use crate::{FeatureConfig, SampleSource};
     use rand::SeedableRng;
 
     #[test]
-    fn a_resampled_body_keeps_its_area_and_loses_a_share_of_its_points() {
+    fn resampling_keeps_the_area() {
         let bodies = BodiesConfig { count: 2, vertices: 500, seed: 1 };
         let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
         let preparation = Preparation {
@@ -82,7 +82,7 @@ mod tests {
             eigenvectors: [20, 10, 0],
             ..Default::default()
         };
-        let part = dataset.part(Part::Train, &preparation, &Cache::none());
+        let part = dataset.split(Split::Train, &preparation, &Cache::none());
         let sample = part.unwrap().load(0).unwrap();
         let outputs = FeatureType::scalars(1);
         let mut random = ChaCha8Rng::seed_from_u64(1);

@@ -1,7 +1,7 @@
 //! Predictions of single meshes of a data set, beside their targets.
 
 use super::{Relabelled, check_elements, class_map};
-use crate::data::{Cache, Dataset, Part, PreparedPart, SurfaceFile};
+use crate::data::{Cache, Dataset, PreparedSplit, Split, SurfaceFile};
 use crate::predict::{MAX_PROBABILITIES, Prediction};
 use crate::train::TrainedModel;
 use crate::{Sample, SampleSource, Task, TaskError};
@@ -43,7 +43,7 @@ impl Assessment {
     ) -> Result<Self, TaskError> {
         let sample = model.sample_with(name, &file.mesh, &file.fields)?;
         notes.extend(file.notes);
-        notes.extend(model.seen.iter().flat_map(|seen| seen.notes(&sample)));
+        notes.extend(model.ranges.iter().flat_map(|ranges| ranges.notes(&sample)));
         let mut features = sample.features.clone();
         model.scaling.undo(&mut features);
         Self::new(model, workspace, sample, features, file.mesh)
@@ -80,12 +80,12 @@ impl Assessment {
     }
 }
 
-/// Assesses the meshes of a part one by one.
+/// Assesses the meshes of a split one by one.
 #[derive(Debug)]
 pub struct Assessor<'a> {
     dataset: &'a Dataset,
-    part: Part,
-    samples: PreparedPart,
+    split: Split,
+    samples: PreparedSplit,
     classes: Option<Vec<u32>>,
 }
 
@@ -94,13 +94,13 @@ impl<'a> Assessor<'a> {
     ///
     /// # Errors
     /// Data for another task or with unknown classes.
-    pub fn new(model: &TrainedModel, dataset: &'a Dataset, part: Part, cache: &Cache) -> Result<Self, TaskError> {
+    pub fn new(model: &TrainedModel, dataset: &'a Dataset, split: Split, cache: &Cache) -> Result<Self, TaskError> {
         check_elements(model, dataset)?;
         let preparation = model.preparation();
         Ok(Self {
             dataset,
-            part,
-            samples: dataset.part(part, &preparation, cache)?.with_memory(0),
+            split,
+            samples: dataset.split(split, &preparation, cache)?.with_memory(0),
             classes: class_map(model, dataset)?,
         })
     }
@@ -125,12 +125,12 @@ impl<'a> Assessor<'a> {
         workspace: &mut Workspace<f32>,
         index: usize,
     ) -> Result<Assessment, TaskError> {
-        let source = Relabelled { source: &self.samples, classes: self.classes.clone(), places: None };
+        let source = Relabelled { source: &self.samples, classes: self.classes.clone(), geometry: None };
         let mut sample = source.load(index)?;
         let features = sample.features.clone();
         model.scaling.apply(&mut sample.features);
-        sample.name = self.dataset.mesh_name(self.part, index).into();
-        let mesh = self.dataset.mesh(self.part, index)?;
+        sample.name = self.dataset.mesh_name(self.split, index).into();
+        let mesh = self.dataset.mesh(self.split, index)?;
         Assessment::new(model, workspace, sample, features, mesh)
     }
 }

@@ -11,7 +11,7 @@ pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use segmentation::{BORDER, SegmentationScores};
 
-use crate::data::{Cache, Classes, Dataset, Part, PreparedPart, csv_cell};
+use crate::data::{Cache, Classes, Dataset, PreparedSplit, Split, csv_cell};
 use crate::train::{
     BatchPlan, BatchScores, BatchSource, Division, GraphCache, Prefetch, RegressionSums, Scaled, Scores, Tally,
     TrainedModel, names, unscaled,
@@ -22,7 +22,7 @@ use gemcnn_mesh::write_atomically;
 use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Workspace};
 use gemcnn_view::plot::Chart;
 use geodesic::Confusions;
-use segmentation::{Places, SegmentationSums};
+use segmentation::{RowGeometry, SegmentationSums};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Meshes of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvaluationOptions {
-    /// Part of the data set (default: test).
-    pub part: Part,
+    /// Split of the data set (default: test).
+    pub split: Split,
     /// Seed of random rotations of the meshes (default: no rotations).
     pub rotation: Option<u64>,
     /// Refuses a mesh that cannot be used, instead of leaving it out (default true).
@@ -43,17 +43,18 @@ pub struct EvaluationOptions {
 
 impl Default for EvaluationOptions {
     fn default() -> Self {
-        Self { part: Part::Test, rotation: None, strict: true, meshing: None }
+        Self { split: Split::Test, rotation: None, strict: true, meshing: None }
     }
 }
 
-/// Scores of a model on a part of a data set.
+/// Scores of a model on a split of a data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Name of the data set.
     pub data: String,
-    /// The part.
-    pub part: Part,
+    /// The split.
+    #[serde(rename = "part", alias = "split")]
+    pub split: Split,
     /// Seed of random rotations, if there were any.
     pub rotation: Option<u64>,
     /// Number of meshes.
@@ -140,7 +141,7 @@ impl Evaluation {
     /// Plot of the geodesic errors, in correspondence.
     pub fn chart(&self) -> Option<Chart> {
         let rotated = if self.rotation.is_some() { ", random rotations" } else { "" };
-        let title = format!("Correspondence: {} part{rotated}", self.part);
+        let title = format!("Correspondence: {} split{rotated}", self.split);
         Some(self.geodesic.as_ref()?.chart(&title))
     }
 }
@@ -148,7 +149,7 @@ impl Evaluation {
 /// Evaluates a model, one mesh at a time, while the next one is loaded.
 ///
 /// # Errors
-/// Data for another task, with unknown classes, or without a mesh in the part; a mesh that cannot be loaded; a
+/// Data for another task, with unknown classes, or without a mesh in the split; a mesh that cannot be loaded; a
 /// loss that is not finite; no known target.
 pub fn evaluate(
     model: &TrainedModel,
@@ -158,27 +159,27 @@ pub fn evaluate(
     device: &Device,
 ) -> Result<Evaluation, TaskError> {
     let config = &model.config;
-    let EvaluationOptions { part, rotation, strict, meshing } = options;
+    let EvaluationOptions { split, rotation, strict, meshing } = options;
     if dataset.task() != config.task {
         let problem = format!("the data set is for {}, but the model for {}", dataset.task(), config.task);
         return Err(TaskError::setting(dataset.name(), problem));
     }
     check_elements(model, dataset)?;
-    if dataset.is_empty(part) {
-        let problem = format!("the {part} part has no meshes; choose another one (`--part`)");
+    if dataset.is_empty(split) {
+        let problem = format!("the {split} split has no meshes; choose another one (`--split`)");
         return Err(TaskError::setting(dataset.name(), problem));
     }
     let mut preparation = model.preparation();
     preparation.rotation = rotation;
     // Every mesh is loaded once.
-    let samples = dataset.part(part, &preparation, cache)?.with_memory(0);
+    let samples = dataset.split(split, &preparation, cache)?.with_memory(0);
     let samples = match meshing {
         Some((kind, seed)) => samples.remeshed(kind, seed),
         None => samples,
     };
     let samples = Relabelled {
         classes: class_map(model, dataset)?,
-        places: (config.task == Task::Segmentation).then(Mutex::default),
+        geometry: (config.task == Task::Segmentation).then(Mutex::default),
         source: &samples,
     };
     let objective = config.training.objective(model.learned())?;
@@ -190,7 +191,7 @@ pub fn evaluate(
     };
     Ok(Evaluation {
         data: dataset.name().into(),
-        part,
+        split,
         rotation,
         meshes: samples.len() - counts.skipped.len(),
         per: model.per,
@@ -284,8 +285,8 @@ fn run(
                         counts.add_labels(labels, &predicted);
                         // There is one mesh in each batch.
                         let place = prepared.samples.first();
-                        if let Some(places) = place.and_then(|&index| samples.take_places(index)) {
-                            counts.segmentation.add(&places, labels, &predicted);
+                        if let Some(geometry) = place.and_then(|&index| samples.take_geometry(index)) {
+                            counts.segmentation.add(&geometry, labels, &predicted);
                         }
                         let score = loss.score()?;
                         let correct = score.map(|score| score.correct as u64);
@@ -376,17 +377,17 @@ fn by_name(classes: &Classes, name: &str) -> Option<u32> {
 
 /// Samples with labels of the model.
 struct Relabelled<'a> {
-    source: &'a PreparedPart,
+    source: &'a PreparedSplit,
     classes: Option<Vec<u32>>,
-    /// Segmentation: places of the rows of loaded samples, until they are scored.
-    places: Option<Mutex<HashMap<usize, Places>>>,
+    /// Segmentation: geometry of the rows of loaded samples, until they are scored.
+    geometry: Option<Mutex<HashMap<usize, RowGeometry>>>,
 }
 
 impl Relabelled<'_> {
-    fn take_places(&self, index: usize) -> Option<Places> {
-        let places = self.places.as_ref()?;
-        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.remove(&index)
+    fn take_geometry(&self, index: usize) -> Option<RowGeometry> {
+        let geometry = self.geometry.as_ref()?;
+        let mut geometry = geometry.lock().unwrap_or_else(PoisonError::into_inner);
+        geometry.remove(&index)
     }
 }
 
@@ -400,7 +401,7 @@ impl SampleSource for Relabelled<'_> {
     }
 
     fn load(&self, index: usize) -> Result<Sample, TaskError> {
-        let (mut sample, scoring) = match &self.places {
+        let (mut sample, scoring) = match &self.geometry {
             Some(_) => {
                 let (sample, scoring) = self.source.load_scored(index)?;
                 (sample, Some(scoring))
@@ -416,12 +417,12 @@ impl SampleSource for Relabelled<'_> {
         if let Target::Classes(labels) = &mut sample.target {
             labels.iter_mut().for_each(relabel);
         }
-        if let (Some(places), Some(mut scoring)) = (&self.places, scoring) {
+        if let (Some(geometry), Some(mut scoring)) = (&self.geometry, scoring) {
             let soft = scoring.soft.iter_mut().flatten().flatten();
             soft.for_each(relabel);
-            if let Some(found) = Places::new(&sample, scoring) {
-                let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-                places.insert(index, found);
+            if let Some(found) = RowGeometry::new(&sample, scoring) {
+                let mut geometry = geometry.lock().unwrap_or_else(PoisonError::into_inner);
+                geometry.insert(index, found);
             }
         }
         Ok(sample)

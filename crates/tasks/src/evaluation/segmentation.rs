@@ -42,7 +42,7 @@ pub struct SegmentationScores {
 }
 
 /// Where the vertices, faces or edges of a mesh lie.
-pub(super) struct Places {
+pub(super) struct RowGeometry {
     areas: Vec<f32>,
     is_away: Vec<bool>,
     /// The faces between the vertices; none if the rows are faces or edges.
@@ -51,7 +51,7 @@ pub(super) struct Places {
     soft: Vec<Vec<u32>>,
 }
 
-impl Places {
+impl RowGeometry {
     /// `None` unless the sample has areas and a label for each row. Faces and edges are not told apart by borders.
     pub fn new(sample: &Sample, scoring: Scoring) -> Option<Self> {
         let Target::Classes(labels) = &sample.target else {
@@ -154,9 +154,9 @@ fn majority(labels: &[u32], corners: &[u32]) -> Option<u32> {
 }
 
 impl SegmentationSums {
-    pub fn add(&mut self, places: &Places, labels: &[u32], predicted: &[u32]) {
+    pub fn add(&mut self, geometry: &RowGeometry, labels: &[u32], predicted: &[u32]) {
         let rows = labels.iter().zip(predicted);
-        let weights = places.areas.iter().zip(&places.is_away);
+        let weights = geometry.areas.iter().zip(&geometry.is_away);
         for ((label, predicted), (&area, &is_away)) in rows.zip(weights) {
             if *label == IGNORE {
                 continue;
@@ -170,13 +170,13 @@ impl SegmentationSums {
                 self.away.add(is_right);
             }
         }
-        for ((allowed, predicted), &area) in places.soft.iter().zip(predicted).zip(&places.areas) {
+        for ((allowed, predicted), &area) in geometry.soft.iter().zip(predicted).zip(&geometry.areas) {
             self.soft_area += f64::from(area);
             if allowed.contains(predicted) {
                 self.right_soft_area += f64::from(area);
             }
         }
-        self.add_faces(&places.faces, labels, predicted);
+        self.add_faces(&geometry.faces, labels, predicted);
     }
 
     fn add_faces(&mut self, faces: &Faces, labels: &[u32], predicted: &[u32]) {
@@ -223,28 +223,28 @@ mod tests {
         let areas = vertex_areas(&mesh);
         let sample = Sample { target: Target::Classes(labels.clone()), ..Sample::bare(&mesh) };
         let scoring = Scoring { faces: mesh.faces().clone(), soft: None };
-        let places = Places::new(&sample, scoring).unwrap();
+        let geometry = RowGeometry::new(&sample, scoring).unwrap();
         let width = BORDER * areas.iter().sum::<f64>().sqrt();
         let edge = 0.08;
         for (vertex, z) in heights.iter().enumerate() {
             let distance = (z - 0.02).abs();
             if distance > width + edge {
-                assert!(places.is_away[vertex], "{z}");
+                assert!(geometry.is_away[vertex], "{z}");
             }
             if distance < width - edge / 2.0 {
-                assert!(!places.is_away[vertex], "{z}");
+                assert!(!geometry.is_away[vertex], "{z}");
             }
         }
         // All wrong below: half of the area, whatever the number of vertices; unknown ones do not count.
         let mut sums = SegmentationSums::default();
-        sums.add(&places, &labels, &vec![1; labels.len()]);
+        sums.add(&geometry, &labels, &vec![1; labels.len()]);
         let scores = sums.scores().unwrap();
         let lower: f64 = (areas.iter().zip(&labels)).map(|(area, &label)| area * f64::from(label)).sum();
         assert!((scores.by_area - lower / areas.iter().sum::<f64>()).abs() < 1e-5);
-        let away = places.is_away.iter().filter(|away| **away).count();
+        let away = geometry.is_away.iter().filter(|away| **away).count();
         assert_eq!(scores.counted, away as u64);
         let mut unknown = SegmentationSums::default();
-        unknown.add(&places, &vec![IGNORE; labels.len()], &labels);
+        unknown.add(&geometry, &vec![IGNORE; labels.len()], &labels);
         assert_eq!(unknown.scores(), None);
         // Two triangles of three classes: the first has a tie, whose first corner decides.
         let mut faces = Faces::new();

@@ -17,12 +17,12 @@ pub struct Recipe {
     pub batch: usize,
     /// Base learning rate.
     pub rate: f64,
-    /// Share of the training part that selects the model, for data without a validation part; 0 trains on all of it
+    /// Share of the training split that selects the model, for data without a validation split; 0 trains on all of it
     /// and keeps the last model.
     pub validation: f64,
 }
 
-/// Share of the training part that selects the model.
+/// Share of the training split that selects the model.
 const VALIDATION: f64 = 0.1;
 
 impl Recipe {

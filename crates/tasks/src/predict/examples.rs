@@ -1,7 +1,7 @@
 //! Example predictions for a few meshes of a data set.
 
 use super::{Pictures, Prediction, PredictionFiles, UniqueNames};
-use crate::data::{Dataset, Part};
+use crate::data::{Dataset, Split};
 use crate::train::TrainedModel;
 use crate::{Element, TaskError};
 use gemcnn_nn::{Device, Workspace};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Largest number of examples.
 const EXAMPLES: usize = 3;
 
-/// Writes predictions for the first usable meshes of a part to a directory, as meshes and pictures. Writes nothing for
+/// Writes predictions for the first usable meshes of a split to a directory, as meshes and pictures. Writes nothing for
 /// predictions of whole meshes.
 ///
 /// # Errors
@@ -18,7 +18,7 @@ const EXAMPLES: usize = 3;
 pub fn write_examples(
     model: &TrainedModel,
     dataset: &Dataset,
-    part: Part,
+    split: Split,
     device: &Device,
     directory: &Path,
 ) -> Result<(), TaskError> {
@@ -26,13 +26,13 @@ pub fn write_examples(
     let mut names = UniqueNames::default();
     let mut files = None;
     let mut written = 0;
-    for index in 0..dataset.len(part) {
+    for index in 0..dataset.len(split) {
         if written == EXAMPLES {
             break;
         }
-        let name = dataset.mesh_name(part, index);
-        let prepared = dataset.mesh(part, index).and_then(|mesh| {
-            let fields = dataset.fields(part, index, &model.config.features.fields())?;
+        let name = dataset.mesh_name(split, index);
+        let prepared = dataset.mesh(split, index).and_then(|mesh| {
+            let fields = dataset.fields(split, index, &model.config.features.fields())?;
             let sample = model.sample_with(name, &mesh, &fields)?;
             Ok((mesh, sample))
         });

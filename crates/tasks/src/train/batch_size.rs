@@ -60,13 +60,13 @@ impl<'de> Deserialize<'de> for BatchSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Given {
+        enum Raw {
             Count(usize),
             Text(String),
         }
-        match Given::deserialize(deserializer) {
-            Ok(Given::Count(count)) => Ok(Self::Meshes(count)),
-            Ok(Given::Text(text)) => text.parse().map_err(D::Error::custom),
+        match Raw::deserialize(deserializer) {
+            Ok(Raw::Count(count)) => Ok(Self::Meshes(count)),
+            Ok(Raw::Text(text)) => text.parse().map_err(D::Error::custom),
             Err(_) => Err(D::Error::custom("must be a number of meshes, or text such as \"60000 vertices\"")),
         }
     }

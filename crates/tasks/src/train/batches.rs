@@ -276,7 +276,7 @@ impl Iterator for Prefetch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Part, Preparation, Rotations};
+    use crate::data::{Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Preparation, Rotations, Split};
     use crate::train::BatchSize;
     use crate::train::batch_plan::Division;
     use gemcnn_mesh::{GeometryOptions, shapes};
@@ -330,7 +330,7 @@ mod tests {
         let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
         let augmentation =
             Augmentation { every_epoch: true, remesh: false, rotate: Rotations::All, bend: 0.05, ..Default::default() };
-        let samples = dataset.part(Part::Train, &Preparation::default(), &Cache::none());
+        let samples = dataset.split(Split::Train, &Preparation::default(), &Cache::none());
         let samples = samples.unwrap().augmented(&augmentation).unwrap();
         let plan = BatchPlan {
             samples: samples.len(),

@@ -3,9 +3,9 @@
 use super::config::RunConfig;
 use super::identity::{Identity, setting_differences};
 use super::metrics::{Record, Tally};
+use super::ranges::TrainingRanges;
 use super::run_directory::RunDirectory;
 use super::seal::{not_finite, read_sealed, sealed};
-use super::seen::Seen;
 use crate::{FeatureScaling, TaskError};
 use gemcnn_nn::{Archive, NnError, Optimiser, Parameters, Plateau};
 use serde::{Deserialize, Serialize};
@@ -35,8 +35,8 @@ pub(super) struct Progress {
     /// Scaling of regression targets.
     pub target_scaling: Option<FeatureScaling>,
     /// Ranges of the training meshes.
-    #[serde(default)]
-    pub seen: Option<Seen>,
+    #[serde(default, rename = "seen")]
+    pub ranges: Option<TrainingRanges>,
     /// Weight of each class in the loss.
     pub class_weights: Option<Vec<f32>>,
     /// Records of `metrics.jsonl`.

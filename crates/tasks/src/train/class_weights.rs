@@ -11,7 +11,7 @@ pub enum ClassWeights {
     /// All vertices have equal weight.
     #[default]
     None,
-    /// All classes have equal weight: with `n_c` of `n` labels of the training part in class `c`, and `k`
+    /// All classes have equal weight: with `n_c` of `n` labels of the training split in class `c`, and `k`
     /// classes that occur, the weight of class `c` is `n / (k n_c)`.
     Balanced,
     /// Given weights.
@@ -22,7 +22,7 @@ pub enum ClassWeights {
 }
 
 impl ClassWeights {
-    /// The weights of a number of classes. Balanced weights are computed from the labels of the training part.
+    /// The weights of a number of classes. Balanced weights are computed from the labels of the training split.
     pub(super) fn of(&self, classes: usize, source: &dyn SampleSource) -> Result<Option<Vec<f32>>, TaskError> {
         Ok(match self {
             Self::None => None,

@@ -3,7 +3,7 @@
 use super::batch_size::BatchSize;
 use super::checked::Checked;
 use super::settings::TrainingConfig;
-use crate::data::{Augmentation, DataConfig, GeometrySettings, Preparation};
+use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, Preparation};
 use crate::models::Preset;
 use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
 use serde::de::DeserializeOwned;
@@ -44,7 +44,7 @@ pub struct RunConfig {
 /// What a TOML file may contain.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct RawConfig {
     task: Task,
     /// Not with a model of its own.
     preset: Option<Preset>,
@@ -134,7 +134,7 @@ impl RunConfig {
     /// An unknown key or an invalid value, with its line.
     pub fn parse(text: &str) -> Result<Self, TaskError> {
         let refuse = |error: toml::de::Error| TaskError::setting("configuration", error.to_string());
-        let given: Given = toml::from_str(text).map_err(refuse)?;
+        let given: RawConfig = toml::from_str(text).map_err(refuse)?;
         let tables: toml::Table = toml::from_str(text).map_err(refuse)?;
         let defaults = match (given.model, given.preset) {
             (Some(_), Some(_)) => {
@@ -214,6 +214,15 @@ impl RunConfig {
             Some(name) => name.to_owned(),
             None => self.task.to_string(),
         }
+    }
+
+    /// The data set, with the validation split of the settings.
+    ///
+    /// # Errors
+    /// As [`Dataset::open_with`] and [`Dataset::with_validation`].
+    pub fn dataset(&self) -> Result<Dataset, TaskError> {
+        let dataset = Dataset::open_with(&self.data, Some(self.task), self.training.strict)?;
+        dataset.with_validation(self.training.validation)
     }
 
     /// Settings of the preparation of meshes for the model, with outputs at vertices.

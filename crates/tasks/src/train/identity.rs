@@ -46,8 +46,8 @@ impl Identity {
     pub fn differences(&self, stored: &Self) -> Vec<String> {
         let mut differences = setting_differences(&self.settings, &stored.settings);
         for (what, here, there) in [
-            ("training part: meshes or targets have changed", &self.training, &stored.training),
-            ("held-out part: meshes or targets have changed", &self.held_out, &stored.held_out),
+            ("training split: meshes or targets have changed", &self.training, &stored.training),
+            ("held-out split: meshes or targets have changed", &self.held_out, &stored.held_out),
             ("classes have changed", &self.classes, &stored.classes),
         ] {
             if here != there {
@@ -153,13 +153,13 @@ mod tests {
             &["training.clip", "0.0", "not set"],
             &["training.rate", "0.01", "0.02"],
             &["training.seed", "not set", "1"],
-            &["training part"],
+            &["training split"],
             &["classes"],
         ];
         assert_eq!(differences.len(), expected.len(), "{differences:?}");
-        for (difference, parts) in differences.iter().zip(expected) {
-            for part in parts {
-                assert!(difference.contains(part), "{difference}");
+        for (difference, splits) in differences.iter().zip(expected) {
+            for split in splits {
+                assert!(difference.contains(split), "{difference}");
             }
         }
         assert_eq!(stored.differences(&stored), Vec::<String>::new());

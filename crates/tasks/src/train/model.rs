@@ -2,9 +2,9 @@
 
 use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
+use super::ranges::TrainingRanges;
 use super::run_directory::{MODEL, TEMPLATE};
 use super::seal::{not_finite, read_sealed, sealed, unsealed};
-use super::seen::Seen;
 use crate::data::{Classes, Preparation};
 use crate::models::ModelSpec;
 use crate::{Element, FeatureScaling, Task, TaskError};
@@ -22,7 +22,7 @@ pub(super) const CONFIG: &str = "config";
 pub(super) const CLASSES: &str = "classes";
 pub(super) const SCALING: &str = "scaling";
 pub(super) const TARGET_SCALING: &str = "target_scaling";
-pub(super) const SEEN: &str = "seen";
+pub(super) const RANGES: &str = "seen";
 
 /// A trained model with its configuration and scaling.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct TrainedModel {
     /// Scaling of target values; `None` if they are not scaled.
     pub target_scaling: Option<FeatureScaling>,
     /// Ranges of the training meshes, if they are known.
-    pub seen: Option<Seen>,
+    pub ranges: Option<TrainingRanges>,
     /// The network.
     pub network: Box<dyn Module<f32>>,
     /// Its weights.
@@ -176,7 +176,7 @@ impl TrainedModel {
             classes,
             scaling,
             target_scaling,
-            seen: archive.json(SEEN)?,
+            ranges: archive.json(RANGES)?,
             network,
             parameters,
             template: None,

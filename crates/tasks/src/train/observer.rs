@@ -47,7 +47,7 @@ pub enum Event<'a> {
         epochs: u64,
         /// Steps per epoch.
         steps: u64,
-        /// Meshes in the training part.
+        /// Meshes in the training split.
         training: usize,
         /// Held-out meshes.
         held_out: usize,

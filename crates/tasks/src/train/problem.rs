@@ -14,7 +14,7 @@ pub struct Problem<'a> {
     pub training: &'a dyn SampleSource,
     /// Held-out samples to evaluate on; may be empty.
     pub held_out: &'a dyn SampleSource,
-    /// True if the held-out samples are a validation part, on which the final model may be selected.
+    /// True if the held-out samples are a validation split, on which the final model may be selected.
     pub validates: bool,
     /// The objective, [`TrainingConfig::objective`] of the settings.
     pub objective: &'a Objective<f32>,

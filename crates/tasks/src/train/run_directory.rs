@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_killed_before_it_began_leaves_its_directory_free() {
+    fn a_run_killed_early_leaves_its_directory_free() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
         let run = RunDirectory::create(&path).unwrap();

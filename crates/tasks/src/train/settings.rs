@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Passes over the training part (default 100).
+    /// Passes over the training split (default 100).
     pub epochs: u64,
     /// Meshes per step, or vertices (default: 4 meshes).
     pub batch: BatchSize,
@@ -34,7 +34,7 @@ pub struct TrainingConfig {
     pub average: f64,
     /// Seed of initialisation, data order and dropout (default 1).
     pub seed: u64,
-    /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training part
+    /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training split
     /// (default true).
     pub scale_features: bool,
     /// Scales regression targets in the same way (default true). Errors and predictions keep the units of the
@@ -47,12 +47,12 @@ pub struct TrainingConfig {
     pub penalty: PenaltyChoice,
     /// Epochs between evaluations on held-out meshes (default 1). The last epoch is always evaluated.
     pub evaluate_every: u64,
-    /// Keeps the model of the best evaluation as `best.safetensors` (default false). With a validation part, it
+    /// Keeps the model of the best evaluation as `best.safetensors` (default false). With a validation split, it
     /// is also the final model.
     pub keep_best: bool,
     /// Ends training after this number of evaluations without improvement. `0` disables early stopping (default).
     pub patience: u64,
-    /// Share of the training part that becomes the validation part of data without one, in [0, 1) (default 0).
+    /// Share of the training split that becomes the validation split of data without one, in [0, 1) (default 0).
     pub validation: f64,
     /// Stops with an error if a mesh cannot be used, instead of skipping it (default false).
     pub strict: bool,

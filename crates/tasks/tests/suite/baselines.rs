@@ -154,7 +154,7 @@ impl Observer for Notes {
     }
 }
 
-/// Trains on three small bodies, and returns the last scores on the training part and the notes.
+/// Trains on three small bodies, and returns the last scores on the training split and the notes.
 fn trained(folder: &Path, model: &str, (batch, epochs): (usize, u64), versions: usize) -> (Scores, Notes) {
     let model: ModelConfig = toml::from_str(model).unwrap();
     let mut config = RunConfig::for_model(Task::Correspondence, model);
@@ -186,7 +186,7 @@ fn spirals_learn_registered_bodies_and_training_tells_of_others() {
 
 /// A second run reads the patches from the cache: for the two models whose maps have all kinds of arrays.
 #[test]
-fn every_baseline_trains_in_batches_and_the_cache_gives_the_same_bits() {
+fn every_baseline_trains_with_and_without_cache() {
     let folder = tempfile::tempdir().unwrap();
     for kind in KINDS {
         let model = format!("kind = '{kind}'\nlayers = {{ channels = [4, 4], head = 0 }}");

@@ -2,7 +2,7 @@
 
 use gemcnn_mesh::{Mesh, shapes};
 use gemcnn_nn::{Archive, Device, NnError, Workspace};
-use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part};
+use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Split};
 use gemcnn_tasks::models::GemModel;
 use gemcnn_tasks::predict::Prediction;
 use gemcnn_tasks::run::train;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Mutations of each file.
 const MUTATIONS: usize = 500;
 
-/// A finished run on small spheres, labelled by halves, with a validation part.
+/// A finished run on small spheres, labelled by halves, with a validation split.
 struct Finished {
     folder: tempfile::TempDir,
     config: RunConfig,
@@ -147,8 +147,8 @@ fn mutated_cache_entries_are_computed_again() {
     let folder = finished.folder.path().join("cache");
     let cache = Cache::new(&folder);
     let load = || {
-        let part = dataset.part(Part::Test, &model.preparation(), &cache);
-        let sample = part.unwrap().load(0).unwrap();
+        let split = dataset.split(Split::Test, &model.preparation(), &cache);
+        let sample = split.unwrap().load(0).unwrap();
         let prediction = model.predict(&mut Workspace::new(Device::Cpu), &sample);
         (sample.features, prediction.unwrap())
     };
@@ -207,7 +207,7 @@ fn altered(whole: &Path, alter: impl FnOnce(&mut Archive)) -> Result<TrainedMode
 }
 
 #[test]
-fn sizes_that_do_not_fit_the_weights_are_refused_before_they_are_allocated() {
+fn wrong_sizes_are_refused_before_allocation() {
     let finished = Finished::new();
     let whole = finished.run().join("model.safetensors");
     altered(&whole, |_| ()).unwrap();

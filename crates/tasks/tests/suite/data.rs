@@ -5,7 +5,7 @@ use gemcnn_mesh::{
 };
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use gemcnn_tasks::data::{
-    Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Part, Preparation, SurfaceFile, check,
+    Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Preparation, Split, SurfaceFile, check,
     npy_f32, npy_i64, vectors,
 };
 use gemcnn_tasks::{DataError, Element, FeatureConfig, Sample, SampleSource, Task, TaskError};
@@ -83,24 +83,24 @@ fn refusal<T>(result: Result<T, TaskError>) -> String {
 
 /// Names and numbers that a message has to mention.
 #[track_caller]
-fn assert_mentions(said: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(said.contains(part), "no `{part}` in: {said}");
+fn assert_mentions(said: &str, splits: &[&str]) {
+    for split in splits {
+        assert!(said.contains(split), "no `{split}` in: {said}");
     }
 }
 
 /// True if one of many problems mentions all of these.
-fn one_mentions(problems: &[String], parts: &[&str]) -> bool {
-    (problems.iter()).any(|problem| parts.iter().all(|part| problem.contains(part)))
+fn one_mentions(problems: &[String], splits: &[&str]) -> bool {
+    (problems.iter()).any(|problem| splits.iter().all(|split| problem.contains(split)))
 }
 
-fn samples(dataset: &Dataset, part: Part) -> Vec<Sample> {
-    let part = dataset.part(part, &Preparation::default(), &Cache::none()).unwrap();
-    (0..part.len()).map(|n| part.load(n).unwrap()).collect()
+fn samples(dataset: &Dataset, split: Split) -> Vec<Sample> {
+    let split = dataset.split(split, &Preparation::default(), &Cache::none()).unwrap();
+    (0..split.len()).map(|n| split.load(n).unwrap()).collect()
 }
 
 fn all_samples(dataset: &Dataset) -> Vec<Sample> {
-    let mut all: Vec<Sample> = Part::ALL.iter().flat_map(|&part| samples(dataset, part)).collect();
+    let mut all: Vec<Sample> = Split::ALL.iter().flat_map(|&split| samples(dataset, split)).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -125,18 +125,18 @@ fn a_plain_folder_with_one_integer_property_needs_no_words() {
     let classes = dataset.classes().unwrap();
     assert_eq!((classes.count(), classes.label(1)), (2, 5));
     assert_eq!(dataset.outputs(), FeatureType::scalars(2));
-    assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (8, 2));
+    assert_eq!((dataset.len(Split::Train), dataset.len(Split::Test)), (8, 2));
     let notes = dataset.notes().join("\n");
     assert!(notes.contains("`label`") && notes.contains("3, 5"), "{notes}");
     let again = open(&folder).unwrap();
-    let names = |d: &Dataset| samples(d, Part::Test).into_iter().map(|s| s.name).collect::<Vec<_>>();
+    let names = |d: &Dataset| samples(d, Split::Test).into_iter().map(|s| s.name).collect::<Vec<_>>();
     assert_eq!(names(&dataset), names(&again));
     let numbers = Dataset::open_for(&config(&folder), Task::Regression).unwrap();
     assert_eq!(numbers.outputs(), FeatureType::scalars(1));
 }
 
 #[test]
-fn where_several_things_could_be_meant_the_message_can_be_pasted() {
+fn ambiguous_targets_come_with_an_example() {
     let folder = tempdir().unwrap();
     for number in 0..4 {
         let mesh = sphere(number);
@@ -292,22 +292,22 @@ fn every_problem_is_told_at_once_with_its_file() {
          split.files = { train = 'train.txt', test = 'test.txt' }",
     );
     let report = check(&config(&folder), None);
-    for parts in [
+    for splits in [
         &["train.txt:5: ", "`missing`"][..],
         &["test.txt:2: ", "`s3.ply`", "train", "test"],
         &["s0.ply: vertex 3: ", "9", "3, 5"],
         &["s1.ply:2:"],
         &["s2.ply: ", "`label`", "other"],
     ] {
-        let found = one_mentions(&report.problems, parts);
-        assert!(found, "{parts:?}: {:#?}", report.problems);
+        let found = one_mentions(&report.problems, splits);
+        assert!(found, "{splits:?}: {:#?}", report.problems);
     }
     assert_eq!(report, check(&config(&folder), None), "the order is stable");
     match open(&folder).unwrap_err() {
         TaskError::Data(DataError::Many { problems }) => assert_eq!(problems.len(), 2),
         other => panic!("{other}"),
     }
-    // The same mesh under two names, in two parts.
+    // The same mesh under two names, in two splits.
     fs::write(folder.path().join("train.txt"), "s0\ns1\ns2\ns3\n").unwrap();
     fs::write(folder.path().join("test.txt"), "s4.ply\n").unwrap();
     let report = check(&config(&folder), None);
@@ -321,7 +321,7 @@ fn counts_of_a_sound_data_set_are_right() {
     let report = check(&config(&folder), None);
     assert_eq!(report.problems, [""; 0]);
     let vertices = sphere(0).vertex_count();
-    let train = report.parts[0];
+    let train = report.splits[0];
     assert_eq!((train.meshes, train.vertices, train.known), (3, 3 * vertices, 3 * vertices - 3));
     let total: usize = report.classes.iter().map(|c| c.vertices.iter().sum::<usize>()).sum();
     assert_eq!(total, 4 * vertices - 4);
@@ -365,14 +365,14 @@ fn vectors_are_tangent_features_that_turn_with_the_mesh() {
     assert_eq!(dataset.outputs().to_string(), "1x1");
     let rotated = Preparation { rotation: Some(4), ..Default::default() };
     for preparation in [Preparation::default(), rotated] {
-        let part = dataset.part(Part::Train, &preparation, &Cache::none()).unwrap();
-        let sample = part.load(0).unwrap();
+        let split = dataset.split(Split::Train, &preparation, &Cache::none()).unwrap();
+        let sample = split.load(0).unwrap();
         let Target::Values(values) = &sample.target else {
             panic!("{:?}", sample.target);
         };
         assert_eq!(values.len(), 2 * sample.graph.vertex_count());
         let rotation = preparation.rotation_of(&sample.name).unwrap_or_default();
-        let mesh = dataset.mesh(Part::Train, 0).unwrap();
+        let mesh = dataset.mesh(Split::Train, 0).unwrap();
         let found = vectors::in_space(sample.graph.frames(), values);
         for ((point, frame), found) in mesh.vertices().iter().zip(sample.graph.frames()).zip(found) {
             let expected = (rotation * wind(*point)).reject_from_normalized(frame.normal);
@@ -411,8 +411,8 @@ fn unknown_numbers_are_nan_for_whole_vertices_only() {
     assert!(said.contains("s0.npy: vertex 3"), "{said}");
     describe(&folder, "task = 'regression'\ntarget.files = '{name}.npy'");
     let problems = check(&config(&folder), None).problems;
-    for parts in [["s1.npy: vertex 3: ", "NaN"], ["s0.npy: vertex 3: ", "inf"]] {
-        assert!(one_mentions(&problems, &parts), "{parts:?}: {problems:?}");
+    for splits in [["s1.npy: vertex 3: ", "NaN"], ["s0.npy: vertex 3: ", "inf"]] {
+        assert!(one_mentions(&problems, &splits), "{splits:?}: {problems:?}");
     }
 }
 
@@ -443,7 +443,7 @@ fn unknown_numbers_are_not_learned() {
     assert!(values[0].is_nan() && values[1].is_nan());
     assert_eq!(values[2..4], [1.0, -1.0]);
     let report = check(&config(&folder), None);
-    assert_eq!((report.parts[0].known, report.values[0].min), (count - 1, 1.0));
+    assert_eq!((report.splits[0].known, report.values[0].min), (count - 1, 1.0));
     fs::write(&file, "-9999,3\n".to_string() + &"1,-1\n".repeat(count - 1)).unwrap();
     assert_mentions(&refusal(open(&folder)), &["s0.csv: vertex 0: "]);
 }
@@ -480,8 +480,8 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
             write(&by_pattern.path().join(format!("{name}-{number}.ply")), &mesh, &[]);
             write(&by_folder.path().join(format!("{name}/{number}.off")), &mesh, &[]);
             write(&by_table.path().join(format!("m{class}{number}.ply")), &mesh, &[]);
-            let part = if number == 0 { "test" } else { "train" };
-            write(&nested.path().join(format!("{name}/{part}/{number}.off")), &mesh, &[]);
+            let split = if number == 0 { "test" } else { "train" };
+            write(&nested.path().join(format!("{name}/{split}/{number}.off")), &mesh, &[]);
             table += &format!("m{class}{number}.ply,{name}\n");
         }
     }
@@ -496,7 +496,7 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
         assert_eq!(found, classes);
     }
     let dataset = open(&nested).unwrap();
-    assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (6, 3));
+    assert_eq!((dataset.len(Split::Train), dataset.len(Split::Test)), (6, 3));
     // An unknown class, a mesh that is not there, one without a row.
     let table = table.replace("m00.ply,cat", "m00.ply,-1").replace("m22", "m99");
     fs::write(by_table.path().join("classes.csv"), table).unwrap();
@@ -505,7 +505,7 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
 }
 
 #[test]
-fn a_validation_part_has_all_classes_and_is_made_only_if_there_is_none() {
+fn a_held_out_validation_split_has_all_classes() {
     let folder = tempdir().unwrap();
     // 15 cats and 5 dogs.
     for number in 0..20 {
@@ -519,9 +519,9 @@ fn a_validation_part_has_all_classes_and_is_made_only_if_there_is_none() {
         let dataset = open(&folder).unwrap();
         let notes = dataset.notes().len();
         let dataset = dataset.with_validation(0.2).unwrap();
-        let name = |index| dataset.mesh_name(Part::Validation, index).to_owned();
-        let names: Vec<String> = (0..dataset.len(Part::Validation)).map(name).collect();
-        (names, dataset.len(Part::Train), dataset.notes().len() - notes)
+        let name = |index| dataset.mesh_name(Split::Validation, index).to_owned();
+        let names: Vec<String> = (0..dataset.len(Split::Validation)).map(name).collect();
+        (names, dataset.len(Split::Train), dataset.notes().len() - notes)
     };
     let all = "fractions = { train = 1.0 }";
     let (names, training, notes) = held_out(1, all);
@@ -572,23 +572,23 @@ fn labels_that_are_none_are_told() {
 fn meshes_do_not_share_a_target() {
     let folder = tempdir().unwrap();
     let labels = npy_i64(&vec![1; sphere(0).vertex_count()]);
-    for (number, part) in ["train", "test"].into_iter().enumerate() {
-        let path = folder.path().join(format!("{part}/001.ply"));
+    for (number, split) in ["train", "test"].into_iter().enumerate() {
+        let path = folder.path().join(format!("{split}/001.ply"));
         write(&path, &sphere(number as u64), &[]);
     }
     fs::create_dir(folder.path().join("labels")).unwrap();
     fs::write(folder.path().join("labels/001.npy"), &labels).unwrap();
     let said = refusal(open(&folder));
-    let parts = ["train/001.ply: ", "labels/001.npy", "test/001.ply", "{name}"];
-    assert_mentions(&said, &parts);
+    let splits = ["train/001.ply: ", "labels/001.npy", "test/001.ply", "{name}"];
+    assert_mentions(&said, &splits);
     let folder = plain(1);
     sphere(1).write(folder.path().join("s0.obj")).unwrap();
     fs::write(folder.path().join("s0.npy"), &labels).unwrap();
     assert_mentions(&refusal(open(&folder)), &["s0.ply: ", "s0.obj", "`meshes`"]);
-    // What is in no part has no say.
+    // What is in no split has no say.
     fs::write(folder.path().join("split.csv"), "s0.ply,train\n").unwrap();
     describe(&folder, "task = 'segmentation'\ntarget.files = '{name}.npy'\nsplit.table = 'split.csv'");
-    assert_eq!(open(&folder).unwrap().len(Part::Train), 1);
+    assert_eq!(open(&folder).unwrap().len(Split::Train), 1);
 }
 
 #[test]
@@ -600,7 +600,7 @@ fn registered_meshes_correspond_by_number() {
         assert_eq!(sample.target, Target::Classes((0..vertices).collect()));
     }
     assert_eq!(dataset.classes().unwrap().count(), vertices as usize);
-    assert_eq!(dataset.template().unwrap(), &dataset.mesh(Part::Train, 0).unwrap());
+    assert_eq!(dataset.template().unwrap(), &dataset.mesh(Split::Train, 0).unwrap());
     write(&folder.path().join("s9.ply"), &shapes::icosphere(1).unwrap(), &[]);
     let said = refusal(Dataset::open_for(&config(&folder), Task::Correspondence));
     assert_mentions(&said, &["s9.ply", "42"]);
@@ -653,8 +653,8 @@ fn the_template_is_a_sample_only_where_a_list_says_so() {
         let report = check(&config(&folder), None);
         assert_eq!(report.problems, [""; 0], "{more}");
         let dataset = open(&folder).unwrap();
-        assert_eq!(Part::ALL.map(|part| dataset.len(part)), sizes, "{more}");
-        let noted = one_mentions(dataset.notes(), &["t.ply", "template", "no part"]);
+        assert_eq!(Split::ALL.map(|split| dataset.len(split)), sizes, "{more}");
+        let noted = one_mentions(dataset.notes(), &["t.ply", "template", "no split"]);
         let listed = more.contains("train.txt") || more.contains("table");
         assert_eq!(noted, !listed, "{more}");
     }
@@ -675,14 +675,14 @@ fn one_problem_of_a_template_is_told_once() {
 }
 
 #[test]
-fn a_wrong_part_in_the_first_row_is_told_and_what_is_in_no_part_is_noted() {
+fn unknown_and_missing_splits_are_reported() {
     let folder = labelled(4);
     let table = folder.path().join("split.csv");
     fs::write(&table, "s0,trian\ns1,train\ns2,test\n").unwrap();
     let said = refusal(open(&folder));
     assert_mentions(&said, &["split.csv:1: ", "`trian`", "train"]);
-    fs::write(&table, "\nmesh,part\n,\ns1,train\ns2,test\n,\n").unwrap();
-    let is_noted = |note: &&String| note.contains("2 meshes") && note.contains("no part");
+    fs::write(&table, "\nmesh,split\n,\ns1,train\ns2,test\n,\n").unwrap();
+    let is_noted = |note: &&String| note.contains("2 meshes") && note.contains("no split");
     assert!(open(&folder).unwrap().notes().iter().any(|note| is_noted(&note)));
     let notes = check(&config(&folder), None).notes;
     assert_eq!(notes.iter().filter(is_noted).count(), 1);
@@ -702,7 +702,7 @@ fn folders_of_parts_are_known_by_all_their_names() {
         (&["train", "train", "valid", "test"], [2, 1, 1], ""),
         (&["Training", "Training", "Testing"], [2, 0, 1], ""),
         (&["train", "val", "validation", "test"], [1, 2, 1], ""),
-        (&["train", "test", "extra"], [1, 0, 1], "no part"),
+        (&["train", "test", "extra"], [1, 0, 1], "no split"),
         (&["train", "test", "more", "more"], [1, 0, 1], "2 meshes"),
         (&["scans", "scans", "test"], [2, 0, 1], "train"),
     ];
@@ -717,7 +717,7 @@ fn folders_of_parts_are_known_by_all_their_names() {
             write(&bare.path().join(&name), &mesh, &[]);
         }
         let dataset = Dataset::open_for(&config(&folder), Task::Segmentation).unwrap();
-        let found = Part::ALL.map(|part| dataset.len(part));
+        let found = Split::ALL.map(|split| dataset.len(split));
         assert_eq!(found, sizes, "{places:?}");
         let notes = dataset.notes().join("\n");
         assert_mentions(&notes, &[note, "folders"]);
@@ -730,16 +730,16 @@ fn folders_of_parts_are_known_by_all_their_names() {
     }
     let dataset = open(&nested).unwrap();
     assert_eq!(dataset.classes().unwrap().names(), ["cat", "dog"]);
-    assert_eq!((dataset.len(Part::Train), dataset.len(Part::Test)), (2, 2));
+    assert_eq!((dataset.len(Split::Train), dataset.len(Split::Test)), (2, 2));
 }
 
 #[test]
 fn meshes_at_the_top_and_below_need_a_word() {
     let folder = labelled(3);
-    for (number, part) in ["train", "train", "test"].into_iter().enumerate() {
+    for (number, split) in ["train", "train", "test"].into_iter().enumerate() {
         let mesh = sphere(number as u64);
         let label = AttributeValues::I32(labels(&mesh));
-        let path = folder.path().join(format!("{part}/m{number}.ply"));
+        let path = folder.path().join(format!("{split}/m{number}.ply"));
         write(&path, &mesh, &[("label", label)]);
     }
     write(&folder.path().join("train/deep/m3.ply"), &sphere(3), &[]);
@@ -758,8 +758,8 @@ fn meshes_at_the_top_and_below_need_a_word() {
     assert_labelled_spheres(&open(&folder).unwrap(), 3);
     describe(&folder, &below);
     let dataset = open(&folder).unwrap();
-    assert_eq!(Part::ALL.map(|part| dataset.len(part)), [2, 0, 1]);
-    assert_eq!(samples(&dataset, Part::Test)[0].name, "test/m2.ply");
+    assert_eq!(Split::ALL.map(|split| dataset.len(split)), [2, 0, 1]);
+    assert_eq!(samples(&dataset, Split::Test)[0].name, "test/m2.ply");
 }
 
 #[test]
@@ -780,7 +780,7 @@ fn what_was_made_of_meshes_is_no_part_of_them() {
     assert_eq!(files.len(), 3, "{files:?}");
     for meshes in ["out", "out/*.ply", "runs/a-1/predictions"] {
         describe(&folder, &format!("task = 'segmentation'\nmeshes = '{meshes}'\ntarget.property = 'label'"));
-        assert_eq!(open(&folder).unwrap().len(Part::Train), 1, "{meshes}");
+        assert_eq!(open(&folder).unwrap().len(Split::Train), 1, "{meshes}");
     }
 }
 
@@ -796,8 +796,8 @@ fn labels_beside_all_meshes_are_those_that_are_meant() {
     fs::create_dir(folder.path().join("old")).unwrap();
     fs::copy(folder.path().join("train/00.txt"), folder.path().join("old/00.txt")).unwrap();
     let dataset = open(&folder).unwrap();
-    assert_eq!(Part::ALL.map(|part| dataset.len(part)), [2, 0, 1]);
-    let found = &samples(&dataset, Part::Test)[0].target;
+    assert_eq!(Split::ALL.map(|split| dataset.len(split)), [2, 0, 1]);
+    let found = &samples(&dataset, Split::Test)[0].target;
     assert_eq!(*found, Target::Classes(vec![2; 162]));
     // One slip in the first file does not make numbers of labels.
     let slip = folder.path().join("test/00.txt");
@@ -808,8 +808,8 @@ fn labels_beside_all_meshes_are_those_that_are_meant() {
     fs::write(folder.path().join("test/00.ply"), "ply\nnonsense").unwrap();
     fs::write(folder.path().join("train/01.txt"), "0\n1\n").unwrap();
     let problems = check(&config(&folder), None).problems;
-    for parts in [&["test/00.ply"][..], &["train/01.txt: ", "2 rows"]] {
-        assert!(one_mentions(&problems, parts), "{parts:?}: {problems:#?}");
+    for splits in [&["test/00.ply"][..], &["train/01.txt: ", "2 rows"]] {
+        assert!(one_mentions(&problems, splits), "{splits:?}: {problems:#?}");
     }
 }
 
@@ -836,7 +836,7 @@ fn results_and_a_single_folder_are_nothing_to_learn() {
 fn parts_follow_lists_tables_patterns_and_fractions() {
     let folder = labelled(10);
     let base = "task = 'segmentation'\ntarget.property = 'label'\n";
-    fs::write(folder.path().join("split.csv"), "mesh,part\ns1,test\ns2.ply,val\ns3,train\n").unwrap();
+    fs::write(folder.path().join("split.csv"), "mesh,split\ns1,test\ns2.ply,val\ns3,train\n").unwrap();
     fs::write(folder.path().join("test.txt"), "s7\n\ns8.ply\n").unwrap();
     for (split, sizes, tested) in [
         ("split.table = 'split.csv'", [1, 1, 1], "s1.ply"),
@@ -852,24 +852,24 @@ fn parts_follow_lists_tables_patterns_and_fractions() {
             assert_eq!(sizes, [0, 0, 0], "{split}");
             continue;
         };
-        assert_eq!(Part::ALL.map(|part| dataset.len(part)), sizes, "{split}");
+        assert_eq!(Split::ALL.map(|split| dataset.len(split)), sizes, "{split}");
         if !tested.is_empty() {
-            assert_eq!(samples(&dataset, Part::Test)[0].name, tested, "{split}");
+            assert_eq!(samples(&dataset, Split::Test)[0].name, tested, "{split}");
         }
     }
     let names = |seed: u64| {
         describe(&folder, &format!("{base}split = {{ seed = {seed}, fractions = {{ train = 0.5, test = 0.5 }} }}"));
-        let tested = samples(&open(&folder).unwrap(), Part::Test);
+        let tested = samples(&open(&folder).unwrap(), Split::Test);
         tested.into_iter().map(|sample| sample.name).collect::<Vec<_>>()
     };
     assert_eq!(names(1), names(1));
     assert_ne!(names(1), names(2));
 }
 
-fn part(folder: &TempDir, preparation: &Preparation, cache: &Cache) -> Vec<Sample> {
+fn split(folder: &TempDir, preparation: &Preparation, cache: &Cache) -> Vec<Sample> {
     let dataset = open(folder).unwrap();
-    let part = dataset.part(Part::Train, preparation, cache).unwrap();
-    (0..part.len()).map(|n| part.load(n).unwrap()).collect()
+    let split = dataset.split(Split::Train, preparation, cache).unwrap();
+    (0..split.len()).map(|n| split.load(n).unwrap()).collect()
 }
 
 #[track_caller]
@@ -904,19 +904,19 @@ fn the_cache_gives_back_what_was_computed() {
     };
     let mut expected_entries = 0;
     for preparation in [Preparation::default(), with_levels] {
-        let computed = part(&folder, &preparation, &Cache::none());
+        let computed = split(&folder, &preparation, &Cache::none());
         expected_entries += computed.len();
         for _ in 0..2 {
-            assert_same(&computed, &part(&folder, &preparation, &cache));
+            assert_same(&computed, &split(&folder, &preparation, &cache));
             assert_eq!(cache.usage().unwrap().entries, expected_entries);
         }
     }
     // Another mesh under an old name has its own entry.
-    let name = part(&folder, &Preparation::default(), &cache)[0].name.clone();
+    let name = split(&folder, &Preparation::default(), &cache)[0].name.clone();
     let other = sphere(77);
     write(&folder.path().join(name), &other, &[("label", AttributeValues::I32(labels(&other)))]);
-    let changed = part(&folder, &Preparation::default(), &cache);
-    assert_same(&changed, &part(&folder, &Preparation::default(), &Cache::none()));
+    let changed = split(&folder, &Preparation::default(), &cache);
+    assert_same(&changed, &split(&folder, &Preparation::default(), &Cache::none()));
     let removed = cache.clear().unwrap();
     assert_eq!(removed.entries, expected_entries + 1);
     assert_eq!(cache.usage().unwrap().bytes, 0);
@@ -927,7 +927,7 @@ fn damaged_entries_are_made_again() {
     let folder = labelled(3);
     let place = tempdir().unwrap();
     let cache = Cache::new(place.path());
-    let computed = part(&folder, &Preparation::default(), &cache);
+    let computed = split(&folder, &Preparation::default(), &cache);
     let files = entries(place.path());
     assert_eq!(files.len(), 2);
     let whole = fs::read(&files[0]).unwrap();
@@ -939,7 +939,7 @@ fn damaged_entries_are_made_again() {
     let other = fs::read(&files[1]).unwrap();
     for damaged in [&whole[..0], &whole[..20], &whole[..whole.len() - 1], &flipped, &other] {
         fs::write(&files[0], damaged).unwrap();
-        assert_same(&computed, &part(&folder, &Preparation::default(), &cache));
+        assert_same(&computed, &split(&folder, &Preparation::default(), &cache));
         assert_eq!(fs::read(&files[0]).unwrap(), whole, "it was repaired");
     }
 }
@@ -949,7 +949,7 @@ fn only_entries_are_removed_from_a_cache() {
     let folder = labelled(3);
     let place = tempdir().unwrap();
     let cache = Cache::new(place.path());
-    part(&folder, &Preparation::default(), &cache);
+    split(&folder, &Preparation::default(), &cache);
     fs::write(place.path().join("notes.prepared"), "mine").unwrap();
     let hex = "0".repeat(64);
     for name in ["folder.prepared", &format!("{hex}.prepared")] {
@@ -966,8 +966,8 @@ fn a_cache_that_cannot_be_written_to_does_no_harm() {
     let place = tempdir().unwrap();
     let file = place.path().join("file");
     fs::write(&file, "in the way").unwrap();
-    let broken = part(&folder, &Preparation::default(), &Cache::new(file.join("cache")));
-    assert_same(&broken, &part(&folder, &Preparation::default(), &Cache::none()));
+    let broken = split(&folder, &Preparation::default(), &Cache::new(file.join("cache")));
+    assert_same(&broken, &split(&folder, &Preparation::default(), &Cache::none()));
 }
 
 #[test]
@@ -977,35 +977,35 @@ fn samples_are_the_same_with_and_without_memory() {
     let place = tempdir().unwrap();
     let cache = Cache::new(place.path());
     let load = |memory: usize| {
-        let part = dataset.part(Part::Train, &Preparation::default(), &cache).unwrap();
-        let mut part = part.with_memory(memory);
+        let split = dataset.split(Split::Train, &Preparation::default(), &cache).unwrap();
+        let mut split = split.with_memory(memory);
         let count = std::sync::atomic::AtomicUsize::new(0);
-        let unusable = part.load_usable(&|| true, &|| {
+        let unusable = split.load_usable(&|| true, &|| {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         });
         assert!(unusable.unwrap().is_empty());
-        assert_eq!(count.into_inner(), part.len());
-        (part.load(0).unwrap(), part.load(0).unwrap(), part)
+        assert_eq!(count.into_inner(), split.len());
+        (split.load(0).unwrap(), split.load(0).unwrap(), split)
     };
-    let (a, b, part) = load(usize::MAX);
+    let (a, b, split) = load(usize::MAX);
     assert!(std::sync::Arc::ptr_eq(&a.graph, &b.graph), "kept");
     let (c, d, _) = load(0);
     assert!(!std::sync::Arc::ptr_eq(&c.graph, &d.graph), "read again");
     assert_same(&[a, b], &[c, d]);
-    assert!(part.load(99).is_err());
+    assert!(split.load(99).is_err());
 }
 
 #[test]
 fn bodies_are_registered_and_cached_by_their_settings() {
     let bodies = BodiesConfig { count: 5, vertices: 600, seed: 3 };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies.clone())).unwrap();
-    assert_eq!(Part::ALL.map(|part| dataset.len(part)), [4, 0, 1]);
+    assert_eq!(Split::ALL.map(|split| dataset.len(split)), [4, 0, 1]);
     assert_eq!(dataset.template().unwrap().vertex_count(), 600);
     let place = tempdir().unwrap();
     let cache = Cache::new(place.path());
     let load = |dataset: &Dataset, index: usize| {
-        let part = dataset.part(Part::Train, &Preparation::default(), &cache);
-        part.unwrap().load(index).unwrap()
+        let split = dataset.split(Split::Train, &Preparation::default(), &cache);
+        split.unwrap().load(index).unwrap()
     };
     let (first, second) = (load(&dataset, 0), load(&dataset, 1));
     assert_eq!(first.target, Target::Classes((0..600).collect()));
@@ -1053,8 +1053,8 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
     let folder = tempdir().unwrap();
     let faust = DataConfig::Faust(folder.path().into());
     let said = refusal(Dataset::open(&faust));
-    let parts = ["tr_reg_000.ply", "training/registrations", "registration"];
-    assert_mentions(&said, &parts);
+    let splits = ["tr_reg_000.ply", "training/registrations", "registration"];
+    assert_mentions(&said, &splits);
     let place = folder.path().join("MPI-FAUST/training/registrations");
     fs::create_dir_all(&place).unwrap();
     let first = place.join("tr_reg_000.ply");
@@ -1071,9 +1071,9 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
     // A plain folder with registrations is recognised too.
     for config in [faust.clone(), config(&folder)] {
         let dataset = Dataset::open_for(&config, Task::Correspondence).unwrap();
-        assert_eq!(Part::ALL.map(|part| dataset.len(part)), [80, 0, 20]);
+        assert_eq!(Split::ALL.map(|split| dataset.len(split)), [80, 0, 20]);
         assert_eq!(dataset.classes().unwrap().count(), 6890);
-        let test = dataset.part(Part::Test, &Preparation::default(), &Cache::none()).unwrap();
+        let test = dataset.split(Split::Test, &Preparation::default(), &Cache::none()).unwrap();
         assert_eq!(test.name(0), "tr_reg_080.ply");
         assert_eq!(test.load(19).unwrap().target, Target::Classes((0..6890).collect()));
         assert_eq!(dataset.template().unwrap().face_count(), 13776);
@@ -1110,7 +1110,7 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     let folder = tempdir().unwrap();
     let bodies = BodiesConfig { count: 5, vertices: 500, seed: 1 };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
-    let body = dataset.mesh(Part::Test, 0).unwrap();
+    let body = dataset.mesh(Split::Test, 0).unwrap();
     // The layout of the public benchmark: the nearest template vertex of each vertex, one a line.
     let half = gemcnn_mesh::remesh::Simplify { size: gemcnn_mesh::remesh::MeshSize::Ratio(0.5) };
     let coarse = gemcnn_mesh::remesh::remesh(&body, &half, 1).unwrap();
@@ -1123,10 +1123,10 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     // The benchmark itself, and its folder `data`.
     for root in [folder.path().to_path_buf(), folder.path().join("data")] {
         let other = dataset.in_other_meshing(&root, "iso").unwrap();
-        assert_eq!((other.len(Part::Train), other.len(Part::Test)), (0, 1));
+        assert_eq!((other.len(Split::Train), other.len(Split::Test)), (0, 1));
         assert_eq!(other.template(), dataset.template());
-        let part = other.part(Part::Test, &Preparation::default(), &Cache::none());
-        let sample = part.unwrap().load(0).unwrap();
+        let split = other.split(Split::Test, &Preparation::default(), &Cache::none());
+        let sample = split.unwrap().load(0).unwrap();
         assert_eq!(sample.target, Target::Classes(labels.clone()));
         assert_eq!(sample.graph.vertex_count(), coarse.mesh.vertex_count());
     }
@@ -1134,8 +1134,8 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     // A label outside the template and a mesh without labels are errors, not scores.
     fs::write(place.with_extension("txt"), "500\n".repeat(labels.len())).unwrap();
     let other = dataset.in_other_meshing(folder.path(), "iso").unwrap();
-    let part = other.part(Part::Test, &Preparation::default(), &Cache::none());
-    part.unwrap().load(0).unwrap_err();
+    let split = other.split(Split::Test, &Preparation::default(), &Cache::none());
+    split.unwrap().load(0).unwrap_err();
     fs::remove_file(place.with_extension("txt")).unwrap();
     assert!(dataset.in_other_meshing(folder.path(), "iso").is_err());
 }
@@ -1147,9 +1147,9 @@ fn a_remeshed_version_is_the_same_from_the_cache() {
     let folder = tempdir().unwrap();
     let augmentation = Augmentation { versions: 2, ..Default::default() };
     let load = |cache: &Cache, version: usize| {
-        let part = dataset.part(Part::Train, &Preparation::default(), cache);
-        let part = part.unwrap().augmented(&augmentation).unwrap();
-        part.load(version).unwrap()
+        let split = dataset.split(Split::Train, &Preparation::default(), cache);
+        let split = split.unwrap().augmented(&augmentation).unwrap();
+        split.load(version).unwrap()
     };
     let cache = Cache::new(folder.path());
     for version in 0..3 {
@@ -1173,8 +1173,8 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     for name in ["a", "b", "c"] {
         let mesh = sphere(name.as_bytes()[0].into());
         let heights = mesh.vertices().iter().map(|p| p.z).collect();
-        let parts = mesh.vertices().iter().map(|p| u8::from(p.y > 0.0)).collect();
-        let attributes = [("height", AttributeValues::F64(heights)), ("label", AttributeValues::U8(parts))];
+        let splits = mesh.vertices().iter().map(|p| u8::from(p.y > 0.0)).collect();
+        let attributes = [("height", AttributeValues::F64(heights)), ("label", AttributeValues::U8(splits))];
         write(&root.join(format!("{name}.ply")), &mesh, &attributes);
         let vectors = mesh.vertices().iter().flat_map(|p| wind(p).to_array());
         let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
@@ -1187,16 +1187,16 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     assert_eq!(preparation.features.kind().to_string(), "2x0 + 1x1");
     let augmentation =
         Augmentation { versions: 2, rotate: serde_json::from_str("\"all\"").unwrap(), ..Default::default() };
-    let part = dataset.part(Part::Train, &preparation, &Cache::none());
-    let part = part.unwrap().augmented(&augmentation).unwrap();
+    let split = dataset.split(Split::Train, &preparation, &Cache::none());
+    let split = split.unwrap().augmented(&augmentation).unwrap();
     for version in 0..3 {
-        let sample = part.load(version).unwrap();
+        let sample = split.load(version).unwrap();
         let rows = sample.features.chunks_exact(4);
         assert_eq!(rows.len(), sample.graph.vertex_count());
         let mut largest = 0.0f32;
         for row in rows {
             // The height is z, and the wind has the length of (x, 1, z), wherever the mesh is turned to.
-            let squared: f32 = row[1..].iter().map(|part| part * part).sum();
+            let squared: f32 = row[1..].iter().map(|split| split * split).sum();
             assert!(row[0].abs() < 1.2 && (0.9..2.5).contains(&squared), "{row:?}");
             assert!(squared > row[0] * row[0] + 0.9, "{row:?}");
             largest = largest.max(row[0]);
@@ -1206,8 +1206,8 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     // Another field gives another entry of the cache.
     let cache = Cache::new(root.join("cache"));
     let load = || {
-        let part = dataset.part(Part::Train, &preparation, &cache).unwrap();
-        part.load(0).unwrap().features
+        let split = dataset.split(Split::Train, &preparation, &cache).unwrap();
+        split.load(0).unwrap().features
     };
     let before = load();
     for name in ["a", "b", "c"] {
@@ -1220,14 +1220,14 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     // What is not there, has no name, or has the wrong size is an error that names it.
     for features in ["field:pressure", "vector:height", "field", "vector:../a"] {
         let preparation = Preparation { features: FeatureConfig::of_kinds(features).unwrap(), ..Default::default() };
-        let part = dataset.part(Part::Train, &preparation, &Cache::none());
-        assert!(part.unwrap().load(0).is_err(), "{features}");
+        let split = dataset.split(Split::Train, &preparation, &Cache::none());
+        assert!(split.unwrap().load(0).is_err(), "{features}");
     }
     for name in ["a", "b", "c"] {
         fs::write(root.join(format!("{name}.wind.npy")), npy_f32(&[1.0; 9], Some(3))).unwrap();
     }
-    let part = dataset.part(Part::Train, &preparation, &Cache::none());
-    assert!(part.unwrap().load(0).is_err());
+    let split = dataset.split(Split::Train, &preparation, &Cache::none());
+    assert!(split.unwrap().load(0).is_err());
 }
 
 #[test]
@@ -1240,9 +1240,9 @@ fn clouds_of_points_are_surfaces_too() {
     };
     for name in ["a", "b", "c"] {
         let cloud = cloud(name);
-        let parts: Vec<u8> = (cloud.mesh.vertices().iter()).map(|p| u8::from(p.x > 0.0)).collect();
+        let splits: Vec<u8> = (cloud.mesh.vertices().iter()).map(|p| u8::from(p.x > 0.0)).collect();
         let path = folder.path().join(format!("{name}.ply"));
-        write(&path, &cloud.mesh, &[("label", AttributeValues::U8(parts))]);
+        write(&path, &cloud.mesh, &[("label", AttributeValues::U8(splits))]);
     }
     fs::write(folder.path().join("dataset.toml"), "task = 'segmentation'\n[target]\nproperty = 'label'\n").unwrap();
     let config = DataConfig::Folder(folder.path().into());
@@ -1255,8 +1255,8 @@ fn clouds_of_points_are_surfaces_too() {
         ..Default::default()
     };
     let dataset = Dataset::open(&config).unwrap();
-    let part = dataset.part(Part::Train, &preparation, &Cache::none());
-    let sample = part.unwrap().load(0).unwrap();
+    let split = dataset.split(Split::Train, &preparation, &Cache::none());
+    let sample = split.unwrap().load(0).unwrap();
     assert_eq!(sample.graph.vertex_count(), 2500);
     // Signatures are those of the surface that the points come from.
     let known = preparation.prepare("mesh", &mesh).unwrap().features;
@@ -1278,13 +1278,13 @@ fn mirrored_versions_exchange_left_and_right() {
     for name in ["a", "b", "c"] {
         let mesh = sphere(name.as_bytes()[0].into());
         let wind = |p: &DVec3| [p.z, 1.0 + p.x, -p.x];
-        let part = |p: &DVec3| match p.x {
+        let split = |p: &DVec3| match p.x {
             x if x < -0.3 => 1,
             x if x > 0.3 => 2,
             _ => 0,
         };
-        let parts = mesh.vertices().iter().map(part).collect();
-        write(&root.join(format!("{name}.ply")), &mesh, &[("label", AttributeValues::U8(parts))]);
+        let splits = mesh.vertices().iter().map(split).collect();
+        write(&root.join(format!("{name}.ply")), &mesh, &[("label", AttributeValues::U8(splits))]);
         let vectors = mesh.vertices().iter().flat_map(wind);
         let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
         let path = root.join(format!("{name}.wind.npy"));
@@ -1302,9 +1302,9 @@ fn mirrored_versions_exchange_left_and_right() {
         mirrored_classes: serde_json::from_str(pairs).unwrap(),
         ..Default::default()
     };
-    let part = || dataset.part(Part::Train, &preparation, &Cache::none()).unwrap();
+    let split = || dataset.split(Split::Train, &preparation, &Cache::none()).unwrap();
     let pairs = r#"[["1", "2"]]"#;
-    let samples = part().augmented(&augmentation(pairs)).unwrap();
+    let samples = split().augmented(&augmentation(pairs)).unwrap();
     let plain = samples.load(0).unwrap();
     let x = |sample: &gemcnn_tasks::Sample| -> Vec<f32> { sample.features.chunks_exact(6).map(|row| row[0]).collect() };
     let mut mirrored = 0;
@@ -1318,7 +1318,7 @@ fn mirrored_versions_exchange_left_and_right() {
         let Target::Classes(labels) = &sample.target else { panic!("no labels") };
         let rows = sample.features.chunks_exact(6);
         for ((row, label), original) in rows.zip(labels).zip(plain.features.chunks_exact(6)) {
-            // Left stays left, the normal part of a vector stays, and so does its length.
+            // Left stays left, the normal split of a vector stays, and so does its length.
             assert_eq!(row[0], -original[0]);
             assert_eq!(*label, if row[0] < -0.3 { 1 } else { 2 * u32::from(row[0] > 0.3) });
             assert!((row[3] - original[3]).abs() < 1e-5);
@@ -1327,5 +1327,5 @@ fn mirrored_versions_exchange_left_and_right() {
         }
     }
     assert!((1..8).contains(&mirrored));
-    assert!(part().augmented(&augmentation(r#"[["1", "7"]]"#)).is_err());
+    assert!(split().augmented(&augmentation(r#"[["1", "7"]]"#)).is_err());
 }

@@ -4,7 +4,7 @@ use gemcnn_mesh::remesh::{Jitter, RemeshKind, Subdivide};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, shapes};
 use gemcnn_mesh::{read_mesh, write_mesh_with_faces};
 use gemcnn_nn::{Device, Target, Workspace};
-use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part, Preparation};
+use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Preparation, Split};
 use gemcnn_tasks::elements::edges;
 use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::predict::{Prediction, PredictionFiles};
@@ -39,7 +39,7 @@ fn lines(labels: &[u32]) -> String {
     labels.iter().map(|label| format!("{label}\n")).collect()
 }
 
-/// Trains a small network, and returns it with its scores on the test part, and on remeshed meshes.
+/// Trains a small network, and returns it with its scores on the test split, and on remeshed meshes.
 fn trained(folder: &Path, task: Task) -> (TrainedModel, [Evaluation; 2]) {
     let text = format!(
         "task = '{task}'\nfeatures = 'xyz'\n[data]\nfolder = {folder:?}\n[model]\nkind = 'gem'\nblocks = 1\n\
@@ -65,7 +65,7 @@ fn labels_of_faces_are_learned_at_faces() {
     for number in 0..5 {
         let mesh = sphere(number);
         let labels = AttributeValues::U8(labels(&mesh, Element::Face).iter().map(|&l| l as u8).collect());
-        let labels = [VertexAttribute::new("part", labels)];
+        let labels = [VertexAttribute::new("split", labels)];
         let path = folder.path().join(format!("s{number}.ply"));
         write_mesh_with_faces(&path, &mesh, &[], &labels, &WriteOptions::default()).unwrap();
     }
@@ -167,14 +167,14 @@ fn values_of_whole_meshes_have_errors_by_column() {
     assert_eq!((&*size.name, &*negative.name), ("size", "negative"));
     let data = DataConfig::Folder(folder.path().into());
     let dataset = Dataset::open_for(&data, Task::Regression).unwrap();
-    let part = dataset.part(Part::Train, &Preparation::default(), &Cache::none());
-    let part = part.unwrap();
-    assert_eq!((part.len(), dataset.value_names().len()), (6, 2));
-    for index in 0..part.len() {
-        let name = part.name(index);
+    let split = dataset.split(Split::Train, &Preparation::default(), &Cache::none());
+    let split = split.unwrap();
+    assert_eq!((split.len(), dataset.value_names().len()), (6, 2));
+    for index in 0..split.len() {
+        let name = split.name(index);
         let number: f32 = name[1..2].parse().unwrap();
         let target = Target::Values(vec![number, -2.0 * number]);
-        assert_eq!(part.load(index).unwrap().target, target, "{name}");
+        assert_eq!(split.load(index).unwrap().target, target, "{name}");
     }
     let total = size.root_mean_square.powi(2) + negative.root_mean_square.powi(2);
     assert!((total.sqrt() - regression.root_mean_square).abs() < 1e-9);
@@ -204,12 +204,12 @@ fn labels_of_faces_follow_a_remeshing_to_the_nearest_faces() {
     assert_eq!(dataset.per(), Element::Face);
     let kind = RemeshKind::Subdivide(Subdivide { rounds: 1, rule: Default::default() });
     let cache = Cache::new(folder.path().join("cache"));
-    let part = || {
+    let split = || {
         let preparation = Preparation::default();
-        let part = dataset.part(Part::Train, &preparation, &cache).unwrap();
-        part.remeshed(kind.clone(), 1).load(0).unwrap()
+        let split = dataset.split(Split::Train, &preparation, &cache).unwrap();
+        split.remeshed(kind.clone(), 1).load(0).unwrap()
     };
-    let (made, again) = (part(), part());
+    let (made, again) = (split(), split());
     assert_eq!(made.target, again.target);
     assert_eq!(made.elements, again.elements);
     let Target::Classes(labels) = made.target else { panic!() };

@@ -1,8 +1,8 @@
-//! Layouts of data sets that people have: folders of labels, label files of several kinds, parts that are drawn.
+//! Layouts of data sets that people have: folders of labels, label files of several kinds, splits that are drawn.
 
 use gemcnn_mesh::{Faces, Mesh, shapes};
 use gemcnn_nn::Target;
-use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Part, Preparation, check};
+use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Preparation, Split, check};
 use gemcnn_tasks::{SampleSource, Task, TaskError};
 use std::fs;
 use std::path::Path;
@@ -36,9 +36,9 @@ fn open(folder: &TempDir, task: Task) -> Result<Dataset, TaskError> {
     Dataset::open_for(&DataConfig::Folder(folder.path().into()), task)
 }
 
-/// Names and targets of a part.
-fn targets(dataset: &Dataset, part: Part) -> Vec<(String, Target)> {
-    let samples = dataset.part(part, &Preparation::default(), &Cache::none());
+/// Names and targets of a split.
+fn targets(dataset: &Dataset, split: Split) -> Vec<(String, Target)> {
+    let samples = dataset.split(split, &Preparation::default(), &Cache::none());
     let samples = samples.unwrap();
     (0..samples.len()).map(|index| (samples.name(index), samples.load(index).unwrap().target)).collect()
 }
@@ -47,22 +47,22 @@ fn targets(dataset: &Dataset, part: Part) -> Vec<(String, Target)> {
 fn labels_may_be_in_folders_like_those_of_the_meshes() {
     for (meshes, labels) in [("meshes/", "labels/"), ("", "labels/")] {
         let folder = TempDir::new().unwrap();
-        // The same names in both parts, so that the folder decides.
-        for (number, part) in ["train", "train", "train", "test", "test"].iter().enumerate() {
-            let name = format!("{part}/scan{}", number % 3);
+        // The same names in both splits, so that the folder decides.
+        for (number, split) in ["train", "train", "train", "test", "test"].iter().enumerate() {
+            let name = format!("{split}/scan{}", number % 3);
             write_mesh(&folder.path().join(format!("{meshes}{name}.ply")), number);
             write_labels(&folder.path().join(format!("{labels}{name}.txt")), number);
         }
         let dataset = open(&folder, Task::Segmentation).unwrap();
-        let expected = |numbers: &[usize], part: &str| -> Vec<(String, Target)> {
+        let expected = |numbers: &[usize], split: &str| -> Vec<(String, Target)> {
             let one = |&number: &usize| {
-                let name = format!("{meshes}{part}/scan{}.ply", number % 3);
+                let name = format!("{meshes}{split}/scan{}.ply", number % 3);
                 (name, Target::Classes(sphere(number).1))
             };
             numbers.iter().map(one).collect()
         };
-        assert_eq!(targets(&dataset, Part::Train), expected(&[0, 1, 2], "train"));
-        assert_eq!(targets(&dataset, Part::Test), expected(&[3, 4], "test"));
+        assert_eq!(targets(&dataset, Split::Train), expected(&[0, 1, 2], "train"));
+        assert_eq!(targets(&dataset, Split::Test), expected(&[3, 4], "test"));
     }
 }
 
@@ -75,7 +75,7 @@ fn label_files_may_be_of_several_kinds() {
         write_labels(&folder.path().join(format!("scan{number}.{ending}")), number);
     }
     let dataset = open(&folder, Task::Segmentation).unwrap().all_for_testing();
-    let found = targets(&dataset, Part::Test);
+    let found = targets(&dataset, Split::Test);
     assert_eq!(found.len(), 6);
     for (number, (_, target)) in found.iter().enumerate() {
         assert_eq!(*target, Target::Classes(sphere(number).1));
@@ -90,7 +90,7 @@ fn label_files_may_be_of_several_kinds() {
 }
 
 #[test]
-fn parts_at_random_have_a_share_of_each_class() {
+fn splits_at_random_have_a_share_of_each_class() {
     let folder = TempDir::new().unwrap();
     for (class, count) in [("bear", 20), ("cat", 10), ("dog", 5)] {
         for number in 0..count {
@@ -99,10 +99,10 @@ fn parts_at_random_have_a_share_of_each_class() {
         }
     }
     let dataset = open(&folder, Task::Classification).unwrap();
-    for (part, expected) in [(Part::Train, [16, 8, 4]), (Part::Test, [4, 2, 1])] {
+    for (split, expected) in [(Split::Train, [16, 8, 4]), (Split::Test, [4, 2, 1])] {
         let mut counts = [0; 3];
-        for index in 0..dataset.len(part) {
-            let name = dataset.mesh_name(part, index);
+        for index in 0..dataset.len(split) {
+            let name = dataset.mesh_name(split, index);
             let classes = ["bear", "cat", "dog"];
             let class = classes.iter().position(|class| name.starts_with(class));
             counts[class.unwrap()] += 1;
@@ -138,7 +138,7 @@ fn one_bad_vertex_does_not_stop_a_data_set() {
     let counted = |note: &String| note.contains(": 2 on 1 of");
     assert!(report.notes.iter().any(counted), "{:?}", report.notes);
     let dataset = open(&folder, Task::Segmentation).unwrap().all_for_testing();
-    let samples = dataset.part(Part::Test, &Preparation::default(), &Cache::none());
+    let samples = dataset.split(Split::Test, &Preparation::default(), &Cache::none());
     let sample = samples.unwrap().load(1).unwrap();
     for frame in sample.graph.frames() {
         assert!((frame.normal.length() - 1.0).abs() < 1e-9);

@@ -110,7 +110,7 @@ fn training_ends_early_with_the_model_of_the_best_epoch() {
     assert_eq!(found, tensors(&stopped, "optimiser/average/"));
     let file = Archive::read(path.join("best.safetensors")).unwrap();
     assert_eq!(found, tensors(&file, "weights/"));
-    // Without a validation part, the final model is that of the last epoch.
+    // Without a validation split, the final model is that of the last epoch.
     run.validates = false;
     let checkpoint = Archive::read(path.join("checkpoint.safetensors")).unwrap();
     let last = tensors(&checkpoint, "optimiser/average/");
@@ -119,7 +119,7 @@ fn training_ends_early_with_the_model_of_the_best_epoch() {
 }
 
 #[test]
-fn a_run_that_ends_early_has_the_same_bits_however_often_it_stops() {
+fn early_stopping_resumes_to_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
     let mut run = early();

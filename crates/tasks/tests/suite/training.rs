@@ -216,7 +216,7 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
 }
 
 #[test]
-fn a_run_that_diverges_names_the_batch_and_leaves_the_checkpoint() {
+fn divergence_names_the_batch_and_keeps_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut run = Run::new();

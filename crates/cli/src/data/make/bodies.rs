@@ -8,7 +8,7 @@ use clap::Args;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, Mesh, SharedFolder, VertexAttribute, WriteOptions, write_mesh};
 use gemcnn_tasks::Task;
-use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, Parts};
+use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, PerSplit};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -58,10 +58,10 @@ impl Bodies {
         let open = |folder: &Path| SharedFolder::open(folder, mark).map_err(|error| failed(folder, &error));
         drop(open(&meshes)?);
         let held = open(&self.folder)?;
-        let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
-        let part = VertexAttribute::new("part", AttributeValues::U8(parts));
+        let splits: Vec<u8> = family.segments().iter().map(|split| split.label()).collect();
+        let split = VertexAttribute::new("split", AttributeValues::U8(splits));
         let write = |path: &Path, mesh: &Mesh| {
-            let attributes = std::slice::from_ref(&part);
+            let attributes = std::slice::from_ref(&split);
             if path.exists() {
                 return Ok(());
             }
@@ -84,7 +84,7 @@ impl Bodies {
         ))
     }
 
-    /// Writes the lists of the parts and then the description, which completes the data set.
+    /// Writes the lists of the splits and then the description, which completes the data set.
     fn describe(&self) -> Result<(), Failure> {
         let config = BodiesConfig { count: self.count, ..Default::default() };
         let train = config.training();
@@ -95,7 +95,8 @@ impl Bodies {
         let mut description = Description::new(Task::Correspondence);
         description.meshes = "meshes".into();
         description.template = Some(TEMPLATE.into());
-        description.split.files = Some(Parts { train: Some(TRAIN.into()), validation: None, test: Some(TEST.into()) });
+        description.split.files =
+            Some(PerSplit { train: Some(TRAIN.into()), validation: None, test: Some(TEST.into()) });
         let path = self.folder.join(DESCRIPTION_FILE);
         write_file(&path, description.to_toml().as_bytes())
     }

@@ -17,9 +17,9 @@ use super::metrics::{MetricsLog, Record, Scores, Tally, evaluations_since_best};
 use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
 use super::problem::Problem;
+use super::ranges::TrainingRanges;
 use super::run_directory::RunDirectory;
 use super::scaled::Scaled;
-use super::seen::Seen;
 use super::stop::StopFlag;
 use crate::models::ModelWithParameters;
 use crate::{FeatureScaling, SampleSource, TaskError};
@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Largest number of GPU losses that are not read yet, and the longest time.
-const UNREAD: usize = 64;
-const UNREAD_FOR: Duration = Duration::from_millis(500);
+const MAX_UNREAD: usize = 64;
+const MAX_UNREAD_TIME: Duration = Duration::from_millis(500);
 
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,7 +97,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TaskError> {
         let config = problem.config;
         if problem.training.is_empty() {
-            return Err(TaskError::setting("data", "the training part has no meshes"));
+            return Err(TaskError::setting("data", "the training split has no meshes"));
         }
         let mut workspace = Workspace::new(device.clone());
         workspace.set_product_mode(config.precision.into());
@@ -126,7 +126,7 @@ impl<'a> Trainer<'a> {
                 plateau: config.schedule.plateau()?,
                 scaling: FeatureScaling::identity(network.input()),
                 target_scaling: None,
-                seen: None,
+                ranges: None,
                 class_weights: None,
                 history: Vec::new(),
                 seconds: 0.0,
@@ -167,7 +167,7 @@ impl<'a> Trainer<'a> {
         if let Objective::Classes { count, .. } = self.problem.objective {
             self.progress.class_weights = config.class_weights.of(*count, training)?;
         }
-        self.progress.seen = Seen::of(training)?;
+        self.progress.ranges = TrainingRanges::of(training)?;
         if config.scale_features {
             let kind = self.state.network.input();
             self.progress.scaling = FeatureScaling::fit_source(kind, training)?;
@@ -334,7 +334,7 @@ impl<'a> Trainer<'a> {
         self.progress.step += 1;
         self.is_saved = false;
         let is_host = matches!(self.state.workspace.device(), Device::Cpu);
-        if is_host || self.unread.losses.len() >= UNREAD || self.unread.since.elapsed() >= UNREAD_FOR {
+        if is_host || self.unread.losses.len() >= MAX_UNREAD || self.unread.since.elapsed() >= MAX_UNREAD_TIME {
             self.read_losses()?;
         }
         Ok(())

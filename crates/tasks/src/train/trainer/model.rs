@@ -29,7 +29,7 @@ impl Trainer<'_> {
         self.progress.history.iter().rfind(|record| record.best)
     }
 
-    /// True if the final model is selected on a validation part.
+    /// True if the final model is selected on a validation split.
     pub(super) fn selects(&self) -> bool {
         self.problem.config.keep_best && self.problem.validates
     }
@@ -88,7 +88,7 @@ impl Trainer<'_> {
         archive.set_json(model::CLASSES, &self.problem.classes)?;
         archive.set_json(model::SCALING, &self.progress.scaling)?;
         archive.set_json(model::TARGET_SCALING, &self.progress.target_scaling)?;
-        archive.set_json(model::SEEN, &self.progress.seen)?;
+        archive.set_json(model::RANGES, &self.progress.ranges)?;
         Ok(archive)
     }
 

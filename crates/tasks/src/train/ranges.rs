@@ -1,47 +1,47 @@
-//! What a model has seen in training.
+//! Ranges of the meshes that a model was trained on.
 
 use crate::{Sample, SampleSource, TaskError};
 use serde::{Deserialize, Serialize};
 
-/// A mesh is outside of what a model has seen if it has more than this many times the vertices of the largest training
-/// mesh, or fewer than its smallest one divided by it.
-const DENSITY: f64 = 4.0;
+/// A mesh is noted if it has more than this many times the vertices of the largest training mesh, or fewer than those of
+/// the smallest one divided by it.
+const VERTEX_FACTOR: f64 = 4.0;
 /// The same for its size, which matters unless meshes are normalised.
-const SIZE: f64 = 2.0;
+const SIZE_FACTOR: f64 = 2.0;
 
 /// Ranges of the training meshes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct TrainingRanges {
     /// Smallest and largest number of vertices.
     pub vertices: [usize; 2],
     /// Smallest and largest square root of the area, after normalisation.
     pub size: [f64; 2],
 }
 
-impl Seen {
+impl TrainingRanges {
     /// The ranges of some samples; `None` if their areas are not known.
     pub(super) fn of(samples: &dyn SampleSource) -> Result<Option<Self>, TaskError> {
-        let mut seen: Option<Self> = None;
+        let mut found: Option<Self> = None;
         for index in 0..samples.len() {
             let sample = samples.load(index)?;
             let Some(size) = size(&sample) else {
                 return Ok(None);
             };
             let vertices = sample.graph.vertex_count();
-            let ranges = seen.get_or_insert(Self { vertices: [vertices; 2], size: [size; 2] });
+            let ranges = found.get_or_insert(Self { vertices: [vertices; 2], size: [size; 2] });
             let ([fewest, most], [least, largest]) = (ranges.vertices, ranges.size);
             ranges.vertices = [fewest.min(vertices), most.max(vertices)];
             ranges.size = [least.min(size), largest.max(size)];
         }
-        Ok(seen)
+        Ok(found)
     }
 
-    /// Notes on a mesh that lies outside of what was seen, with a remedy.
+    /// Notes on a mesh that lies far outside of these ranges, with a remedy.
     pub fn notes(&self, sample: &Sample) -> Vec<String> {
         let mut notes = Vec::new();
         let vertices = sample.graph.vertex_count();
         let [fewest, most] = self.vertices;
-        if beyond(vertices as f64, [fewest as f64, most as f64], DENSITY) {
+        if beyond(vertices as f64, [fewest as f64, most as f64], VERTEX_FACTOR) {
             let wanted = vertices.clamp(fewest, most);
             notes.push(format!(
                 "{vertices} vertices, but the training meshes have {fewest} to {most}: the prediction may be worse; \
@@ -49,7 +49,7 @@ impl Seen {
             ));
         }
         if let Some(size) = size(sample)
-            && beyond(size, self.size, SIZE)
+            && beyond(size, self.size, SIZE_FACTOR)
         {
             let usual = 0.5 * (self.size[0] + self.size[1]);
             notes.push(format!(
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn meshes_that_are_far_from_those_of_training_are_noted() {
         let samples = Samples(vec![sphere(2, 1.0), sphere(3, 1.2)]);
-        let seen = Seen::of(&samples).unwrap().unwrap();
-        assert_eq!(seen.vertices, [162, 642]);
-        assert!((seen.size[1] / seen.size[0] - 1.2).abs() < 0.02);
+        let ranges = TrainingRanges::of(&samples).unwrap().unwrap();
+        assert_eq!(ranges.vertices, [162, 642]);
+        assert!((ranges.size[1] / ranges.size[0] - 1.2).abs() < 0.02);
         for (sample, count) in [
             (sphere(2, 1.1), 0),
             (sphere(3, 2.0), 0),
@@ -113,11 +113,11 @@ mod tests {
             (sphere(3, 1000.0), 1),
             (sphere(0, 0.001), 2),
         ] {
-            assert_eq!(seen.notes(&sample).len(), count, "{:?}", seen.notes(&sample));
+            assert_eq!(ranges.notes(&sample).len(), count, "{:?}", ranges.notes(&sample));
         }
         let mut bare = sphere(2, 1.0);
         bare.areas.clear();
-        assert_eq!(Seen::of(&Samples(vec![bare])).unwrap(), None);
-        assert_eq!(Seen::of(&Samples(Vec::new())).unwrap(), None);
+        assert_eq!(TrainingRanges::of(&Samples(vec![bare])).unwrap(), None);
+        assert_eq!(TrainingRanges::of(&Samples(Vec::new())).unwrap(), None);
     }
 }
