@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::job::Job;
 use crate::network::Description;
 use gemcnn_experiments::bench::Passes;
-use gemcnn_nn::{Archive, Device, HierarchyBatch};
+use gemcnn_nn::{Archive, Device, Geometry};
 use std::sync::Arc;
 
 pub struct NetworkBackward {
@@ -19,7 +19,7 @@ impl NetworkBackward {
         let network = description.network(true)?;
         let graph = case.graphs()?;
         let vertices = graph.vertex_count();
-        let graphs = Arc::new(HierarchyBatch::from(graph));
+        let graphs = Arc::new(Geometry::from(graph));
         let data: [Vec<f32>; 2] = [archive.tensor("x")?, archive.tensor("dy")?];
         let data = data.each_ref().map(Vec::as_slice);
         Ok(Self { passes: Passes::new(network, parameters, device, &graphs, data)?, vertices })

@@ -6,7 +6,7 @@ use gemcnn_experiments::mnist;
 use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::{Archive, FeatureType, GraphBatch, Module, SpectraBatch};
+use gemcnn_nn::{Archive, Extra, FeatureType, GraphBatch, Module, SpectraBatch};
 use serde::{Deserialize, Serialize};
 
 /// Classes of the correspondence network: the vertices of a body.

@@ -8,8 +8,8 @@ use gemcnn_experiments::bench::{Convolution, convolution};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{
-    Aggregation, Archive, Device, GraphBatch, HierarchyBatch, Method, Module, Network, Objective, Optimiser,
-    Parameters, Penalty, ProductMode, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Var, Workspace,
+    Aggregation, Archive, Device, Geometry, GraphBatch, Method, Module, Network, Objective, Optimiser, Parameters,
+    Penalty, ProductMode, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Var, Workspace,
 };
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn load(path: &Path, device: &Device, mode: ProductMode) -> Result<Box<dyn J
     let archive = Archive::read(path)?;
     let case: Case = archive.json("case")?;
     Ok(match case.work {
-        Work::Geometry => Box::new(Geometry { mesh: case.mesh()? }),
+        Work::Geometry => Box::new(GaugeGeometry { mesh: case.mesh()? }),
         Work::ConvolutionForward
         | Work::Inference
         | Work::CorrespondenceInference
@@ -46,11 +46,11 @@ pub fn load(path: &Path, device: &Device, mode: ProductMode) -> Result<Box<dyn J
     })
 }
 
-struct Geometry {
+struct GaugeGeometry {
     mesh: Mesh,
 }
 
-impl Job for Geometry {
+impl Job for GaugeGeometry {
     fn call(&mut self) -> Result<(), Failure> {
         black_box(gauge_graph(&self.mesh)?);
         Ok(())
@@ -125,7 +125,7 @@ impl ForwardBackward {
         };
         let graph = case.graphs()?;
         let vertices = graph.vertex_count();
-        let graphs = Arc::new(HierarchyBatch::from(graph));
+        let graphs = Arc::new(Geometry::from(graph));
         let weights: Vec<Vec<f32>> = parameters.iter().map(|p| p.value().to_vec()).collect();
         let weights = <[Vec<f32>; 3]>::try_from(weights)
             .map_err(|weights| Failure::Case(format!("{} weights", weights.len())))?;
@@ -195,9 +195,9 @@ impl Training {
             }
         };
         let (kind, x) = (network.input().clone(), archive.tensor("x")?);
-        let mut graphs = HierarchyBatch::from(graph);
+        let mut graphs = Geometry::from(graph);
         if case.work.is_spectral() {
-            graphs = graphs.with_spectra(read_spectra(archive, case.meshes)?)?;
+            graphs = graphs.with(read_spectra(archive, case.meshes)?)?;
         }
         let batch = TrainingBatch::new(graphs, kind, x, objective, target)?;
         let mut workspace = Workspace::new(device.clone());

@@ -172,7 +172,7 @@ struct Session<'a> {
 impl Session<'_> {
     fn write_meshes(&mut self, inputs: &[Input], files: &PredictionFiles) -> Result<(), Failure> {
         self.each(inputs, |input, loaded, prediction| {
-            let frames = loaded.sample.graph.frames();
+            let frames = loaded.sample.graph().frames();
             let paths = files
                 .write(&input.name, &loaded.mesh, frames, &prediction, loaded.probabilities.as_deref())
                 .map_err(Failure::input)?;

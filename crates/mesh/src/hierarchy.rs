@@ -153,7 +153,7 @@ impl Hierarchy {
             return Err(HierarchyError::Positions { vertices: graph.vertex_count(), positions: points.len() });
         }
         let mut points = points.to_vec();
-        let mut levels = vec![Level { vertices: (0..graph.vertex_count() as u32).collect(), graph, clusters: None }];
+        let mut levels = Self::from(graph).levels;
         for (index, (&ratio, &radius)) in options.ratios.iter().zip(&options.radii).enumerate() {
             let finer = &levels[index];
             let (level, kept) = coarsen(finer, &points, ratio, radius, options.neighbour_limit)
@@ -204,9 +204,27 @@ impl Hierarchy {
         Ok(Self { levels })
     }
 
-    /// The levels from fine to coarse. No level is empty.
+    /// The levels from fine to coarse; there is at least one.
     pub fn levels(&self) -> &[Level] {
         &self.levels
+    }
+
+    /// The same, owned.
+    pub fn into_levels(self) -> Vec<Level> {
+        self.levels
+    }
+
+    /// The graph of the finest level.
+    pub fn graph(&self) -> &GaugeGraph {
+        &self.levels[0].graph
+    }
+}
+
+impl From<GaugeGraph> for Hierarchy {
+    /// A hierarchy of one level.
+    fn from(graph: GaugeGraph) -> Self {
+        let vertices = (0..graph.vertex_count() as u32).collect();
+        Self { levels: vec![Level { graph, vertices, clusters: None }] }
     }
 }
 

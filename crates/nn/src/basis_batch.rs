@@ -1,11 +1,11 @@
 //! A basis for each mesh of a batch, such as the eigenvectors of its Laplacian.
 
-use crate::device::{Sent, single_slice};
-use crate::error::check_size;
-use crate::{Device, NnError};
+use crate::NnError;
+use crate::device::single_slice;
+use crate::error::{check_size, mesh_offsets};
+use crate::on_devices::{ArraysOn, OnDevices, Upload};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::{OnDevice, Real, View};
-use std::sync::Arc;
 
 /// The basis of one mesh.
 #[derive(Debug, Clone, Copy)]
@@ -28,21 +28,35 @@ pub struct BasisParts<'a> {
 /// assert_eq!((basis.vertex_count(), basis.row_count()), (3, 1));
 /// # Ok::<(), gemcnn_nn::NnError>(())
 /// ```
+pub type BasisBatch<T> = OnDevices<BasisArrays<T>, DeviceBasis>;
+
+/// The numbers of a [`BasisBatch`] in main memory.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BasisBatch<T> {
+pub struct BasisArrays<T> {
     mesh_offsets: Vec<u32>,
     columns: usize,
     complex: bool,
     values: Vec<T>,
     weights: Option<Vec<T>>,
-    sent: Sent<DeviceBasis>,
 }
 
 /// The numbers of a [`BasisBatch`] on a GPU.
 #[derive(Debug)]
-struct DeviceBasis {
+pub struct DeviceBasis {
     values: DeviceBuffer<f32>,
     weights: Option<DeviceBuffer<f32>>,
+}
+
+impl<T: Real> Upload for BasisArrays<T> {
+    type Uploaded = DeviceBasis;
+
+    fn upload(&self, device: &CudaDevice) -> Result<DeviceBasis, NnError> {
+        let weights = self.weights.as_deref().map(single_slice).transpose()?;
+        Ok(DeviceBasis {
+            values: device.upload(single_slice(&self.values)?)?,
+            weights: weights.map(|w| device.upload(w)).transpose()?,
+        })
+    }
 }
 
 impl<T: Real> BasisBatch<T> {
@@ -66,21 +80,14 @@ impl<T: Real> BasisBatch<T> {
         if weighted > 0 {
             check_size("meshes with weights", parts.len(), weighted)?;
         }
-        let (mut mesh_offsets, mut vertices) = (vec![0], 0);
         for (index, part) in parts.iter().enumerate() {
-            let expected = part.vertices * stride;
-            check_size(format!("basis of mesh {index}"), expected, part.values.len())?;
+            check_size(format!("basis of mesh {index}"), part.vertices * stride, part.values.len())?;
             if let Some(weights) = part.weights {
                 check_size(format!("weights of mesh {index}"), part.vertices, weights.len())?;
             }
-            vertices += part.vertices;
-            mesh_offsets.push(
-                u32::try_from(vertices)
-                    .map_err(|_| NnError::setting("basis", "more vertices than 32-bit indices can address"))?,
-            );
         }
-        Ok(Self {
-            mesh_offsets,
+        Ok(Self::of(BasisArrays {
+            mesh_offsets: mesh_offsets("basis", parts.iter().map(|part| part.vertices))?,
             columns,
             complex,
             values: (parts.iter().flat_map(|part| part.values)).map(|&value| T::of(value)).collect(),
@@ -88,10 +95,11 @@ impl<T: Real> BasisBatch<T> {
                 let weights = parts.iter().filter_map(|part| part.weights);
                 weights.flatten().map(|&value| T::of(value)).collect()
             }),
-            sent: Sent::default(),
-        })
+        }))
     }
+}
 
+impl<T> BasisArrays<T> {
     /// First vertex of each mesh, and the number of vertices at the end.
     pub fn mesh_offsets(&self) -> &[u32] {
         &self.mesh_offsets
@@ -116,37 +124,12 @@ impl<T: Real> BasisBatch<T> {
     pub fn is_complex(&self) -> bool {
         self.complex
     }
-
-    /// The basis where a device reads it. It is copied to a GPU once, by the first operator that needs it.
-    ///
-    /// # Errors
-    /// Too little memory on the GPU, or another precision than f32 there.
-    pub fn on(&self, device: &Device) -> Result<BasisOn<'_, T>, NnError> {
-        Ok(BasisOn(match device {
-            Device::Cpu => OnDevice::Host(self),
-            Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
-        }))
-    }
-
-    fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<DeviceBasis>, NnError> {
-        self.sent.to(device, || {
-            let weights = self.weights.as_deref().map(single_slice).transpose()?;
-            Ok(DeviceBasis {
-                values: device.upload(single_slice(&self.values)?)?,
-                weights: weights.map(|w| device.upload(w)).transpose()?,
-            })
-        })
-    }
 }
 
-/// A basis on the device of a tape, for operators.
-#[derive(Debug)]
-pub struct BasisOn<'b, T>(OnDevice<&'b BasisBatch<T>, Arc<DeviceBasis>>);
-
-impl<T: Real> BasisOn<'_, T> {
+impl<T: Real> ArraysOn<'_, BasisArrays<T>, DeviceBasis> {
     /// All bases, one after the other.
     pub fn values(&self) -> View<'_, T> {
-        match &self.0 {
+        match self.get() {
             OnDevice::Host(basis) => OnDevice::Host(&basis.values),
             OnDevice::Cuda(basis) => OnDevice::Cuda(basis.values.view()),
         }
@@ -154,7 +137,7 @@ impl<T: Real> BasisOn<'_, T> {
 
     /// Weight of each vertex, if there are any.
     pub fn weights(&self) -> Option<View<'_, T>> {
-        match &self.0 {
+        match self.get() {
             OnDevice::Host(basis) => basis.weights.as_deref().map(OnDevice::Host),
             OnDevice::Cuda(basis) => {
                 let weights = basis.weights.as_ref();

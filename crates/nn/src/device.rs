@@ -135,7 +135,7 @@ impl fmt::Display for DeviceChoice {
 }
 
 /// A value of precision `T` as one of f32, the only precision on a GPU.
-pub(crate) fn single<S: Any, U: Any>(value: &U) -> Result<&S, NnError> {
+pub(crate) fn as_f32<S: Any, U: Any>(value: &U) -> Result<&S, NnError> {
     (value as &dyn Any).downcast_ref().ok_or_else(not_single_precision)
 }
 
@@ -163,14 +163,14 @@ fn not_single_precision() -> NnError {
     NnError::setting("device", "a GPU computes in f32 only; build the model in f32, or run on the CPU")
 }
 
-/// A cached copy of a value on a GPU. It does not take part in comparisons of its owner.
+/// A cached copy of a value on a GPU.
 #[derive(Debug)]
-pub(crate) struct Sent<V> {
-    place: Mutex<Option<SentValue<V>>>,
+pub(crate) struct DeviceCopy<V> {
+    place: Mutex<Option<Copied<V>>>,
 }
 
 #[derive(Debug)]
-struct SentValue<V> {
+struct Copied<V> {
     device: CudaDevice,
     value: Arc<V>,
     /// The end of asynchronous copies, which the first use has to wait for.
@@ -178,16 +178,16 @@ struct SentValue<V> {
 }
 
 // A derived implementation would require `V: Clone`.
-impl<V> Clone for SentValue<V> {
+impl<V> Clone for Copied<V> {
     fn clone(&self) -> Self {
         Self { device: self.device.clone(), value: self.value.clone(), ready: self.ready.clone() }
     }
 }
 
-impl<V> Sent<V> {
+impl<V> DeviceCopy<V> {
     /// A value that is on a device already.
     pub fn holding(device: &CudaDevice, value: V) -> Self {
-        Self { place: Mutex::new(Some(SentValue { device: device.clone(), value: Arc::new(value), ready: None })) }
+        Self { place: Mutex::new(Some(Copied { device: device.clone(), value: Arc::new(value), ready: None })) }
     }
 
     /// The value on the device, copied there by `send` if it is not there yet. The device waits for asynchronous
@@ -210,27 +210,21 @@ impl<V> Sent<V> {
             true => Some(Arc::new(device.event()?)),
             false => None,
         };
-        *place = Some(SentValue { device: device.clone(), value: value.clone(), ready });
+        *place = Some(Copied { device: device.clone(), value: value.clone(), ready });
         Ok(value)
     }
 }
 
-impl<V> Default for Sent<V> {
+impl<V> Default for DeviceCopy<V> {
     fn default() -> Self {
         Self { place: Mutex::new(None) }
     }
 }
 
-impl<V> Clone for Sent<V> {
+impl<V> Clone for DeviceCopy<V> {
     fn clone(&self) -> Self {
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         Self { place: Mutex::new(place.clone()) }
-    }
-}
-
-impl<V> PartialEq for Sent<V> {
-    fn eq(&self, _: &Self) -> bool {
-        true
     }
 }
 
@@ -278,6 +272,6 @@ mod tests {
     fn only_f32_goes_to_a_gpu() {
         assert!(single_slice(&[1.0f32]).is_ok());
         assert!(single_slice(&[1.0f64]).is_err());
-        assert!(single::<Vec<f32>, _>(&vec![1.0f64]).is_err());
+        assert!(as_f32::<Vec<f32>, _>(&vec![1.0f64]).is_err());
     }
 }

@@ -8,7 +8,7 @@
 //! - an isometry of the mesh onto itself, given as a permutation of its vertices: features move with the vertices.
 
 use crate::error::check_size;
-use crate::{GraphBatch, HierarchyBatch, Module, NnError, Parameters, SpectraBatch, Tape, Workspace};
+use crate::{Geometry, GraphBatch, Module, NnError, Parameters, SpectraBatch, Tape, Workspace};
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
@@ -257,7 +257,7 @@ pub fn assert_surface_equivariant<T: Real>(
                 edge.map_or(0.0, |edge| frames.theta()[edge] - graph.theta()[edge])
             })
             .collect();
-        let batch = HierarchyBatch::from(GraphBatch::new([graph])?).with_spectra(spectra.gauge_transform(&angles)?)?;
+        let batch = Geometry::from(GraphBatch::new([graph])?).with(spectra.gauge_transform(&angles)?)?;
         let (mut workspace, mut trained) = (Workspace::default(), parameters.clone());
         let mut tape = match trains {
             true => Tape::training(&mut workspace, &mut trained, Stream { seed: 1, step: 2 }),

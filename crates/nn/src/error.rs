@@ -31,7 +31,7 @@ pub enum NnError {
     /// A module that needs more levels than there are.
     #[error(
         "the module needs {needed} levels, but there are {found}; \
-         pass a hierarchy of {needed} levels (`HierarchyBatch`)"
+         pass a hierarchy of {needed} levels (`Geometry::new`)"
     )]
     Levels {
         /// Number of levels that the module needs.
@@ -39,30 +39,12 @@ pub enum NnError {
         /// Number of levels that it runs on.
         found: usize,
     },
-    /// A module for surfaces runs on graphs without eigenbases.
-    #[error(
-        "the module needs the eigenvectors of the Laplacians of its meshes, but there are none; add them to the \
-         graphs (`HierarchyBatch::with_spectra`)"
-    )]
-    NoSpectra,
-    /// A module with implicit diffusion runs on graphs without the operators that it needs.
-    #[error(
-        "the module needs the Laplacians of its meshes, but there are none; add them to the graphs \
-         (`HierarchyBatch::with_heat`)"
-    )]
-    NoHeat,
-    /// A module needs faces or edges that the batch does not have.
-    #[error(
-        "the module needs the faces or edges of its meshes, but there are none; add them to the graphs \
-         (`HierarchyBatch::with_elements`)"
-    )]
-    NoElements,
-    /// A module that reads sparse maps of its meshes runs on graphs without them.
-    #[error(
-        "the module needs sparse maps of its meshes, but there are none; add them to the graphs \
-         (`HierarchyBatch::with_patches`)"
-    )]
-    NoPatches,
+    /// A module that reads a kind of geometry runs on meshes without it.
+    #[error("the module needs the {what} of its meshes, but there are none; add them (`Geometry::with`)")]
+    Missing {
+        /// What is missing ([`Extra::name`](crate::Extra::name)).
+        what: &'static str,
+    },
     /// A setting that is out of range or does not fit.
     #[error("{what}: {problem}")]
     Setting {
@@ -163,4 +145,15 @@ pub(crate) fn expect_scalars(what: &str, found: &FeatureType) -> Result<(), NnEr
 /// Fails if two numbers differ.
 pub(crate) fn check_size(what: impl Into<String>, expected: usize, found: usize) -> Result<(), NnError> {
     if expected == found { Ok(()) } else { Err(NnError::Size { what: what.into(), expected, found }) }
+}
+
+/// First vertex of each mesh, and the number of all vertices at the end, from the number of vertices of each.
+pub(crate) fn mesh_offsets(what: &str, counts: impl Iterator<Item = usize>) -> Result<Vec<u32>, NnError> {
+    let (mut offsets, mut vertices) = (vec![0], 0);
+    for count in counts {
+        vertices += count;
+        let too_many = |_| NnError::setting(what, "more vertices than 32-bit indices can address");
+        offsets.push(u32::try_from(vertices).map_err(too_many)?);
+    }
+    Ok(offsets)
 }

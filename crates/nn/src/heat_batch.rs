@@ -1,8 +1,9 @@
 //! The sparse operators of implicit diffusion and of gradients of a batch of surfaces.
 
-use crate::device::{Sent, single_slice};
-use crate::error::check_size;
-use crate::{Device, IncidenceBatch, NnError};
+use crate::device::single_slice;
+use crate::error::{check_size, mesh_offsets};
+use crate::on_devices::{ArraysOn, OnDevices, Upload};
+use crate::{Device, Extra, IncidenceBatch, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::implicit::Masses;
 use gemcnn_kernels::incidence::IncidenceParts;
@@ -30,15 +31,22 @@ pub struct HeatBatch<T> {
     pub(crate) coupling: IncidenceBatch<T>,
     pub(crate) copies: IncidenceBatch<T>,
     pub(crate) gradient: IncidenceBatch<T>,
-    masses: Masses<Vec<T>>,
-    sent: Sent<Masses<DeviceBuffer<f32>>>,
+    masses: OnDevices<Masses<Vec<T>>, Masses<DeviceBuffer<f32>>>,
+}
+
+impl<T: Real> Upload for Masses<Vec<T>> {
+    type Uploaded = Masses<DeviceBuffer<f32>>;
+
+    fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded, NnError> {
+        let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
+        Ok(Masses { vertex: upload(&self.vertex)?, node: upload(&self.node)?, stiffness: upload(&self.stiffness)? })
+    }
 }
 
 impl<T: Real> HeatBatch<T> {
     /// Joins the arrays of meshes.
     pub fn new(meshes: impl IntoIterator<Item = Arc<HeatArrays>>) -> Result<Self, NnError> {
         let parts: Vec<Arc<HeatArrays>> = meshes.into_iter().collect();
-        let (mut mesh_offsets, mut vertices) = (vec![0], 0);
         let mut masses = Masses { vertex: Vec::new(), node: Vec::new(), stiffness: Vec::new() };
         for arrays in &parts {
             let count = arrays.vertex_count();
@@ -49,12 +57,8 @@ impl<T: Real> HeatBatch<T> {
             ] {
                 check_size(what, expected, found)?;
             }
-            vertices += count;
-            mesh_offsets.push(
-                u32::try_from(vertices)
-                    .map_err(|_| NnError::setting("heat", "more vertices than 32-bit indices can address"))?,
-            );
         }
+        let mesh_offsets = mesh_offsets("heat", parts.iter().map(|arrays| arrays.vertex_count()))?;
         let own: Vec<Vec<u32>> = (parts.iter()).map(|arrays| (0..=arrays.vertex_count() as u32).collect()).collect();
         let coupling: Vec<IncidenceParts<'_>> = (parts.iter())
             .map(|arrays| IncidenceParts {
@@ -99,12 +103,7 @@ impl<T: Real> HeatBatch<T> {
                 masses.stiffness.push(T::of(arrays.weights[row].iter().sum()));
             }
         }
-        Ok(Self { parts, mesh_offsets, coupling, copies, gradient, masses, sent: Sent::default() })
-    }
-
-    /// Joins batches.
-    pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
-        Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
+        Ok(Self { parts, mesh_offsets, coupling, copies, gradient, masses: OnDevices::of(masses) })
     }
 
     /// The arrays of each mesh.
@@ -122,53 +121,49 @@ impl<T: Real> HeatBatch<T> {
         self.masses.vertex.len()
     }
 
-    /// Approximate size of the arrays in bytes.
-    pub fn size_in_bytes(&self) -> usize {
-        let arrays = self.parts.iter();
-        let entries = arrays.map(|a| 7 * a.neighbours.len() + 6 * a.gradient.len() + 12 * a.mass.len());
-        4 * entries.sum::<usize>()
-    }
-
     /// The masses where a device reads them. They are copied to a GPU once, by the first operator that needs them.
     ///
     /// # Errors
     /// Too little memory on the GPU, or another precision than f32 there.
-    pub fn masses_on(&self, device: &Device) -> Result<MassesOn<'_, T>, NnError> {
-        Ok(MassesOn(match device {
-            Device::Cpu => OnDevice::Host(&self.masses),
-            Device::Cuda(device) => OnDevice::Cuda(self.masses_on_cuda(device)?),
-        }))
-    }
-
-    fn masses_on_cuda(&self, device: &CudaDevice) -> Result<Arc<Masses<DeviceBuffer<f32>>>, NnError> {
-        self.sent.to(device, || {
-            let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
-            Ok(Masses {
-                vertex: upload(&self.masses.vertex)?,
-                node: upload(&self.masses.node)?,
-                stiffness: upload(&self.masses.stiffness)?,
-            })
-        })
-    }
-
-    /// Copies everything to a GPU, except what is there already.
-    pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
-        self.masses_on_cuda(device)?;
-        for incidence in [&self.coupling, &self.copies, &self.gradient] {
-            incidence.on_cuda(device)?;
-        }
-        Ok(())
+    pub fn masses_on(
+        &self,
+        device: &Device,
+    ) -> Result<ArraysOn<'_, Masses<Vec<T>>, Masses<DeviceBuffer<f32>>>, NnError> {
+        self.masses.on(device)
     }
 }
 
-/// Masses on the device of a tape, for operators.
-#[derive(Debug)]
-pub struct MassesOn<'b, T>(OnDevice<&'b Masses<Vec<T>>, Arc<Masses<DeviceBuffer<f32>>>>);
+impl<T: Real> Extra<T> for HeatBatch<T> {
+    fn name() -> &'static str {
+        "Laplacians"
+    }
 
-impl<T: Real> MassesOn<'_, T> {
+    fn join(batches: &[&Self]) -> Result<Self, NnError> {
+        Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
+    }
+
+    fn fits(&self, mesh_offsets: &[u32]) -> bool {
+        self.mesh_offsets == mesh_offsets
+    }
+
+    fn size_in_bytes(&self, device: &Device) -> usize {
+        let arrays = self.parts.iter();
+        let entries = arrays.map(|a| 7 * a.neighbours.len() + 6 * a.gradient.len() + 12 * a.mass.len());
+        // In main memory there are also those of each mesh.
+        4 * entries.sum::<usize>() * if *device == Device::Cpu { 2 } else { 1 }
+    }
+
+    fn send(&self, device: &Device) -> Result<(), NnError> {
+        self.masses.copy_to(device)?;
+        let mut incidences = [&self.coupling, &self.copies, &self.gradient].into_iter();
+        incidences.try_for_each(|incidence| incidence.copy_to(device))
+    }
+}
+
+impl<T: Real> ArraysOn<'_, Masses<Vec<T>>, Masses<DeviceBuffer<f32>>> {
     /// All masses.
     pub fn view(&self) -> Masses<View<'_, T>> {
-        match &self.0 {
+        match self.get() {
             OnDevice::Host(masses) => Masses {
                 vertex: OnDevice::Host(&masses.vertex),
                 node: OnDevice::Host(&masses.node),

@@ -1,8 +1,8 @@
 //! Sparse maps from the vertices of a batch of meshes to the rows that a model reads.
 
-use crate::{IncidenceBatch, NnError};
+use crate::error::{check_size, mesh_offsets};
+use crate::{Device, Extra, IncidenceBatch, NnError};
 use gemcnn_kernels::Real;
-use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::incidence::IncidenceParts;
 use std::sync::Arc;
 
@@ -73,15 +73,10 @@ impl<T: Real> PatchBatch<T> {
     pub fn new(meshes: impl IntoIterator<Item = Arc<PatchArrays>>) -> Result<Self, NnError> {
         let parts: Vec<Arc<PatchArrays>> = meshes.into_iter().collect();
         let count = parts.first().map_or(0, |part| part.maps.len());
-        let (mut mesh_offsets, mut vertices) = (vec![0], 0);
         for part in &parts {
-            crate::error::check_size("sparse maps of a mesh", count, part.maps.len())?;
-            vertices += part.vertices;
-            mesh_offsets.push(
-                u32::try_from(vertices)
-                    .map_err(|_| NnError::setting("patches", "more vertices than 32-bit indices can address"))?,
-            );
+            check_size("sparse maps of a mesh", count, part.maps.len())?;
         }
+        let mesh_offsets = mesh_offsets("patches", parts.iter().map(|part| part.vertices))?;
         let wide = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
         let maps = (0..count).map(|index| {
             let of = |part: &Arc<PatchArrays>| {
@@ -107,11 +102,6 @@ impl<T: Real> PatchBatch<T> {
         Ok(Self { maps: maps.collect::<Result<_, _>>()?, parts, mesh_offsets })
     }
 
-    /// Joins batches.
-    pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
-        Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
-    }
-
     /// The maps of each mesh.
     pub fn parts(&self) -> &[Arc<PatchArrays>] {
         &self.parts
@@ -133,20 +123,32 @@ impl<T: Real> PatchBatch<T> {
             found: self.maps.len(),
         })
     }
+}
 
-    /// Approximate size of the arrays on a device in bytes.
-    pub fn size_in_bytes(&self) -> usize {
-        let maps = self.parts.iter().flat_map(|part| &part.maps);
-        // Two lists of entries with their places; weights and phases.
-        maps.map(|map| 12 * map.columns.len() + 4 * map.weights.len() + 8 * (map.angles.len() + map.offsets.len()))
-            .sum()
+impl<T: Real> Extra<T> for PatchBatch<T> {
+    fn name() -> &'static str {
+        "sparse maps"
     }
 
-    /// Copies everything to a GPU, except what is there already.
-    pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
-        for map in &self.maps {
-            map.on_cuda(device)?;
-        }
-        Ok(())
+    fn join(batches: &[&Self]) -> Result<Self, NnError> {
+        Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
+    }
+
+    fn fits(&self, mesh_offsets: &[u32]) -> bool {
+        self.mesh_offsets == mesh_offsets
+    }
+
+    fn size_in_bytes(&self, device: &Device) -> usize {
+        // Two lists of entries with their places; weights and phases.
+        let bytes = |map: &SparseMap| {
+            12 * map.columns.len() + 4 * map.weights.len() + 8 * (map.angles.len() + map.offsets.len())
+        };
+        let bytes: usize = self.parts.iter().flat_map(|part| &part.maps).map(bytes).sum();
+        // In main memory there are also those of each mesh.
+        bytes * if *device == Device::Cpu { 2 } else { 1 }
+    }
+
+    fn send(&self, device: &Device) -> Result<(), NnError> {
+        self.maps.iter().try_for_each(|map| map.copy_to(device))
     }
 }

@@ -6,7 +6,7 @@
 //! call. The results are bitwise equal to those of plain steps.
 
 use crate::training_batch::{BatchShape, SentBatch};
-use crate::{Device, HierarchyBatch, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch, Workspace};
+use crate::{Device, Geometry, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch, Workspace};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, ProductMode};
 use gemcnn_kernels::random::Stream;
@@ -28,12 +28,12 @@ pub struct StepSettings {
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 /// use gemcnn_nn::{
-///     FeatureType, GraphBatch, HierarchyBatch, Method, Network, Objective, Optimiser, StepSettings, Stepper,
+///     FeatureType, GraphBatch, Geometry, Method, Network, Objective, Optimiser, StepSettings, Stepper,
 ///     Stream, Target, TrainingBatch, Workspace,
 /// };
 /// let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
 /// let objective = Objective::classes(2);
-/// let graphs = HierarchyBatch::from(GraphBatch::<f32>::new([&graph])?);
+/// let graphs = Geometry::from(GraphBatch::<f32>::new([&graph])?);
 /// let batch = TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.5; 12], objective, Target::Classes(vec![0; 12]))?;
 ///
 /// let (network, mut parameters) =
@@ -74,7 +74,7 @@ struct CapturedStep<T: Real> {
     /// The batch whose buffers it reads.
     batch: TrainingBatch<T>,
     /// The graphs, and the features and targets, that were last copied to these buffers.
-    graphs: Arc<HierarchyBatch<T>>,
+    graphs: Arc<Geometry<T>>,
     rows: Weak<SentBatch<T>>,
 }
 

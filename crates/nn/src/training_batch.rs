@@ -1,14 +1,11 @@
 //! Training batches: graphs, features and targets, copied to a GPU once.
 
-use crate::device::{Sent, single_slice};
+use crate::device::{DeviceCopy, single_slice};
 use crate::error::check_size;
 use crate::operators::{ClassTargets, DeviceValues, send_targets};
 use crate::storage::Storage;
 use crate::target::LossTarget;
-use crate::{
-    Device, GraphBatch, HierarchyBatch, IGNORE, Levels, NnError, Penalty, SpectraBatch, Tape, Target, TargetValues,
-    Targets, Var,
-};
+use crate::{Device, Geometry, GraphBatch, IGNORE, Levels, NnError, Penalty, Tape, Target, TargetValues, Targets, Var};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::{FeatureType, Real, compiled};
@@ -83,14 +80,14 @@ impl<T> Objective<T> {
 /// ([`send_ahead`](Self::send_ahead)), so that the copy overlaps with the previous step.
 #[derive(Debug)]
 pub struct TrainingBatch<T: Real> {
-    graphs: Arc<HierarchyBatch<T>>,
+    graphs: Arc<Geometry<T>>,
     kind: FeatureType,
     features: Vec<T>,
     objective: Arc<Objective<T>>,
     target: Target<Vec<u32>, Vec<T>>,
     /// Which rows of values are known; all if `None`.
     known: Option<Vec<bool>>,
-    sent: Sent<SentBatch<T>>,
+    sent: DeviceCopy<SentBatch<T>>,
 }
 
 /// Features and targets on a GPU.
@@ -106,8 +103,8 @@ pub(crate) struct SentBatch<T: Real> {
 pub(crate) struct BatchShape<T> {
     /// First vertex of each mesh, for each level.
     mesh_offsets: Vec<Vec<u32>>,
-    /// Number of eigenvectors of each order, if there are any.
-    columns: Vec<usize>,
+    /// What the extras must have in common.
+    extras: Vec<Vec<usize>>,
     /// Number of edges of each level, if it matters.
     edges: Option<Vec<usize>>,
     kind: FeatureType,
@@ -119,14 +116,14 @@ pub(crate) struct BatchShape<T> {
 impl<T: Real> TrainingBatch<T> {
     /// A batch on graphs, or on hierarchies for models that pool. Batches may share graphs.
     pub fn new(
-        graphs: impl Into<Arc<HierarchyBatch<T>>>,
+        graphs: impl Into<Arc<Geometry<T>>>,
         kind: FeatureType,
         features: Vec<T>,
         objective: impl Into<Arc<Objective<T>>>,
         mut target: Target<Vec<u32>, Vec<T>>,
     ) -> Result<Self, NnError> {
         let (graphs, objective) = (graphs.into(), objective.into());
-        let vertices = (graphs.levels().first()).map_or(0, GraphBatch::vertex_count);
+        let vertices = (graphs.levels().first()).map_or(0, |graph| graph.vertex_count());
         let expected = vertices * kind.dimension();
         check_size("features of the batch", expected, features.len())?;
         if objective.of(&target, None).is_none() {
@@ -136,7 +133,7 @@ impl<T: Real> TrainingBatch<T> {
             Target::Values(values) => known_rows(values, objective.output().dimension()),
             Target::Unknown | Target::Classes(_) => None,
         };
-        Ok(Self { graphs, kind, features, objective, target, known, sent: Sent::default() })
+        Ok(Self { graphs, kind, features, objective, target, known, sent: DeviceCopy::default() })
     }
 
     /// The graphs, from fine to coarse.
@@ -145,7 +142,7 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// The graphs, which batches may share.
-    pub fn graphs(&self) -> &Arc<HierarchyBatch<T>> {
+    pub fn graphs(&self) -> &Arc<Geometry<T>> {
         &self.graphs
     }
 
@@ -198,13 +195,14 @@ impl<T: Real> TrainingBatch<T> {
     /// # Errors
     /// Labels that name no class, or too little memory.
     pub fn send_ahead(&self, device: &Device) -> Result<(), NnError> {
-        let Device::Cuda(device) = device else {
-            self.graphs.spectra().map(SpectraBatch::arrays);
-            return Ok(());
-        };
-        let ahead = device.ahead();
-        self.graphs.send(&ahead)?;
-        self.on(&ahead).map(drop)
+        match device {
+            Device::Cpu => self.graphs.send(device),
+            Device::Cuda(device) => {
+                let ahead = device.ahead();
+                self.graphs.send(&Device::Cuda(ahead.clone()))?;
+                self.on(&ahead).map(drop)
+            }
+        }
     }
 
     fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>, NnError> {
@@ -239,11 +237,11 @@ impl<T: Real> TrainingBatch<T> {
 
     /// The shape of the batch, with the numbers of edges if the model has features of edges.
     pub(crate) fn shape(&self, has_edge_rows: bool) -> BatchShape<T> {
-        let offsets = |level: &GraphBatch<T>| level.arrays().mesh_offsets().to_vec();
+        let offsets = |level: &GraphBatch<T>| level.mesh_offsets().to_vec();
         BatchShape {
             mesh_offsets: self.graphs.levels().iter().map(offsets).collect(),
-            columns: (self.graphs.spectra()).map_or(Vec::new(), |spectra| spectra.columns().to_vec()),
-            edges: has_edge_rows.then(|| (self.graphs.levels().iter().map(GraphBatch::edge_count)).collect()),
+            extras: self.graphs.shapes(),
+            edges: has_edge_rows.then(|| (self.graphs.levels().iter().map(|graph| graph.edge_count())).collect()),
             kind: self.kind.clone(),
             objective: Arc::clone(&self.objective),
             rows: self.target.as_ref().map(Vec::len, Vec::len),
@@ -269,7 +267,7 @@ impl<T: Real> TrainingBatch<T> {
             objective: Arc::clone(&self.objective),
             target: self.target.clone(),
             known: self.known.clone(),
-            sent: Sent::holding(device, SentBatch { features, target }),
+            sent: DeviceCopy::holding(device, SentBatch { features, target }),
         })
     }
 
@@ -316,7 +314,7 @@ mod tests {
 
     fn batch(objective: Objective<f32>, target: Target) -> Result<TrainingBatch<f32>, NnError> {
         let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
-        let graphs = HierarchyBatch::from(GraphBatch::new([&graph])?);
+        let graphs = Geometry::from(GraphBatch::new([&graph])?);
         TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.0; 12], objective, target)
     }
 

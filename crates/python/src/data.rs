@@ -6,8 +6,8 @@ use crate::geometry::GaugeGraph;
 use crate::hierarchy::Clusters;
 use crate::threads::work;
 use gemcnn_kernels::diffusion::Spectra;
-use gemcnn_mesh::NormalWeighting;
-use gemcnn_nn::{IGNORE, Target};
+use gemcnn_mesh::{Level, NormalWeighting};
+use gemcnn_nn::{IGNORE, SpectraBatch, Target};
 use gemcnn_tasks::data::{Cache, PreparedSplit, Split};
 use gemcnn_tasks::train::{Checked, RunConfig};
 use gemcnn_tasks::{Sample, SampleSource};
@@ -31,20 +31,17 @@ pub type PreparedMesh<'py> = (
 
 /// A sample for Python, without its target.
 pub fn prepared(py: Python<'_>, sample: Sample, normals: NormalWeighting) -> PyResult<PreparedMesh<'_>> {
-    let shape = (sample.graph.vertex_count(), sample.kind.dimension());
-    let levels = sample.hierarchy.iter().flat_map(|found| found.levels());
-    let levels = levels.filter_map(|level| {
-        let graph = level.graph.clone();
-        let clusters = Clusters(level.clusters.clone()?);
-        Some((GaugeGraph { graph, normals }, clusters))
-    });
-    let levels = levels.collect();
-    let graph = GaugeGraph { graph: Arc::unwrap_or_clone(sample.graph), normals };
-    let spectra = sample.spectra.map(|spectra| {
+    let shape = (sample.graph().vertex_count(), sample.kind.dimension());
+    let spectra = sample.extras.get().map(|spectra: &SpectraBatch<f32>| {
         let Spectra { mass, bases, eigenvalues, .. } = spectra.arrays();
         let arrays = [mass, bases, eigenvalues].map(|values| PyArray1::from_slice(py, values));
         (spectra.columns().to_vec(), arrays)
     });
+    let mut levels = Arc::unwrap_or_clone(sample.hierarchy).into_levels().into_iter();
+    let graph = levels.next().ok_or_else(|| errors::task("a sample without a graph"))?.graph;
+    let graph = GaugeGraph { graph, normals };
+    let coarser = |level: Level| Some((GaugeGraph { graph: level.graph, normals }, Clusters(level.clusters?)));
+    let levels = levels.filter_map(coarser).collect();
     Ok((owned(py, sample.features, shape)?, graph, spectra, levels))
 }
 

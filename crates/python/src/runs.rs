@@ -234,9 +234,9 @@ impl TrainedModel {
                 }
                 _ => Ok((self.model.predict(workspace, &sample)?, None)),
             });
-            prediction.map(|prediction| (prediction, sample.graph))
+            prediction.map(|prediction| (prediction, sample.hierarchy))
         });
-        let ((prediction, probabilities), graph) = predicted.map_err(|error: TaskError| errors::task(error))?;
+        let ((prediction, probabilities), hierarchy) = predicted.map_err(|error: TaskError| errors::task(error))?;
         let found = PyDict::new(py);
         match prediction {
             Prediction::Classes { classes, .. } => {
@@ -254,7 +254,7 @@ impl TrainedModel {
                 let rows = values.len().checked_div(kind.dimension()).unwrap_or(0);
                 let shape = [rows, kind.dimension()];
                 let values: Bound<'py, PyArray2<f32>> = PyArray1::from_vec(py, values).reshape(shape)?;
-                let frames: Vec<f64> = bytemuck::cast_slice(graph.frames()).to_vec();
+                let frames: Vec<f64> = bytemuck::cast_slice(hierarchy.graph().frames()).to_vec();
                 let frames: Bound<'py, PyArray3<f64>> =
                     PyArray1::from_vec(py, frames).reshape([mesh.vertex_count(), 3, 3])?;
                 found.set_item("values", values)?;

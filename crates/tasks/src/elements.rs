@@ -2,10 +2,9 @@
 
 use gemcnn_mesh::remesh::{RemeshError, nearest_faces};
 use gemcnn_mesh::{DVec3, Mesh, vector_area};
-use gemcnn_nn::{IncidenceBatch, IncidenceParts, NnError};
+use gemcnn_nn::{Elements, NnError};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// What a row of a target or of a prediction belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -45,60 +44,29 @@ impl Element {
     }
 }
 
-/// The faces or edges of a mesh.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Elements {
-    /// A row for each element, with its vertices as columns.
-    pub incidence: Arc<IncidenceBatch<f32>>,
-    /// Area of each element. The area of a face is shared equally by its edges.
-    pub areas: Vec<f32>,
-}
-
-impl Elements {
-    /// The faces or edges of a mesh; `None` for vertices and whole meshes, which need none.
-    ///
-    /// # Errors
-    /// More corners than 32-bit indices can address.
-    pub fn new(per: Element, mesh: &Mesh) -> Result<Option<Self>, NnError> {
-        let faces = mesh.faces();
-        let area = |face: usize| vector_area(mesh.face_positions(face)).length();
-        match per {
-            Element::Vertex | Element::Mesh => Ok(None),
-            Element::Face => {
-                let areas = (0..faces.len()).map(|face| area(face) as f32).collect();
-                let parts = [faces.offsets(), faces.corners()];
-                Self::from_parts(mesh.vertex_count(), parts, areas).map(Some)
-            }
-            Element::Edge => {
-                let edges = edges(mesh);
-                let numbers = numbers(&edges);
-                let mut areas = vec![0.0; edges.len()];
-                for (face, corners) in faces.iter().enumerate() {
-                    let share = area(face) / corners.len() as f64;
-                    for number in sides(corners).filter_map(|side| numbers.get(&side)) {
-                        areas[*number as usize] += share as f32;
-                    }
-                }
-                let offsets: Vec<u32> = (0..=edges.len() as u32).map(|edge| 2 * edge).collect();
-                let parts = [&offsets, edges.as_flattened()];
-                Self::from_parts(mesh.vertex_count(), parts, areas).map(Some)
-            }
+/// The faces of a mesh, or its edges for any other element, with their areas. The area of a face is shared equally by its
+/// edges.
+///
+/// # Errors
+/// More corners than 32-bit indices can address.
+pub(crate) fn elements_of(per: Element, mesh: &Mesh) -> Result<Elements<f32>, NnError> {
+    let faces = mesh.faces();
+    let area = |face: usize| vector_area(mesh.face_positions(face)).length();
+    if per == Element::Face {
+        let areas = (0..faces.len()).map(|face| area(face) as f32).collect();
+        return Elements::new(mesh.vertex_count(), faces.offsets(), faces.corners(), areas);
+    }
+    let edges = edges(mesh);
+    let numbers = numbers(&edges);
+    let mut areas = vec![0.0; edges.len()];
+    for (face, corners) in faces.iter().enumerate() {
+        let share = area(face) / corners.len() as f64;
+        for number in sides(corners).filter_map(|side| numbers.get(&side)) {
+            areas[*number as usize] += share as f32;
         }
     }
-
-    /// Elements of a mesh with a number of vertices, given the start of each among the vertices of all, and these.
-    pub(crate) fn from_parts(
-        vertices: usize,
-        [offsets, corners]: [&[u32]; 2],
-        areas: Vec<f32>,
-    ) -> Result<Self, NnError> {
-        let parts = IncidenceParts::faces(vertices, offsets, corners);
-        let incidence = IncidenceBatch::new(&[parts])?;
-        match incidence.row_count() == areas.len() {
-            true => Ok(Self { incidence: Arc::new(incidence), areas }),
-            false => Err(NnError::setting("elements", "their areas do not fit")),
-        }
-    }
+    let offsets: Vec<u32> = (0..=edges.len() as u32).map(|edge| 2 * edge).collect();
+    Elements::new(mesh.vertex_count(), &offsets, edges.as_flattened(), areas)
 }
 
 /// The edges of a mesh in the order in which they first appear around its faces. Each has its smaller vertex first.
@@ -174,14 +142,13 @@ mod tests {
         let vertices = vec![DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::X + DVec3::Y];
         let mesh = Mesh::new(vertices, [[2, 0, 1], [1, 3, 2]].iter().collect()).unwrap();
         assert_eq!(edges(&mesh), [[0, 2], [0, 1], [1, 2], [1, 3], [2, 3]]);
-        let elements = Elements::new(Element::Edge, &mesh).unwrap().unwrap();
+        let elements = elements_of(Element::Edge, &mesh).unwrap();
         let sixth = 1.0 / 6.0;
         for (area, expected) in elements.areas.iter().zip([1.0, 1.0, 2.0, 1.0, 1.0]) {
             assert!((area - expected * sixth).abs() < 1e-6);
         }
-        let faces = Elements::new(Element::Face, &mesh).unwrap().unwrap();
-        assert_eq!((faces.incidence.row_count(), &faces.areas[..]), (2, &[0.5; 2][..]));
-        assert_eq!(Elements::new(Element::Vertex, &mesh).unwrap(), None);
+        let faces = elements_of(Element::Face, &mesh).unwrap();
+        assert_eq!((faces.count(), &faces.areas[..]), (2, &[0.5; 2][..]));
     }
 
     #[test]

@@ -202,9 +202,9 @@ fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Op
     }
     let mut first = None;
     for index in 0..split.len() {
-        let graph = split.load(index)?.graph;
-        let first = first.get_or_insert_with(|| Arc::clone(&graph));
-        if first.adjacency() != graph.adjacency() {
+        let hierarchy = split.load(index)?.hierarchy;
+        let first = first.get_or_insert_with(|| Arc::clone(&hierarchy));
+        if first.graph().adjacency() != hierarchy.graph().adjacency() {
             return Ok(Some(format!(
                 "{} has another connectivity than {}. The model `{}` compares meshes by the numbers of their vertices, \
                  which means nothing between them; use registered meshes, or a model such as `gem` or `surface`",

@@ -1,30 +1,21 @@
 //! Samples: prepared meshes with features and targets.
 
 use crate::TaskError;
-use crate::elements::Elements;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
-use gemcnn_nn::{FeatureType, GraphBatch, HeatBatch, HierarchyBatch, PatchBatch, SpectraBatch, Target};
+use gemcnn_nn::{Elements, Extras, FeatureType, Geometry, Target};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
 /// A mesh with input features and a target.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     /// Name, for messages.
     pub name: String,
-    /// Gauge graph; the finest level of the hierarchy, if there is one.
-    pub graph: Arc<GaugeGraph>,
-    /// All levels, for models that pool.
-    pub hierarchy: Option<Arc<Hierarchy>>,
-    /// Eigenvectors of the Laplacians of the mesh, for models on surfaces.
-    pub spectra: Option<Arc<SpectraBatch<f32>>>,
-    /// Laplacian and gradient of the mesh, for models with implicit diffusion.
-    pub heat: Option<Arc<HeatBatch<f32>>>,
-    /// Faces or edges of the mesh, if the output is for them.
-    pub elements: Option<Elements>,
-    /// Sparse maps of the mesh, for models that read them.
-    pub patches: Option<Arc<PatchBatch<f32>>>,
+    /// The gauge graph of the mesh, and coarser levels for models that pool.
+    pub hierarchy: Arc<Hierarchy>,
+    /// What the model reads besides graphs, and the faces or edges that the output is for.
+    pub extras: Extras<f32>,
     /// Area of each vertex, for scores by area; empty if it is not known.
     pub areas: Vec<f32>,
     /// Type of the features of each vertex.
@@ -44,12 +35,8 @@ impl Sample {
         let areas = gemcnn_mesh::vertex_areas(mesh);
         Self {
             name: "bare".into(),
-            graph: graph.into(),
-            hierarchy: None,
-            spectra: None,
-            heat: None,
-            elements: None,
-            patches: None,
+            hierarchy: Arc::new(graph.into()),
+            extras: Extras::default(),
             areas: areas.iter().map(|&area| area as f32).collect(),
             kind: FeatureType::scalars(0),
             features: Vec::new(),
@@ -59,44 +46,23 @@ impl Sample {
 }
 
 impl Sample {
-    /// The graph or all levels, with what the model needs besides, in the form of the operators.
+    /// The gauge graph of the mesh.
+    pub fn graph(&self) -> &GaugeGraph {
+        self.hierarchy.graph()
+    }
+
+    /// What the model reads, in the form of the operators.
     ///
     /// # Errors
     /// More vertices or edges than 32-bit indices can address.
-    pub fn graphs(&self) -> Result<HierarchyBatch<f32>, TaskError> {
-        let graphs = self.graphs_without_spectra()?;
-        Ok(match &self.spectra {
-            Some(spectra) => graphs.with_spectra(Arc::clone(spectra))?,
-            None => graphs,
-        })
-    }
-
-    /// The same without eigenvectors.
-    pub(crate) fn graphs_without_spectra(&self) -> Result<HierarchyBatch<f32>, TaskError> {
-        let graphs = match &self.hierarchy {
-            Some(hierarchy) => HierarchyBatch::new([&**hierarchy])?,
-            None => GraphBatch::new([&*self.graph])?.into(),
-        };
-        let graphs = match &self.heat {
-            Some(heat) => graphs.with_heat(Arc::clone(heat))?,
-            None => graphs,
-        };
-        let graphs = match &self.patches {
-            Some(patches) => graphs.with_patches(Arc::clone(patches))?,
-            None => graphs,
-        };
-        Ok(match &self.elements {
-            Some(elements) => graphs.with_elements(Arc::clone(&elements.incidence))?,
-            None => graphs,
-        })
+    pub fn geometry(&self) -> Result<Geometry<f32>, TaskError> {
+        Ok(Geometry::new([&*self.hierarchy])?.with_extras(self.extras.clone())?)
     }
 
     /// Number of vertices, or of the faces or edges that the output is for.
     pub fn row_count(&self) -> usize {
-        match &self.elements {
-            Some(elements) => elements.areas.len(),
-            None => self.graph.vertex_count(),
-        }
+        let elements: Option<&Elements<f32>> = self.extras.get();
+        elements.map_or_else(|| self.graph().vertex_count(), Elements::count)
     }
 }
 
@@ -160,7 +126,7 @@ pub trait SampleSource: Send + Sync {
 
     /// The graphs of any batch of `count` samples, for sources where they depend on the position in the batch
     /// only. By default each sample has its own graph.
-    fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {
+    fn shared_graphs(&self, count: usize) -> Option<Arc<Geometry<f32>>> {
         let _ = count;
         None
     }

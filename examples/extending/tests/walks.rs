@@ -1,6 +1,7 @@
 //! The walks of docs/extending.md: each extension is correct, and a network made of them learns.
 
 use gemcnn_extending::angle_defect::AngleDefect;
+use gemcnn_extending::cotangents::Cotangents;
 use gemcnn_extending::register;
 use gemcnn_extending::softsign::Softsign;
 use gemcnn_extending::tanh_norm::TanhNorm;
@@ -9,11 +10,12 @@ use gemcnn_mesh::{
 };
 use gemcnn_nn::equivariance::assert_module_equivariant;
 use gemcnn_nn::layers::Nonlinearity;
-use gemcnn_nn::{Builder, Device, FeatureType, Parameters, Real, Stream, Tape, Var, Workspace};
-use gemcnn_tasks::data::Cache;
+use gemcnn_nn::{Aggregation, Builder, Device, Extras, FeatureType, Parameters, Real, Stream, Tape, Var, Workspace};
+use gemcnn_tasks::data::{Cache, Dataset, Split};
 use gemcnn_tasks::features::{Feature, Fields, Surface};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{Outcome, RunConfig, RunDirectory, Silent, StopFlag, TrainedModel};
+use gemcnn_tasks::{Sample, SampleSource};
 use std::path::Path;
 
 /// Runs a function of features on a tape and returns its values.
@@ -110,28 +112,56 @@ fn write_data(folder: &Path) {
     }
 }
 
-#[test]
-fn a_configuration_trains_the_model_on_the_feature() {
+/// Trains a model by its configuration in a folder, and returns its accuracy and the trained model.
+fn trained(folder: &Path, model: &str, cache: &Cache) -> (f64, TrainedModel) {
     register();
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
+    let data = folder.join("data");
     std::fs::create_dir(&data).unwrap();
     write_data(&data);
     let text = format!(
         "task = 'segmentation'\n\
          [data]\nfolder = {:?}\n\
          [features]\nkind = 'angle_defect'\nper_area = true\n\
-         [model]\nkind = 'branches'\nchannels = 6\n\
+         [model]\n{model}\n\
          [training]\nepochs = 60\nbatch = 2",
         data.to_str().unwrap()
     );
     let config = RunConfig::parse(&text).unwrap().checked().unwrap();
-    let run = RunDirectory::create(&folder.path().join("run")).unwrap();
+    let run = RunDirectory::create(&folder.join("run")).unwrap();
     let (device, _) = Device::auto();
-    let outcome = train(&config, &run, &Cache::none(), &device, &mut Silent, &StopFlag::new());
+    let outcome = train(&config, &run, cache, &device, &mut Silent, &StopFlag::new());
     let Outcome::Finished { last, .. } = outcome.unwrap() else { panic!("stopped") };
-    let accuracy = last.training.unwrap().accuracy.unwrap();
+    (last.training.unwrap().accuracy.unwrap(), TrainedModel::read(run.path()).unwrap())
+}
+
+#[test]
+fn a_configuration_trains_the_model_on_the_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let (accuracy, model) = trained(folder.path(), "kind = 'branches'\nchannels = 6", &Cache::none());
     assert!(accuracy > 0.9, "{accuracy}");
-    let model = TrainedModel::read(run.path()).unwrap();
     assert_eq!(model.config.model.name(), "branches");
+}
+
+#[test]
+fn a_model_trains_on_a_new_kind_of_geometry() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::new(folder.path().join("cache"));
+    let (accuracy, model) = trained(folder.path(), "kind = 'cotangent'", &cache);
+    assert!(accuracy > 0.9, "{accuracy}");
+    // What is read from the cache is what was computed, and weights of a row sum to 1.
+    let dataset = Dataset::open(&model.config.data).unwrap();
+    let load =
+        |cache: &Cache| dataset.split(Split::Train, &model.config.preparation(), cache).unwrap().load(0).unwrap();
+    let sample = load(&cache);
+    assert_eq!(sample, load(&Cache::none()));
+    let cotangents: &Cotangents = sample.extras.get().unwrap();
+    let ones = vec![1.0; sample.graph().vertex_count()];
+    let means = run(&FeatureType::scalars(1), &ones, |tape, x| {
+        tape.apply_incidence(Aggregation::Sum, &cotangents.matrix, x).unwrap()
+    });
+    assert!(means.iter().all(|mean| (mean - 1.0f32).abs() < 1e-5));
+    // A mesh without them says what is missing.
+    let bare = Sample { extras: Extras::default(), ..sample };
+    let error = model.predict(&mut Workspace::default(), &bare).unwrap_err().to_string();
+    assert!(error.contains("needs the cotangent weights"), "{error}");
 }

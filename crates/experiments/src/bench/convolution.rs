@@ -5,7 +5,7 @@ use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_kernels::Scratch;
 use gemcnn_kernels::cuda::{DeviceBuffer, DeviceGraph};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
-use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, HierarchyBatch, Levels, NnError};
+use gemcnn_nn::{CudaDevice, CudaError, Device, FeatureType, Geometry, Levels, NnError};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const SETS: usize = 4;
 const LARGE: usize = 100_000;
 
 /// Forward pass, and forward with backward pass, of `16x(0,1,2)` to the same.
-pub(super) fn rows(bench: &Bench, graphs: &Arc<HierarchyBatch<f32>>) -> Result<[Row; 2], NnError> {
+pub(super) fn rows(bench: &Bench, graphs: &Arc<Geometry<f32>>) -> Result<[Row; 2], NnError> {
     let batch = Levels::from(&**graphs).graph()?;
     let hidden = FeatureType::uniform(16, 2);
     let op = GaugeConv::new(hidden.clone(), hidden);
@@ -44,7 +44,7 @@ pub(super) fn rows(bench: &Bench, graphs: &Arc<HierarchyBatch<f32>>) -> Result<[
 pub fn convolution(
     op: &GaugeConv,
     device: &Device,
-    graphs: &Arc<HierarchyBatch<f32>>,
+    graphs: &Arc<Geometry<f32>>,
     weights: [Vec<f32>; 3],
     sets: Vec<(Vec<f32>, Vec<f32>)>,
 ) -> Result<Box<dyn Convolution>, NnError> {
@@ -55,7 +55,7 @@ pub fn convolution(
         }
         Device::Cuda(device) => Box::new(OnCuda {
             op: op.clone(),
-            graph: DeviceGraph::new(device, Levels::from(&**graphs).graph()?.arrays().view())?,
+            graph: DeviceGraph::new(device, Levels::from(&**graphs).graph()?.view())?,
             buffers: Buffers::new(weights, sets, |values| device.upload(&values))?,
             device: device.clone(),
         }),
@@ -130,7 +130,7 @@ fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
 
 struct OnCpu {
     op: GaugeConv,
-    graphs: Arc<HierarchyBatch<f32>>,
+    graphs: Arc<Geometry<f32>>,
     buffers: Buffers<Vec<f32>>,
     scratch: Scratch<f32>,
 }
@@ -139,7 +139,7 @@ impl Convolution for OnCpu {
     fn forward(&mut self, set: usize) -> Result<(), NnError> {
         let Set { x, y, .. } = &mut self.buffers.sets[set];
         let weights = weights(self.buffers.weights.each_ref().map(Vec::as_slice));
-        let graph = Levels::from(&*self.graphs).graph()?.arrays().view();
+        let graph = Levels::from(&*self.graphs).graph()?.view();
         gauge_conv::forward(&self.op, graph, x, weights, y, &mut self.scratch)?;
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Convolution for OnCpu {
         let Set { x, dy, dx, .. } = &mut sets[set];
         let values = weights(values.each_ref().map(Vec::as_slice));
         let gradients = weights(gradients.each_mut().map(Vec::as_mut_slice));
-        let graph = Levels::from(&*self.graphs).graph()?.arrays().view();
+        let graph = Levels::from(&*self.graphs).graph()?.view();
         let (op, scratch) = (&self.op, &mut self.scratch);
         gauge_conv::backward(op, graph, x, values, dy, Some(dx), gradients, scratch)?;
         Ok(())

@@ -21,7 +21,7 @@ pub use work::Work;
 use clock::{Clock, Timing};
 use gemcnn_mesh::shapes::{Cells, torus};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Hierarchy, Mesh};
-use gemcnn_nn::{Device, GraphBatch, HierarchyBatch, NnError};
+use gemcnn_nn::{Device, Geometry, GraphBatch, NnError};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::Preparation;
 use gemcnn_tasks::models::{Model, UNetModel};
@@ -232,13 +232,13 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
     };
     let hierarchy = hierarchy(&mesh)?;
     for &meshes in extent.batches() {
-        let graphs = Arc::new(HierarchyBatch::from(GraphBatch::new(vec![&graph; meshes])?));
+        let graphs = Arc::new(Geometry::from(GraphBatch::new(vec![&graph; meshes])?));
         rows.extend(convolution::rows(&bench, &graphs)?);
         rows.extend(passes::rows(&bench, &graphs)?);
         rows.push(network::inference(&bench, &graphs)?);
         rows.extend(network::correspondence_steps(&bench, Arc::clone(&graphs))?);
         rows.push(network::correspondence_inference(&bench, &graphs)?);
-        let hierarchies = HierarchyBatch::new(vec![&*hierarchy; meshes])?;
+        let hierarchies = Geometry::new(vec![&*hierarchy; meshes])?;
         rows.extend(network::unet_steps(&bench, hierarchies.into())?);
     }
     for &(around, along) in extent.growing_tori(device) {
@@ -247,7 +247,7 @@ pub fn run(device: &Device, extent: Extent) -> Result<Report, TaskError> {
         if bench.device == Device::Cpu {
             rows.push(geometry(&cpu, &mesh, &graph)?);
         }
-        let graphs = Arc::new(HierarchyBatch::from(GraphBatch::new([&graph])?));
+        let graphs = Arc::new(Geometry::from(GraphBatch::new([&graph])?));
         drop((mesh, graph));
         rows.extend(convolution::rows(&bench, &graphs)?);
         rows.push(network::inference(&bench, &graphs)?);
@@ -302,8 +302,7 @@ fn closed_mesh(around: usize, along: usize) -> Result<Mesh, TaskError> {
 /// The coarser graphs that the U-net needs.
 fn hierarchy(mesh: &Mesh) -> Result<Arc<Hierarchy>, TaskError> {
     let preparation = Preparation { hierarchy: UNetModel::default().hierarchy(), ..Preparation::default() };
-    let prepared = preparation.prepare("torus", mesh)?;
-    (prepared.hierarchy).ok_or_else(|| TaskError::setting("hierarchy", "the U-net has none"))
+    Ok(preparation.prepare("torus", mesh)?.hierarchy)
 }
 
 fn gauge_graph(mesh: &Mesh) -> Result<GaugeGraph, NnError> {
@@ -319,7 +318,7 @@ fn geometry(cpu: &Bench, mesh: &Mesh, graph: &GaugeGraph) -> Result<Row, NnError
 }
 
 fn graph_size(batch: &GraphBatch<f32>) -> work::GraphSize {
-    work::GraphSize { vertices: batch.vertex_count() as u64, edges: batch.arrays().edge_count() as u64 }
+    work::GraphSize { vertices: batch.vertex_count() as u64, edges: batch.edge_count() as u64 }
 }
 
 /// Varied numbers in [-1, 1].

@@ -5,7 +5,7 @@ use super::work::{self, Work};
 use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_nn::layers::Regular;
 use gemcnn_nn::{
-    Aggregation, Device, FeatureType, HierarchyBatch, Levels, Method, Module, Network, NnError, Objective, Optimiser,
+    Aggregation, Device, FeatureType, Geometry, Levels, Method, Module, Network, NnError, Objective, Optimiser,
     StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
 };
 use gemcnn_tasks::models::{GemModel, ModelSpec, UNetModel};
@@ -26,7 +26,7 @@ struct Step {
 }
 
 /// Steps of the correspondence network. On a GPU plain, and as a replayed CUDA graph.
-pub(super) fn correspondence_steps(bench: &Bench, graphs: Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, TaskError> {
+pub(super) fn correspondence_steps(bench: &Bench, graphs: Arc<Geometry<f32>>) -> Result<Vec<Row>, TaskError> {
     let model = GemModel::default();
     let size = graph_size(Levels::from(&*graphs).graph()?);
     let layers = work::correspondence_layers(&model, &FeatureType::scalars(3), CLASSES);
@@ -39,7 +39,7 @@ pub(super) fn correspondence_steps(bench: &Bench, graphs: Arc<HierarchyBatch<f32
 }
 
 /// Steps of the default U-net for the same task. Its work is not counted.
-pub(super) fn unet_steps(bench: &Bench, hierarchies: Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, TaskError> {
+pub(super) fn unet_steps(bench: &Bench, hierarchies: Arc<Geometry<f32>>) -> Result<Vec<Row>, TaskError> {
     let step = Step {
         model: UNetModel::default().into(),
         work: Work::default(),
@@ -58,7 +58,7 @@ fn correspondence() -> ModelSpec {
     }
 }
 
-fn steps(bench: &Bench, step: &Step, graphs: Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, TaskError> {
+fn steps(bench: &Bench, step: &Step, graphs: Arc<Geometry<f32>>) -> Result<Vec<Row>, TaskError> {
     let spec = correspondence();
     let vertices = Levels::from(&*graphs).graph()?.vertex_count();
     let objective = Objective::classes(CLASSES);
@@ -97,7 +97,7 @@ fn steps(bench: &Bench, step: &Step, graphs: Arc<HierarchyBatch<f32>>) -> Result
 
 /// A forward pass of six convolutions `16x(0,1,2)`, each with a nonlinearity. The input is on the device
 /// before the first pass.
-pub(super) fn inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<Row, NnError> {
+pub(super) fn inference(bench: &Bench, graphs: &Geometry<f32>) -> Result<Row, NnError> {
     let batch = Levels::from(graphs).graph()?;
     let hidden = FeatureType::uniform(16, 2);
     let start = Network::builder(hidden.clone()).aggregation(Aggregation::Mean);
@@ -117,7 +117,7 @@ pub(super) fn inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<R
 }
 
 /// A forward pass of the correspondence network, to logits on the device.
-pub(super) fn correspondence_inference(bench: &Bench, graphs: &HierarchyBatch<f32>) -> Result<Row, TaskError> {
+pub(super) fn correspondence_inference(bench: &Bench, graphs: &Geometry<f32>) -> Result<Row, TaskError> {
     let (model, spec) = (GemModel::default(), correspondence());
     let batch = Levels::from(graphs).graph()?;
     let (vertices, size) = (batch.vertex_count(), graph_size(batch));

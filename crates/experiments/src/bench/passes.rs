@@ -4,7 +4,7 @@ use super::work::LayerWork;
 use super::{Bench, Case, Row, graph_size, numbers};
 use gemcnn_nn::layers::{Attention, MessageBlockConfig};
 use gemcnn_nn::{
-    Context, Device, FeatureType, HierarchyBatch, Levels, LossOperator, LossValue, Module, Network, NnError, Operator,
+    Context, Device, FeatureType, Geometry, Levels, LossOperator, LossValue, Module, Network, NnError, Operator,
     Parameters, Storage, Stream, Tape, Var, Workspace,
 };
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const HEADS: usize = 2;
 
 /// Attention and a block of messages, `16x(0,1,2)` to the same: forward, and forward with backward pass.
-pub(super) fn rows(bench: &Bench, graphs: &Arc<HierarchyBatch<f32>>) -> Result<Vec<Row>, NnError> {
+pub(super) fn rows(bench: &Bench, graphs: &Arc<Geometry<f32>>) -> Result<Vec<Row>, NnError> {
     let hidden = FeatureType::uniform(16, 2);
     let start = || Network::builder(hidden.clone());
     let attention = start().kernel(Attention { heads: HEADS }).conv(&hidden);
@@ -50,7 +50,7 @@ pub struct Passes {
     network: Network<f32>,
     parameters: Parameters<f32>,
     workspace: Workspace<f32>,
-    graphs: Arc<HierarchyBatch<f32>>,
+    graphs: Arc<Geometry<f32>>,
     x: Var<f32>,
     dy: Arc<Storage<f32>>,
     dx: Arc<Mutex<Option<Storage<f32>>>>,
@@ -76,7 +76,7 @@ impl Passes {
         network: Network<f32>,
         parameters: Parameters<f32>,
         device: &Device,
-        graphs: &Arc<HierarchyBatch<f32>>,
+        graphs: &Arc<Geometry<f32>>,
         [x, dy]: [&[f32]; 2],
     ) -> Result<Self, NnError> {
         let mut workspace = Workspace::new(device.clone());

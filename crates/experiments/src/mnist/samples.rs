@@ -5,8 +5,8 @@
 //! change from step to step.
 
 use crate::digits::Digits;
-use gemcnn_mesh::GaugeGraph;
-use gemcnn_nn::{FeatureType, GraphBatch, HierarchyBatch, NnError, Target};
+use gemcnn_mesh::{GaugeGraph, Hierarchy};
+use gemcnn_nn::{Extras, FeatureType, Geometry, NnError, Target};
 use gemcnn_tasks::{Sample, SampleSource, TaskError};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -15,24 +15,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The grids of one part of a geometry, at least one.
 #[derive(Debug)]
 pub(super) struct Grids {
-    graphs: Vec<Arc<GaugeGraph>>,
+    graphs: Vec<Arc<Hierarchy>>,
     /// Joined graphs by number of digits.
-    joined: Mutex<HashMap<usize, Arc<HierarchyBatch<f32>>>>,
+    joined: Mutex<HashMap<usize, Arc<Geometry<f32>>>>,
 }
 
 impl Grids {
     pub fn new(graphs: Vec<GaugeGraph>) -> Self {
-        Self { graphs: graphs.into_iter().map(Arc::new).collect(), joined: Mutex::default() }
+        Self { graphs: graphs.into_iter().map(|graph| Arc::new(graph.into())).collect(), joined: Mutex::default() }
     }
 
     /// The graph of a batch of `count` digits; joined once for each number.
-    pub fn batch(&self, count: usize) -> Result<Arc<HierarchyBatch<f32>>, NnError> {
+    pub fn batch(&self, count: usize) -> Result<Arc<Geometry<f32>>, NnError> {
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(batch) = joined.get(&count) {
             return Ok(Arc::clone(batch));
         }
         let graphs = self.graphs.iter().map(|graph| &**graph);
-        let batch = Arc::new(GraphBatch::new(graphs.cycle().take(count))?.into());
+        let batch = Arc::new(Geometry::new(graphs.cycle().take(count))?);
         joined.insert(count, Arc::clone(&batch));
         Ok(batch)
     }
@@ -64,12 +64,8 @@ impl SampleSource for DigitSamples<'_> {
         Ok(Sample {
             name: self.name(index),
             // Of the right size; the graph that counts is that of the batch.
-            graph: Arc::clone(&self.grids.graphs[0]),
-            hierarchy: None,
-            spectra: None,
-            heat: None,
-            elements: None,
-            patches: None,
+            hierarchy: Arc::clone(&self.grids.graphs[0]),
+            extras: Extras::default(),
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             features: intensities(self.digits.image(index)),
@@ -83,7 +79,7 @@ impl SampleSource for DigitSamples<'_> {
         Ok(hasher.chain_update(self.digits.image(index)).finalize().into())
     }
 
-    fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {
+    fn shared_graphs(&self, count: usize) -> Option<Arc<Geometry<f32>>> {
         // A batch that is too large fails again, with a message, where samples are joined without this.
         self.grids.batch(count).ok()
     }

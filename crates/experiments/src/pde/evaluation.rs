@@ -3,7 +3,7 @@
 use super::data::HISTORY;
 use super::samples::{Coordinates, PreparedData, Seen};
 use gemcnn_mesh::DVec3;
-use gemcnn_nn::{Device, HierarchyBatch, NnError, Tape, Workspace};
+use gemcnn_nn::{Device, Geometry, NnError, Tape, Workspace};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::TrainedModel;
 use serde::{Deserialize, Serialize};
@@ -65,11 +65,11 @@ pub struct PartErrors {
 }
 
 /// Predicts the change of all states from features.
-type Predict<'p> = dyn FnMut(&HierarchyBatch<f32>, Vec<f32>) -> Result<Vec<f32>, TaskError> + 'p;
+type Predict<'p> = dyn FnMut(&Geometry<f32>, Vec<f32>) -> Result<Vec<f32>, TaskError> + 'p;
 
 /// All trajectories of a part as one mesh with many components.
 struct Joined {
-    graphs: HierarchyBatch<f32>,
+    graphs: Geometry<f32>,
     areas: Vec<f32>,
     mass: Vec<f64>,
     normals: Vec<DVec3>,
@@ -84,7 +84,7 @@ impl Joined {
     fn new(data: &PreparedData, part: TestPart) -> Result<Self, TaskError> {
         let (trajectories, first) = part.of(data);
         let graphs: Result<Vec<_>, TaskError> =
-            (trajectories.iter()).map(|trajectory| data.bare(trajectory).graphs()).collect();
+            (trajectories.iter()).map(|trajectory| data.bare(trajectory).geometry()).collect();
         let graphs = graphs?;
         let surfaces = || trajectories.iter().map(|t| &data.surfaces[t.surface]);
         let truth = (first..data.states).map(|time| {
@@ -92,10 +92,10 @@ impl Joined {
             states.collect::<Vec<_>>().concat()
         });
         Ok(Self {
-            graphs: HierarchyBatch::join(&graphs.iter().collect::<Vec<_>>())?,
+            graphs: Geometry::join(&graphs.iter().collect::<Vec<_>>())?,
             areas: surfaces().flat_map(|s| s.areas.clone()).collect(),
-            mass: surfaces().flat_map(|s| s.prepared.areas.iter().map(|&area| f64::from(area))).collect(),
-            normals: surfaces().flat_map(|s| s.prepared.graph.frames().iter().map(|frame| frame.normal)).collect(),
+            mass: surfaces().flat_map(|s| s.sample.areas.iter().map(|&area| f64::from(area))).collect(),
+            normals: surfaces().flat_map(|s| s.sample.graph().frames().iter().map(|frame| frame.normal)).collect(),
             sizes: surfaces().map(|s| s.areas.len()).collect(),
             truth: truth.collect(),
             coordinates: data.coordinates,
@@ -188,7 +188,7 @@ pub(super) fn evaluate(
 ) -> Result<(Errors, RollOut), TaskError> {
     let mut workspace = Workspace::new(device.clone());
     let width = data.coordinates.width();
-    let mut predict = |graphs: &HierarchyBatch<f32>, mut features: Vec<f32>| {
+    let mut predict = |graphs: &Geometry<f32>, mut features: Vec<f32>| {
         let Some(model) = model else {
             let vertices = features.len() / data.coordinates.input().dimension();
             return Ok(vec![0.0; vertices * width]);

@@ -226,7 +226,7 @@ impl Run<'_> {
         let (errors, drawn) = evaluate(&prepared, Some(&model), device)?;
         if self.seed == 1 {
             let mesh = &data.meshes[drawn.surface].1;
-            let frames = prepared.surfaces[drawn.surface].prepared.graph.frames();
+            let frames = prepared.surfaces[drawn.surface].sample.graph().frames();
             let drawn = picture::Drawn { mesh, frames, coordinates: prepared.coordinates, states: &drawn };
             drawn.write(&path.join("rollout.png"))?;
         }

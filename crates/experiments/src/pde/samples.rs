@@ -3,7 +3,7 @@
 use super::data::{AREA, Data, HISTORY, Trajectory, columns, state_name};
 use gemcnn_mesh::DVec3;
 use gemcnn_nn::{FeatureType, Target};
-use gemcnn_tasks::data::{Preparation, Prepared, vectors};
+use gemcnn_tasks::data::{Preparation, vectors};
 use gemcnn_tasks::features::{Combined, Field, FieldName, Fields, Vector};
 use gemcnn_tasks::train::RunConfig;
 use gemcnn_tasks::{FeatureConfig, Sample, SampleSource, TaskError};
@@ -82,7 +82,7 @@ impl Coordinates {
 
 /// A mesh as a network needs it.
 pub(super) struct Surface {
-    pub prepared: Prepared,
+    pub sample: Sample,
     pub areas: Vec<f32>,
 }
 
@@ -114,15 +114,12 @@ impl PreparedData {
             let field = FieldName { name: AREA.into(), width: 1 };
             let values = areas.iter().map(|&area| f64::from(area)).collect();
             let fields = Fields::new(vec![(field, values)]);
-            Ok::<_, TaskError>(Surface {
-                prepared: preparation.prepare_with(name, mesh, &fields)?,
-                areas: areas.clone(),
-            })
+            Ok::<_, TaskError>(Surface { sample: preparation.prepare_with(name, mesh, &fields)?, areas: areas.clone() })
         };
         let surfaces: Result<Vec<Surface>, TaskError> = data.meshes.par_iter().map(prepare).collect();
         let surfaces = surfaces?;
         let see = |trajectory: &Trajectory| {
-            let frames = surfaces[trajectory.mesh].prepared.graph.frames();
+            let frames = surfaces[trajectory.mesh].sample.graph().frames();
             let express = |state: &Vec<f32>| match coordinates {
                 Coordinates::Scalars | Coordinates::Space => state.clone(),
                 Coordinates::Frames => {
@@ -149,19 +146,11 @@ impl PreparedData {
 
     /// A sample of a trajectory without features and target.
     pub fn bare(&self, trajectory: &Seen) -> Sample {
-        let prepared = &self.surfaces[trajectory.surface].prepared;
         Sample {
             name: trajectory.name.clone(),
-            graph: prepared.graph.clone(),
-            hierarchy: prepared.hierarchy.clone(),
-            spectra: prepared.spectra.clone(),
-            heat: prepared.heat.clone(),
-            elements: None,
-            patches: prepared.patches.clone(),
-            areas: prepared.areas.clone(),
             kind: self.coordinates.input(),
             features: Vec::new(),
-            target: Target::Unknown,
+            ..self.surfaces[trajectory.surface].sample.clone()
         }
     }
 

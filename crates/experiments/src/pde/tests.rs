@@ -63,7 +63,7 @@ fn samples_hold_five_states_and_the_change_to_the_next() {
     let sample = samples.load(trajectory * windows + first).unwrap();
     assert_eq!(sample.kind.to_string(), "1x0 + 5x1");
     let truth = &data.parts[0][trajectory];
-    let frame = sample.graph.frames()[vertex];
+    let frame = sample.graph().frames()[vertex];
     let row = &sample.features[vertex * 11..][..11];
     let in_space = |time: usize| {
         let state = &truth.states[first + time][3 * vertex..][..3];

@@ -42,13 +42,26 @@ pub fn packed_bases(
     mesh_offsets: &[u32],
     spectra: Spectra<DeviceSlice<'_, f32>>,
 ) -> Result<DeviceBuffer<f32>, CudaError> {
-    let op = DiffusionNet { channels: columns.first().copied().unwrap_or(0), columns: columns.to_vec(), dropout: 0.0 };
+    let op = packing(columns);
     if !hopper::applies(device, &op) {
         return device.buffer(0);
     }
     let diffusion = op.diffusion();
     diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
     half::packed_bases(device, &op, mesh_offsets, spectra)
+}
+
+/// Length of [`packed_bases`] of meshes with `rows` vertices together.
+pub fn packed_length(device: &CudaDevice, columns: &[usize], rows: usize, meshes: usize) -> usize {
+    match hopper::applies(device, &packing(columns)) && columns.iter().skip(1).all(|&count| count == 0) {
+        true => half::packed_length(device, rows, meshes),
+        false => 0,
+    }
+}
+
+/// The block that reads packed eigenvectors.
+fn packing(columns: &[usize]) -> DiffusionNet {
+    DiffusionNet { channels: columns.first().copied().unwrap_or(0), columns: columns.to_vec(), dropout: 0.0 }
 }
 
 /// Random streams of the two dropouts: seed and step, and what the seed is mixed with.

@@ -116,7 +116,7 @@ impl Block<'_> {
 
     /// Length of the packed eigenvectors.
     fn bases_length(&self) -> usize {
-        BASES * self.words() + measured_count(self.device)
+        packed_length(self.device, self.rows, self.batch.meshes())
     }
 
     /// The same if none were given.
@@ -207,6 +207,11 @@ impl Block<'_> {
         }
         Ok(sums)
     }
+}
+
+/// Length of the packed eigenvectors of meshes with `rows` vertices together.
+pub(super) fn packed_length(device: &CudaDevice, rows: usize, meshes: usize) -> usize {
+    BASES * tiles(rows, meshes) * TILE_WORDS + measured_count(device)
 }
 
 /// As [`packed_bases`](super::cuda::packed_bases), for work that was checked and to which this applies.

@@ -82,7 +82,7 @@ impl<T: Real> Module<T> for Diffusion {
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let run = || {
             x.expect_kind("input of a diffusion", &self.input)?;
-            tape.diffuse(levels.spectra()?, self.weights, self.gradients, x)
+            tape.diffuse(levels.get()?, self.weights, self.gradients, x)
         };
         run().map_err(|error| error.in_layer(&self.name))
     }

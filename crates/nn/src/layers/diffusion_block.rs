@@ -234,7 +234,7 @@ impl<T: Real> Module<T> for DiffusionBlock {
         if let Some(weights) = self.scalar_weights() {
             let dropout = self.dropout.as_ref().map_or(0.0, |dropout| dropout.probability);
             x.expect_kind("input of a diffusion block", &self.features)?;
-            let y = tape.diffusion_net_block(levels.spectra()?, weights, dropout, x.clone())?;
+            let y = tape.diffusion_net_block(levels.get()?, weights, dropout, x.clone())?;
             if let Some(y) = y {
                 return Ok(y);
             }

@@ -1,6 +1,6 @@
 //! Means over faces or edges: one row for each.
 
-use crate::{Levels, Module, NnError, Tape, Var};
+use crate::{Elements, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 
 /// Mean of the scalars of the vertices of each face or edge ([`Levels::elements`]). It has no parameters.
@@ -31,6 +31,6 @@ impl<T: Real> Module<T> for ElementMean {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of a mean over elements", &self.kind)?;
-        tape.apply_incidence(Aggregation::Mean, levels.elements()?, x)
+        tape.apply_incidence(Aggregation::Mean, levels.get::<Elements<T>>()?.incidence(), x)
     }
 }

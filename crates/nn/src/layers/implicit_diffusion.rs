@@ -1,6 +1,6 @@
 //! Diffusion on surfaces without eigenvectors.
 
-use crate::{Builder, Levels, Module, NnError, ParameterId, Role, Tape, Var};
+use crate::{Builder, HeatBatch, Levels, Module, NnError, ParameterId, Role, Tape, Var};
 use gemcnn_kernels::elementwise::Slice;
 use gemcnn_kernels::implicit::Implicit;
 use gemcnn_kernels::{FeatureType, Real};
@@ -75,7 +75,7 @@ impl<T: Real> Module<T> for ImplicitDiffusion {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let run = || {
-            let heat = levels.heat()?;
+            let heat: &HeatBatch<T> = levels.get()?;
             let y = tape.diffuse_implicitly(heat, &self.config, self.mix, x)?;
             let Some(scalars) = &self.scalars else {
                 return Ok(y);

@@ -310,7 +310,7 @@ impl<T: Real> NetworkConfig<T> {
     }
 
     /// Adds the mean of scalars over the vertices of each face or edge: one row for each
-    /// ([`HierarchyBatch::with_elements`](crate::HierarchyBatch::with_elements)).
+    /// ([`Elements`](crate::Elements)).
     pub fn element_mean(self) -> Self {
         self.built_in("elements", true, move |name, stage, _| {
             expect_scalars("input", &stage.kind).map_err(|error| error.in_layer(name))?;

@@ -2,13 +2,13 @@
 
 mod points;
 
-use crate::device::{Sent, single_slice};
-use crate::error::check_size;
-
-use crate::{CellPoints, Device, NnError};
+use crate::device::single_slice;
+use crate::error::{check_size, mesh_offsets};
+use crate::on_devices::{ArraysOn, OnDevices, Upload};
+use crate::{CellPoints, Device, Extra, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
-use gemcnn_kernels::diffusion_net::cuda::packed_bases;
+use gemcnn_kernels::diffusion_net::cuda::{packed_bases, packed_length};
 use gemcnn_kernels::{FeatureType, OnDevice, Real, View, compiled, elementwise, irrep_dimension};
 use gemcnn_mesh::surface::SurfaceOperators;
 use points::PointsBatch;
@@ -30,21 +30,23 @@ use std::sync::Arc;
 /// assert_eq!((spectra.vertex_count(), spectra.columns()), (162, &[16, 8, 8][..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct SpectraBatch<T> {
+pub type SpectraBatch<T> = OnDevices<SpectraArrays<T>, Spectra<DeviceBuffer<f32>>>;
+
+/// The numbers of a [`SpectraBatch`] in main memory.
+#[derive(Debug, PartialEq)]
+pub struct SpectraArrays<T> {
     mesh_offsets: Vec<u32>,
     columns: Vec<usize>,
     mass: Vec<T>,
     bases: Bases<T>,
     /// Eigenvalues of all orders, each for all meshes.
     eigenvalues: Vec<T>,
-    sent: Sent<Spectra<DeviceBuffer<f32>>>,
 }
 
 /// Bases of all orders, then gradients, each for all vertices.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 enum Bases<T> {
-    AtVertices(Arc<Vec<T>>),
+    AtVertices(Vec<T>),
     /// Computed where they are read.
     AtPoints(PointsBatch<T>),
 }
@@ -76,65 +78,13 @@ impl<T: Real> SpectraBatch<T> {
         let vertices = mass.len();
         check_size("eigenvectors", vertices * basis_width(&columns), bases.len())?;
         check_size("eigenvalues", columns.iter().sum(), eigenvalues.len())?;
-        let end = u32::try_from(vertices)
-            .map_err(|_| NnError::setting("eigenvectors", "more vertices than 32-bit indices can address"))?;
-        Ok(Self {
-            mesh_offsets: vec![0, end],
+        Ok(Self::of(SpectraArrays {
+            mesh_offsets: mesh_offsets("eigenvectors", [vertices].into_iter())?,
             columns,
             mass,
-            bases: Bases::AtVertices(bases.into()),
+            bases: Bases::AtVertices(bases),
             eigenvalues,
-            sent: Sent::default(),
-        })
-    }
-
-    /// Joins batches with the same columns.
-    ///
-    /// # Errors
-    /// Other columns, or more vertices than 32-bit indices can address.
-    pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
-        let columns = batches.first().map_or(&[][..], |batch| &batch.columns);
-        let (mut mesh_offsets, mut mass) = (vec![0], Vec::new());
-        for batch in batches {
-            if batch.columns != columns {
-                return Err(NnError::setting(
-                    "eigenvectors",
-                    "the meshes of a batch have different numbers of eigenvectors",
-                ));
-            }
-            let first = mass.len();
-            mass.extend_from_slice(&batch.mass);
-            for &offset in &batch.mesh_offsets[1..] {
-                let offset = u32::try_from(first + offset as usize)
-                    .map_err(|_| NnError::setting("eigenvectors", "more vertices than 32-bit indices can address"))?;
-                mesh_offsets.push(offset);
-            }
-        }
-        let points: Option<Vec<_>> = batches.iter().map(|batch| batch.points()).collect();
-        let bases = match points {
-            Some(points) => Bases::AtPoints(PointsBatch::join(&points)),
-            None => Bases::AtVertices(Self::join_bases(batches, columns).into()),
-        };
-        let (mut eigenvalues, mut before) = (Vec::new(), 0);
-        for &k in columns {
-            for batch in batches {
-                let meshes = batch.mesh_offsets.len() - 1;
-                eigenvalues.extend_from_slice(&batch.eigenvalues[meshes * before..meshes * (before + k)]);
-            }
-            before += k;
-        }
-        Ok(Self { mesh_offsets, columns: columns.to_vec(), mass, bases, eigenvalues, sent: Sent::default() })
-    }
-
-    fn join_bases(batches: &[&Self], columns: &[usize]) -> Vec<T> {
-        let vertices: usize = batches.iter().map(|batch| batch.vertex_count()).sum();
-        let mut bases = Vec::with_capacity(vertices * basis_width(columns));
-        for block in 0..=columns.len() {
-            for batch in batches {
-                bases.extend(batch.blocks().nth(block).map_or(&[][..], |(_, block)| block));
-            }
-        }
-        bases
+        }))
     }
 
     /// The same eigenvectors in frames rotated by `angles`, as
@@ -151,7 +101,7 @@ impl<T: Real> SpectraBatch<T> {
             bases.extend_from_slice(block);
             elementwise::rotate(&fields, &angles, block, &mut bases[start..])?;
         }
-        Ok(self.with_bases(Bases::AtVertices(bases.into())))
+        Ok(self.with_bases(Bases::AtVertices(bases)))
     }
 
     /// The eigenvectors and gradients of one mesh at other points of it, with other masses, eigenvalues multiplied by
@@ -174,40 +124,27 @@ impl<T: Real> SpectraBatch<T> {
         check_size("masses", self.vertex_count(), mass.len())?;
         check_size("factors of eigenvalues", self.eigenvalues.len(), factors.len())?;
         let eigenvalues = self.eigenvalues.iter().zip(factors);
-        Ok(Self {
+        Ok(Self::of(SpectraArrays {
             mesh_offsets: self.mesh_offsets.clone(),
             columns: self.columns.clone(),
             mass,
             bases: Bases::AtPoints(PointsBatch::new(Arc::clone(self), points, gradient)),
             eigenvalues: eigenvalues.map(|(&value, &factor)| value * factor).collect(),
-            sent: Sent::default(),
-        })
-    }
-
-    /// The batches from which this one is computed [at other points](Self::at), one for each mesh.
-    pub fn origins(&self) -> impl Iterator<Item = &Arc<Self>> {
-        self.points().into_iter().flat_map(PointsBatch::origins)
-    }
-
-    /// A copy that does not share its arrays on a GPU: they are freed with the copy.
-    pub fn detached(&self) -> Self {
-        self.with_bases(match &self.bases {
-            Bases::AtVertices(bases) => Bases::AtVertices(Arc::clone(bases)),
-            Bases::AtPoints(points) => Bases::AtPoints(points.detached()),
-        })
+        }))
     }
 
     fn with_bases(&self, bases: Bases<T>) -> Self {
-        Self {
+        Self::of(SpectraArrays {
             mesh_offsets: self.mesh_offsets.clone(),
             columns: self.columns.clone(),
             mass: self.mass.clone(),
             bases,
             eigenvalues: self.eigenvalues.clone(),
-            sent: Sent::default(),
-        }
+        })
     }
+}
 
+impl<T: Real> SpectraArrays<T> {
     fn points(&self) -> Option<&PointsBatch<T>> {
         match &self.bases {
             Bases::AtVertices(_) => None,
@@ -253,56 +190,9 @@ impl<T: Real> SpectraBatch<T> {
         &self.columns
     }
 
-    /// Size of the arrays in bytes.
-    pub fn size_in_bytes(&self) -> usize {
-        let bases = self.vertex_count() * basis_width(&self.columns);
-        (self.mass.len() + bases + self.eigenvalues.len()) * size_of::<T>()
-    }
-
     /// Masses, bases and eigenvalues, in the layout of [`gemcnn_kernels::diffusion`].
     pub fn arrays(&self) -> Spectra<&[T]> {
         Spectra { mass: &self.mass, bases: self.bases(), eigenvalues: &self.eigenvalues, packed: &[] }
-    }
-
-    /// The arrays where a device reads them. They are copied to a GPU once, by the first operator that needs them.
-    ///
-    /// # Errors
-    /// Too little memory on the GPU, or another precision than f32 there.
-    pub fn on(&self, device: &Device) -> Result<SpectraOn<'_, T>, NnError> {
-        Ok(SpectraOn(match device {
-            Device::Cpu => OnDevice::Host(self),
-            Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
-        }))
-    }
-
-    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<Spectra<DeviceBuffer<f32>>>, NnError> {
-        self.sent.to(device, || {
-            let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
-            let mut sent = Spectra {
-                mass: upload(&self.mass)?,
-                bases: match &self.bases {
-                    Bases::AtVertices(bases) => upload(bases)?,
-                    Bases::AtPoints(points) => {
-                        let to = device.buffer(self.vertex_count() * basis_width(&self.columns))?;
-                        let from = points.send(device, &self.mass, &self.eigenvalues)?;
-                        points.write(device, &self.columns, &from, &to)?;
-                        to
-                    }
-                },
-                eigenvalues: upload(&self.eigenvalues)?,
-                packed: device.buffer(0)?,
-            };
-            sent.packed = self.pack(device, &sent)?;
-            Ok(sent)
-        })
-    }
-
-    /// Copies to a GPU what the next step needs.
-    pub(crate) fn send(&self, device: &CudaDevice) -> Result<(), NnError> {
-        match self.points() {
-            Some(points) => (points.send(device, &self.mass, &self.eigenvalues)).map(drop),
-            None => self.on_cuda(device).map(drop),
-        }
     }
 
     /// The bases for blocks in 16 bits, if the device has kernels for them in its mode. Batches with other orders are
@@ -314,9 +204,109 @@ impl<T: Real> SpectraBatch<T> {
         }
         Ok(packed_bases(device, columns, offsets, views(sent))?)
     }
+}
 
-    /// The same batch with arrays of its own on a GPU, for a captured step.
-    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+impl<T: Real> Upload for SpectraArrays<T> {
+    type Uploaded = Spectra<DeviceBuffer<f32>>;
+
+    fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded, NnError> {
+        let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
+        let mut sent = Spectra {
+            mass: upload(&self.mass)?,
+            bases: match &self.bases {
+                Bases::AtVertices(bases) => upload(bases)?,
+                Bases::AtPoints(points) => {
+                    let to = device.buffer(self.vertex_count() * basis_width(&self.columns))?;
+                    let from = points.send(device, &self.mass, &self.eigenvalues)?;
+                    points.write(device, &self.columns, &from, &to)?;
+                    to
+                }
+            },
+            eigenvalues: upload(&self.eigenvalues)?,
+            packed: device.buffer(0)?,
+        };
+        sent.packed = self.pack(device, &sent)?;
+        Ok(sent)
+    }
+}
+
+impl<T: Real> Extra<T> for SpectraBatch<T> {
+    fn name() -> &'static str {
+        "eigenvectors"
+    }
+
+    fn join(batches: &[&Self]) -> Result<Self, NnError> {
+        let columns = batches.first().map_or(&[][..], |batch| &batch.columns);
+        if batches.iter().any(|batch| batch.columns != columns) {
+            let problem = "the meshes of a batch have different numbers of eigenvectors";
+            return Err(NnError::setting("eigenvectors", problem));
+        }
+        let meshes = batches.iter().flat_map(|batch| batch.mesh_offsets.windows(2));
+        let points: Option<Vec<_>> = batches.iter().map(|batch| batch.points()).collect();
+        let bases = match points {
+            Some(points) => Bases::AtPoints(PointsBatch::join(&points)),
+            None => Bases::AtVertices(join_bases(batches, columns)),
+        };
+        let (mut eigenvalues, mut before) = (Vec::new(), 0);
+        for &k in columns {
+            for batch in batches {
+                let meshes = batch.mesh_offsets.len() - 1;
+                eigenvalues.extend_from_slice(&batch.eigenvalues[meshes * before..meshes * (before + k)]);
+            }
+            before += k;
+        }
+        Ok(Self::of(SpectraArrays {
+            mesh_offsets: mesh_offsets("eigenvectors", meshes.map(|pair| (pair[1] - pair[0]) as usize))?,
+            columns: columns.to_vec(),
+            mass: batches.iter().flat_map(|batch| &batch.mass).copied().collect(),
+            bases,
+            eigenvalues,
+        }))
+    }
+
+    fn fits(&self, mesh_offsets: &[u32]) -> bool {
+        self.mesh_offsets == mesh_offsets
+    }
+
+    fn size_in_bytes(&self, device: &Device) -> usize {
+        let bases = self.vertex_count() * basis_width(&self.columns);
+        let packed = match device {
+            Device::Cuda(device) => {
+                packed_length(device, &self.columns, self.vertex_count(), self.mesh_offsets.len() - 1)
+            }
+            Device::Cpu => 0,
+        };
+        (self.mass.len() + bases + self.eigenvalues.len() + packed) * size_of::<T>()
+    }
+
+    fn send(&self, device: &Device) -> Result<(), NnError> {
+        match (device, self.points()) {
+            (Device::Cpu, _) => {
+                self.bases();
+                Ok(())
+            }
+            // Their bases are computed by the step.
+            (Device::Cuda(device), Some(points)) => points.send(device, &self.mass, &self.eigenvalues).map(drop),
+            (Device::Cuda(device), None) => self.on_cuda(device).map(drop),
+        }
+    }
+
+    fn detached(&self) -> Result<Self, NnError> {
+        Ok(match self.points() {
+            Some(points) => self.with_bases(Bases::AtPoints(points.detached()?)),
+            None => self.without_copy(),
+        })
+    }
+
+    fn origins(&self) -> impl Iterator<Item = &Arc<Self>> {
+        self.points().into_iter().flat_map(PointsBatch::origins)
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        self.columns.clone()
+    }
+
+    fn place_on(&self, device: &CudaDevice) -> Result<Option<Self>, NnError> {
         let sent = self.on_cuda(device)?;
         let copy = Spectra {
             mass: sent.mass.duplicate(device)?,
@@ -324,11 +314,10 @@ impl<T: Real> SpectraBatch<T> {
             eigenvalues: sent.eigenvalues.duplicate(device)?,
             packed: self.pack(device, &sent)?,
         };
-        Ok(Self { sent: Sent::holding(device, copy), ..self.clone() })
+        Ok(Some(self.with_copy(device, copy)))
     }
 
-    /// Copies another batch with the same numbers of vertices and columns over this one, on a GPU.
-    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+    fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
         let to = self.on_cuda(device)?;
         if let Some(points) = with.points() {
             let from = points.send(device, &with.mass, &with.eigenvalues)?;
@@ -356,6 +345,17 @@ impl<T: Real> SpectraBatch<T> {
     }
 }
 
+fn join_bases<T: Real>(batches: &[&SpectraBatch<T>], columns: &[usize]) -> Vec<T> {
+    let vertices: usize = batches.iter().map(|batch| batch.vertex_count()).sum();
+    let mut bases = Vec::with_capacity(vertices * basis_width(columns));
+    for block in 0..=columns.len() {
+        for batch in batches {
+            bases.extend(batch.blocks().nth(block).map_or(&[][..], |(_, block)| block));
+        }
+    }
+    bases
+}
+
 fn views(sent: &Spectra<DeviceBuffer<f32>>) -> Spectra<DeviceSlice<'_, f32>> {
     Spectra {
         mass: sent.mass.view(),
@@ -378,14 +378,10 @@ fn append_rows<T: Real>(to: &mut Vec<T>, values: &[f64], rows: usize, (found, wa
     }
 }
 
-/// Eigenbases on the device of a tape, for operators.
-#[derive(Debug)]
-pub struct SpectraOn<'b, T>(OnDevice<&'b SpectraBatch<T>, Arc<Spectra<DeviceBuffer<f32>>>>);
-
-impl<T: Real> SpectraOn<'_, T> {
+impl<T: Real> ArraysOn<'_, SpectraArrays<T>, Spectra<DeviceBuffer<f32>>> {
     /// All arrays.
     pub fn view(&self) -> Spectra<View<'_, T>> {
-        match &self.0 {
+        match self.get() {
             OnDevice::Host(batch) => {
                 let Spectra { mass, bases, eigenvalues, packed } = batch.arrays();
                 Spectra {

@@ -1,8 +1,8 @@
 //! Eigenbases at points of surfaces other than the vertices.
 
 use super::SpectraBatch;
-use crate::device::{Sent, expect_single, single_slice};
-use crate::{CellPoints, NnError};
+use crate::device::{DeviceCopy, expect_single, single_slice};
+use crate::{CellPoints, Device, Extra, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::diffusion::basis_width;
 use gemcnn_kernels::diffusion::points::{DeviceCellPoints, MovedBases, bases_at_points};
@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock};
 
 /// The points of the meshes of a batch. Bases are computed from those at the vertices where they are read: on a GPU,
 /// the latter stay there, and a batch uploads its points alone.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct PointsBatch<T> {
     meshes: Vec<MovedMesh<T>>,
     on_host: OnceLock<Vec<T>>,
-    sent: Sent<SentPoints>,
+    copy: DeviceCopy<DevicePoints>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ struct MovedMesh<T> {
 
 /// What a batch uploads.
 #[derive(Debug)]
-pub(super) struct SentPoints {
+pub(super) struct DevicePoints {
     points: Vec<DeviceCellPoints>,
     pub mass: DeviceBuffer<f32>,
     pub eigenvalues: DeviceBuffer<f32>,
@@ -47,14 +47,14 @@ impl<T: Real> PointsBatch<T> {
     }
 
     /// A copy that does not share the bases at vertices on a GPU.
-    pub fn detached(&self) -> Self {
-        let meshes =
-            self.meshes.iter().map(|mesh| MovedMesh { origin: Arc::new(mesh.origin.detached()), ..mesh.clone() });
-        Self::of(meshes.collect())
+    pub fn detached(&self) -> Result<Self, NnError> {
+        let detached =
+            |mesh: &MovedMesh<T>| Ok(MovedMesh { origin: Arc::new(mesh.origin.detached()?), ..mesh.clone() });
+        Ok(Self::of(self.meshes.iter().map(detached).collect::<Result<_, NnError>>()?))
     }
 
     fn of(meshes: Vec<MovedMesh<T>>) -> Self {
-        Self { meshes, on_host: OnceLock::new(), sent: Sent::default() }
+        Self { meshes, on_host: OnceLock::new(), copy: DeviceCopy::default() }
     }
 
     /// The bases at the vertices of each mesh.
@@ -85,13 +85,13 @@ impl<T: Real> PointsBatch<T> {
 
     /// Copies the points, and bases at vertices that are not there yet, to a GPU. `mass` and `eigenvalues` are those of
     /// the batch.
-    pub fn send(&self, device: &CudaDevice, mass: &[T], eigenvalues: &[T]) -> Result<Arc<SentPoints>, NnError> {
+    pub fn send(&self, device: &CudaDevice, mass: &[T], eigenvalues: &[T]) -> Result<Arc<DevicePoints>, NnError> {
         for origin in self.origins() {
-            origin.send(device)?;
+            origin.send(&Device::Cuda(device.clone()))?;
         }
-        self.sent.to(device, || {
+        self.copy.to(device, || {
             let points = self.meshes.iter().map(|mesh| mesh.points.upload(device));
-            Ok(SentPoints {
+            Ok(DevicePoints {
                 points: points.collect::<Result<_, _>>()?,
                 mass: device.upload(single_slice(mass)?)?,
                 eigenvalues: device.upload(single_slice(eigenvalues)?)?,
@@ -104,7 +104,7 @@ impl<T: Real> PointsBatch<T> {
         &self,
         device: &CudaDevice,
         columns: &[usize],
-        sent: &SentPoints,
+        sent: &DevicePoints,
         to: &DeviceBuffer<f32>,
     ) -> Result<(), NnError> {
         expect_single::<T>()?;

@@ -6,7 +6,7 @@ use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use gemcnn_nn::layers::{ConvConfig, Nonlinearity, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, GraphBatch, HierarchyBatch, Levels, Module, NnError, Parameters, Real, Tape, Var,
+    Aggregation, Builder, FeatureType, Geometry, GraphBatch, Levels, Module, NnError, Parameters, Real, Tape, Var,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -61,10 +61,10 @@ pub fn hierarchy_options() -> HierarchyOptions {
 }
 
 /// Three levels over the meshes of [`batch`].
-pub fn hierarchy<T: Real>() -> HierarchyBatch<T> {
+pub fn hierarchy<T: Real>() -> Geometry<T> {
     let options = hierarchy_options();
     let levels = |mesh: &Mesh| Hierarchy::new(mesh, &options).unwrap();
-    HierarchyBatch::new(&[levels(&bumpy_sphere()), levels(&bumpy_grid())]).unwrap()
+    Geometry::new(&[levels(&bumpy_sphere()), levels(&bumpy_grid())]).unwrap()
 }
 
 /// A U over three graphs: a residual block on each on the way down, and on the two finer ones on the way

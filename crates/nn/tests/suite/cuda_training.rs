@@ -6,7 +6,7 @@ use gemcnn_kernels::elementwise;
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, shapes};
 use gemcnn_nn::layers::{AngularConvConfig, EquivariantLinearConfig, Gates, GlobalPool, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, Archive, Builder, CudaDevice, CudaError, Device, FeatureType, GraphBatch, HierarchyBatch,
+    Activation, Aggregation, Archive, Builder, CudaDevice, CudaError, Device, FeatureType, Geometry, GraphBatch,
     IGNORE, Levels, Method, Module, Network, NetworkConfig, NnError, Objective, Optimiser, Parameters, Penalty,
     ProductMode, Real, Rows, Slice, StepSettings, Stepper, Stream, Tape, Target, Targets, TrainingBatch, Workspace,
 };
@@ -282,7 +282,7 @@ fn what_cannot_run_says_so() {
 fn other_layers<T: Real>(device: &Device) -> Vec<Vec<T>> {
     let options = HierarchyOptions { ratios: vec![0.4], radii: vec![1.2], ..HierarchyOptions::default() };
     let hierarchies = [&bumpy_sphere(), &bumpy_grid()].map(|mesh| Hierarchy::new(mesh, &options).unwrap());
-    let batch = HierarchyBatch::<T>::new(&hierarchies).unwrap();
+    let batch = Geometry::<T>::new(&hierarchies).unwrap();
     let levels = Levels::from(&batch);
     let (clusters, _) = levels.coarser().unwrap();
     let rows = levels.graph().unwrap().vertex_count();
@@ -361,7 +361,7 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
     let (network, mut parameters) = config::<f32>().init(3).unwrap();
     let mut optimiser = Optimiser::new(Method::adam_w(0.01), &parameters).unwrap();
     let mut workspace = Workspace::new(device.clone());
-    let training_batch = |graph: &Arc<HierarchyBatch<f32>>, seed: u64| {
+    let training_batch = |graph: &Arc<Geometry<f32>>, seed: u64| {
         let rows = graph.levels()[0].vertex_count();
         let mut labels = labels(rows);
         // Another number of unknown rows in each batch: the mean is over the others.
@@ -372,7 +372,7 @@ fn stepped(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u32>, b
         let target = Target::Classes(labels);
         TrainingBatch::new(Arc::clone(graph), kind, features, objective, target).unwrap()
     };
-    let large: Vec<Arc<HierarchyBatch<f32>>> = (0..2)
+    let large: Vec<Arc<Geometry<f32>>> = (0..2)
         .map(|seed| {
             // The same numbers of vertices and edges, but other angles and lengths.
             let graph = rough_sphere(2, 7 + seed);
@@ -428,7 +428,7 @@ fn stepped_unet(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u3
             let rough = |p: DVec3| p * (1.0 + 0.2 * noise.next().unwrap_or(0.0));
             let mesh = sphere.map_vertices(rough).unwrap();
             let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
-            let graphs = HierarchyBatch::new([&hierarchy]).unwrap();
+            let graphs = Geometry::new([&hierarchy]).unwrap();
             let rows = mesh.vertex_count();
             let objective = Objective::Values { kind: module.output().clone(), penalty: Penalty::MeanSquare };
             let features = random(rows * module.input().dimension(), seed);
@@ -437,7 +437,7 @@ fn stepped_unet(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u3
             TrainingBatch::new(graphs, kind, features, objective, target).unwrap()
         })
         .collect();
-    let edges = |batch: &TrainingBatch<f32>| batch.graphs().levels()[2].arrays().edge_count();
+    let edges = |batch: &TrainingBatch<f32>| batch.graphs().levels()[2].edge_count();
     assert!(batches.iter().any(|batch| edges(batch) != edges(&batches[0])));
     let mut losses = Vec::new();
     for step in 0..12 {

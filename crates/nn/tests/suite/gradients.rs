@@ -7,8 +7,8 @@ use gemcnn_nn::layers::{
     ResidualBlockConfig,
 };
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, ClusterBatch, ClusterParts, FeatureType, GraphBatch, HierarchyBatch, IGNORE,
-    Levels, Module, Network, NnError, Parameters, Penalty, Rows, Slice, Stream, Tape, Targets, Var, Workspace,
+    Activation, Aggregation, Builder, ClusterBatch, ClusterParts, FeatureType, Geometry, GraphBatch, IGNORE, Levels,
+    Module, Network, NnError, Parameters, Penalty, Rows, Slice, Stream, Tape, Targets, Var, Workspace,
 };
 use std::sync::Arc;
 
@@ -254,7 +254,7 @@ fn blocks_of_every_kernel_and_nonlinearity() {
 #[test]
 fn down_and_up_again() {
     let (module, mut parameters) = UNet::new(&smooth()[3], 1);
-    let hierarchy: &'static HierarchyBatch<f64> = Box::leak(Box::new(common::hierarchy()));
+    let hierarchy: &'static Geometry<f64> = Box::leak(Box::new(common::hierarchy()));
     let input = module.input().to_string();
     check("down and up", &input, &mut parameters, &|tape, _, x| module.forward(tape, hierarchy.into(), x));
 }

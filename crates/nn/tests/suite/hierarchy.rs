@@ -3,7 +3,7 @@
 use crate::common::{bumpy_grid, bumpy_sphere, hierarchy_options, random};
 use gemcnn_mesh::{Gauge, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
 use gemcnn_nn::layers::{GemConv, GemConvConfig};
-use gemcnn_nn::{Builder, FeatureType, HierarchyBatch, Levels, Module, NnError, Parameters, Tape, Workspace};
+use gemcnn_nn::{Builder, FeatureType, Geometry, Levels, Module, NnError, Parameters, Tape, Workspace};
 
 fn options(gauge: Gauge) -> HierarchyOptions {
     HierarchyOptions { geometry: GeometryOptions { gauge, ..Default::default() }, ..hierarchy_options() }
@@ -13,7 +13,7 @@ fn options(gauge: Gauge) -> HierarchyOptions {
 fn run(
     convs: &[GemConv],
     parameters: &Parameters<f64>,
-    batch: &HierarchyBatch<f64>,
+    batch: &Geometry<f64>,
     kind: &FeatureType,
     x: &[f64],
 ) -> Result<Vec<f64>, NnError> {
@@ -63,7 +63,7 @@ fn pooling_and_unpooling_are_gauge_equivariant() {
                 Hierarchy::new(mesh, &options(gauge)).unwrap()
             })
             .collect();
-        HierarchyBatch::<f64>::new(&hierarchies).unwrap()
+        Geometry::<f64>::new(&hierarchies).unwrap()
     };
     let rotate = |values: &[f64]| {
         let back: Vec<f64> = angles.iter().map(|a| -a).collect();
@@ -85,6 +85,6 @@ fn hierarchies_of_unequal_depth_do_not_join() {
     let deep = Hierarchy::new(&bumpy_sphere(), &options(Gauge::FirstNeighbour)).unwrap();
     let flat = HierarchyOptions { ratios: vec![], radii: vec![], ..options(Gauge::FirstNeighbour) };
     let flat = Hierarchy::new(&bumpy_grid(), &flat).unwrap();
-    let error = HierarchyBatch::<f32>::new([&deep, &flat]).unwrap_err();
+    let error = Geometry::<f32>::new([&deep, &flat]).unwrap_err();
     assert!(matches!(&error, NnError::Size { what, expected: 3, found: 1 } if what.contains('1')), "{error}");
 }

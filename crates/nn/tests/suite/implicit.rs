@@ -8,7 +8,7 @@ use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::equivariance::{Symmetry, Trial, equivariance_error};
 use gemcnn_nn::layers::{DiffusionBlockConfig, ImplicitDiffusionConfig};
 use gemcnn_nn::{
-    Builder, Device, FeatureType, GraphBatch, HeatBatch, HierarchyBatch, Method, Module, Network, NnError, Objective,
+    Builder, Device, FeatureType, Geometry, GraphBatch, HeatBatch, Method, Module, Network, NnError, Objective,
     Optimiser, Parameters, Real, StepSettings, Stepper, Stream, Tape, Target, TrainingBatch, Workspace,
 };
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use std::sync::Arc;
 const FEATURES: &str = "3x0 + 2x1 + 1x2";
 const TIMES: [f64; 3] = [1e-3, 1e-2, 0.1];
 
-fn surface<T: Real>(mesh: &Mesh, graph: &GaugeGraph) -> HierarchyBatch<T> {
+fn surface<T: Real>(mesh: &Mesh, graph: &GaugeGraph) -> Geometry<T> {
     let arrays = HeatArrays::new(mesh, graph).unwrap();
     let heat = HeatBatch::new([Arc::new(arrays)]).unwrap();
-    let batch = HierarchyBatch::from(GraphBatch::new([graph]).unwrap());
-    batch.with_heat(heat).unwrap()
+    let batch = Geometry::from(GraphBatch::new([graph]).unwrap());
+    batch.with(heat).unwrap()
 }
 
 /// The meshes of `common::batch` with their operators.
-fn surfaces<T: Real>() -> HierarchyBatch<T> {
+fn surfaces<T: Real>() -> Geometry<T> {
     let meshes = [bumpy_sphere(), bumpy_grid()];
     let singles = meshes.map(|mesh| surface(&mesh, &graph(&mesh)));
-    HierarchyBatch::join(&[&singles[0], &singles[1]]).unwrap()
+    Geometry::join(&[&singles[0], &singles[1]]).unwrap()
 }
 
 fn apply<T: Real>(
     module: &dyn Module<T>,
     parameters: &Parameters<T>,
-    batch: &HierarchyBatch<T>,
+    batch: &Geometry<T>,
     x: &[T],
 ) -> Result<Vec<T>, NnError> {
     let mut workspace = Workspace::default();
@@ -45,7 +45,7 @@ fn apply<T: Real>(
 
 #[test]
 fn gradients_equal_finite_differences() {
-    let batch: &'static HierarchyBatch<f64> = Box::leak(Box::new(surfaces()));
+    let batch: &'static Geometry<f64> = Box::leak(Box::new(surfaces()));
     for features in [FEATURES, "3x0"] {
         let mut parameters = Parameters::new();
         let layer = ImplicitDiffusionConfig { gradients: true, ..ImplicitDiffusionConfig::new(kind(features)) };
@@ -138,7 +138,7 @@ fn solves_equal_factored_ones_and_gradients_equal_jets() {
         let (mut workspace, parameters) = (Workspace::default(), Parameters::new());
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let input = tape.input(kind("3x0"), &x).unwrap();
-        let heat = gemcnn_nn::Levels::from(&batch).heat().unwrap();
+        let heat = gemcnn_nn::Levels::from(&batch).get().unwrap();
         let found = tape.surface_gradient(heat, input).unwrap();
         assert_eq!(found.kind(), &kind("3x1"));
         let jets = Jets::new(&laplacian, graph.frames()).unwrap();
@@ -168,13 +168,13 @@ fn joined_meshes_give_what_single_ones_give_and_missing_operators_are_told() {
     for (a, b) in alone.iter().zip(&both) {
         assert!((a - b).abs() < 1e-12);
     }
-    let plain = HierarchyBatch::from(GraphBatch::new([&graph(&mesh)]).unwrap());
+    let plain = Geometry::from(GraphBatch::new([&graph(&mesh)]).unwrap());
     let error = apply(&layer, &parameters, &plain, &x[..count]).unwrap_err();
-    assert!(error.to_string().contains("with_heat"));
+    assert!(matches!(error, NnError::Missing { what: "Laplacians" }));
     let other = HeatArrays::new(&bumpy_grid(), &graph(&bumpy_grid())).unwrap();
     let other = HeatBatch::new([Arc::new(other)]).unwrap();
-    assert!(plain.clone().with_heat(other).is_err());
-    assert!(HierarchyBatch::join(&[&plain, &single]).is_err());
+    assert!(plain.clone().with(other).is_err());
+    assert!(Geometry::join(&[&plain, &single]).is_err());
     for times in [vec![], vec![0.0], vec![f64::NAN]] {
         let config = ImplicitDiffusionConfig { times, ..ImplicitDiffusionConfig::new(kind("1x0")) };
         let mut parameters = Parameters::<f32>::new();

@@ -7,8 +7,8 @@ use gemcnn_nn::equivariance::{
 };
 use gemcnn_nn::layers::{Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
-    Activation, Aggregation, FeatureType, GraphBatch, HierarchyBatch, IGNORE, Levels, Method, Module, Network,
-    NetworkConfig, NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream, Tape, Targets, WeightDecay, Workspace,
+    Activation, Aggregation, FeatureType, Geometry, GraphBatch, IGNORE, Levels, Method, Module, Network, NetworkConfig,
+    NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream, Tape, Targets, WeightDecay, Workspace,
 };
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ fn a_module_that_pools_is_equivariant() {
         for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
             let options = hierarchy_options();
             let error = hierarchy_error(&trial, &options, &symmetry, |hierarchy, x: &[f64]| {
-                let levels = HierarchyBatch::new([hierarchy])?;
+                let levels = Geometry::new([hierarchy])?;
                 outputs(&network, &parameters, &levels, x)
             });
             let error = error.unwrap();

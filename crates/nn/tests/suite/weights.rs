@@ -8,7 +8,7 @@ use gemcnn_nn::equivariance::{
 };
 use gemcnn_nn::layers::{GemConv, GemConvConfig, Norms};
 use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, GraphBatch, HierarchyBatch, Module, NnError, Parameters, Real, Tape, Workspace,
+    Aggregation, Builder, FeatureType, Geometry, GraphBatch, Module, NnError, Parameters, Real, Tape, Workspace,
 };
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn conv<T: Real>(input: &FeatureType, output: &FeatureType) -> (GemConv, Paramet
 fn apply<T: Real>(
     module: &dyn Module<T>,
     parameters: &Parameters<T>,
-    batch: &HierarchyBatch<T>,
+    batch: &Geometry<T>,
     x: &[T],
 ) -> Result<Vec<T>, NnError> {
     let mut workspace = Workspace::default();
@@ -72,7 +72,7 @@ fn weighted_hierarchies_are_equivariant() {
         };
         for (symmetry, most) in [(Symmetry::Gauge, 1e-12), (Symmetry::Motion, 1e-9)] {
             let error = hierarchy_error(&trial, &hierarchy, &symmetry, |levels, x: &[f64]| {
-                apply(&module, &parameters, &HierarchyBatch::new([levels])?, x)
+                apply(&module, &parameters, &Geometry::new([levels])?, x)
             });
             let error = error.unwrap();
             assert!(error < most, "{weights:?} {symmetry:?}: {error:e}");
@@ -100,14 +100,14 @@ fn graphs_with_other_weights_are_not_joined() {
     let mesh = bumpy_sphere();
     let graphs = WEIGHTS.map(|weights| GaugeGraph::new(&mesh, &options(weights)).unwrap());
     assert!(GraphBatch::<f32>::new(&graphs).is_err());
-    let batches = graphs.map(|graph| HierarchyBatch::from(GraphBatch::<f32>::new([&graph]).unwrap()));
-    assert!(HierarchyBatch::join(&[&batches[0], &batches[1]]).is_err());
+    let batches = graphs.map(|graph| Geometry::from(GraphBatch::<f32>::new([&graph]).unwrap()));
+    assert!(Geometry::join(&[&batches[0], &batches[1]]).is_err());
     // Joined batches of the same weights give what single ones give.
     let (conv, parameters) = conv::<f32>(&"1x0 + 1x1".parse().unwrap(), &"1x1".parse().unwrap());
     let x: Vec<f32> = random(3 * mesh.vertex_count(), 4);
     for batch in &batches {
         let single = apply(&conv, &parameters, batch, &x).unwrap();
-        let joined = HierarchyBatch::join(&[batch, batch]).unwrap();
+        let joined = Geometry::join(&[batch, batch]).unwrap();
         let double = apply(&conv, &parameters, &joined, &x.repeat(2)).unwrap();
         assert_eq!(double, single.repeat(2));
     }

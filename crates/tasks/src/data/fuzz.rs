@@ -1,7 +1,8 @@
 //! Mutation fuzzing of all readers of data sets: no input panics, and every error message is one line.
 
 use super::description::Description;
-use super::patches::{PatchSettings, Patches};
+use super::extras::{Eigenvectors, ImplicitDiffusion};
+use super::patches::{Patches, SparseMaps};
 use super::preparation::{HierarchySettings, Preparation};
 use super::table::TextTable;
 use super::{entry, npy, npy_f32, npy_i64};
@@ -9,12 +10,13 @@ use crate::Element;
 use crate::features::{FeatureError, Surface};
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::{NeighbourWeights, shapes};
-use gemcnn_nn::SparseMap;
+use gemcnn_nn::{Elements, PatchBatch, SparseMap};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 const INPUTS: u64 = 20_000;
 
@@ -121,39 +123,40 @@ impl Patches for EachVertex {
 fn entries() {
     let mesh = shapes::icosphere(0).unwrap();
     let prepare = |preparation: &Preparation| entry::Entry {
-        prepared: preparation.prepare("a", &mesh).unwrap(),
+        sample: preparation.prepare("a", &mesh).unwrap(),
         sources: Vec::new(),
-        origins: Vec::new(),
     };
-    let bytes = entry::encode(&prepare(&Preparation::default())).unwrap();
+    let encode = |entry: &entry::Entry, preparation: &Preparation| entry::encode(entry, preparation).unwrap();
+    let decode = |bytes: &[u8], preparation: &Preparation| entry::decode("a", bytes, preparation);
     let plain = Preparation::default();
-    let read = |bytes: &[u8]| entry::decode(bytes, &plain).map(drop).ok_or("refused");
+    let bytes = encode(&prepare(&plain), &plain);
+    let read = |bytes: &[u8]| decode(bytes, &plain).map(drop).ok_or("refused");
     survivors(&[&bytes], read);
-    let spectral = Preparation { eigenvectors: [5, 0, 3], ..Preparation::default() };
+    let with = |extras| Preparation { extras: vec![extras], ..Preparation::default() };
+    let spectral = with(Eigenvectors([5, 0, 3]).into());
     let levels = Preparation {
         hierarchy: Some(HierarchySettings { ratios: vec![0.5], radii: vec![3.0], neighbour_limit: 8 }),
         ..Preparation::default()
     };
-    let with_spectra = entry::encode(&prepare(&spectral)).unwrap();
-    assert!(entry::decode(&with_spectra, &spectral).is_some());
-    assert!(entry::decode(&bytes, &spectral).is_none());
-    let sparse =
-        Preparation { implicit: true, weights: NeighbourWeights::Jets, per: Element::Edge, ..Preparation::default() };
+    let with_spectra = encode(&prepare(&spectral), &spectral);
+    assert!(decode(&with_spectra, &spectral).is_some());
+    assert!(decode(&bytes, &spectral).is_none());
+    let sparse = Preparation { weights: NeighbourWeights::Jets, per: Element::Edge, ..with(ImplicitDiffusion.into()) };
     let mut with_heat = prepare(&sparse);
     with_heat.sources = (0..12).map(SurfacePoint::vertex).collect();
-    with_heat.origins = (0..30).collect();
-    let encoded = entry::encode(&with_heat).unwrap();
-    assert_eq!(entry::decode(&encoded, &sparse), Some(with_heat));
-    let patched =
-        Preparation { patches: Some(PatchSettings::new("each vertex", EachVertex {})), ..Preparation::default() };
+    let edges = with_heat.sample.extras.get::<Elements<f32>>().unwrap().with_origins((0..30).collect());
+    with_heat.sample.extras.insert(Arc::new(edges));
+    let encoded = encode(&with_heat, &sparse);
+    assert_eq!(decode(&encoded, &sparse), Some(with_heat));
+    let patched = with(SparseMaps::new("each vertex", EachVertex {}).into());
     let with_patches = prepare(&patched);
-    assert_eq!(with_patches.prepared.patches.as_ref().unwrap().parts()[0].maps.len(), 2);
-    let patches = entry::encode(&with_patches).unwrap();
-    assert_eq!(entry::decode(&patches, &patched), Some(with_patches));
-    assert!(entry::decode(&bytes, &patched).is_none());
+    assert_eq!(with_patches.sample.extras.get::<PatchBatch<f32>>().unwrap().parts()[0].maps.len(), 2);
+    let patches = encode(&with_patches, &patched);
+    assert_eq!(decode(&patches, &patched), Some(with_patches));
+    assert!(decode(&bytes, &patched).is_none());
     let read = |bytes: &[u8]| {
         for preparation in [&levels, &spectral, &sparse, &patched] {
-            let _ = entry::decode(bytes, preparation);
+            let _ = decode(bytes, preparation);
         }
         Ok::<(), String>(())
     };

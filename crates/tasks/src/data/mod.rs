@@ -14,6 +14,7 @@ mod content;
 mod dataset;
 mod description;
 mod entry;
+mod extras;
 mod faust;
 mod fields;
 #[cfg(test)]
@@ -48,14 +49,16 @@ pub use dataset::Dataset;
 pub use description::{
     Column, DESCRIPTION_FILE, Description, OneOrMany, PerSplit, SplitDescription, TargetDescription,
 };
+pub use entry::{EntryReader, EntryWriter};
+pub use extras::{Eigenvectors, ExtraConfig, ExtraSource, ImplicitDiffusion};
 pub use fields::SurfaceFile;
 pub(crate) use fields::connected;
 pub use meshes::{is_mesh, mesh_files};
 pub use motions::{Mirrors, Rotations};
 pub use npy::{npy_f32, npy_i64};
-pub use patches::{PatchSettings, Patches};
+pub use patches::{Patches, SparseMaps};
 pub use pattern::Pattern;
-pub use preparation::{Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation, Prepared};
+pub use preparation::{Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation};
 pub use prepared::PreparedSplit;
 pub(crate) use prepared::Scoring;
 pub use split::Split;

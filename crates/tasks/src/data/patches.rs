@@ -1,8 +1,10 @@
 //! Sparse maps of a mesh that a model reads.
 
+use super::entry::{EntryReader, EntryWriter};
+use super::extras::ExtraSource;
 use crate::features::{FeatureError, Surface};
-use gemcnn_nn::SparseMap;
-use serde::{Serialize, Serializer};
+use gemcnn_nn::{PatchArrays, PatchBatch, SparseMap};
+use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,14 +19,16 @@ pub trait Patches: fmt::Debug + Send + Sync {
     fn compute(&self, surface: Surface<'_>) -> Result<Vec<SparseMap>, FeatureError>;
 }
 
-/// Settings of sparse maps. Prepared meshes are cached by a name and these settings; two are equal if both are.
-#[derive(Debug, Clone)]
-pub struct PatchSettings {
+/// Settings of sparse maps. Gives a [`PatchBatch`].
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct SparseMaps {
     key: String,
+    #[serde(skip)]
     patches: Arc<dyn Patches>,
 }
 
-impl PatchSettings {
+impl SparseMaps {
     /// Maps with a name of their own. Change the name when the meaning of the settings changes.
     pub fn new<P: Patches + Serialize + 'static>(name: &str, patches: P) -> Self {
         let settings = serde_json::to_string(&patches).unwrap_or_default();
@@ -32,22 +36,38 @@ impl PatchSettings {
     }
 }
 
-impl std::ops::Deref for PatchSettings {
-    type Target = dyn Patches;
+impl ExtraSource for SparseMaps {
+    const NAME: &'static str = "patches";
+    type Extra = PatchBatch<f32>;
 
-    fn deref(&self) -> &Self::Target {
-        &*self.patches
+    fn compute(&self, surface: Surface<'_>) -> Result<PatchBatch<f32>, FeatureError> {
+        let arrays = PatchArrays { vertices: surface.mesh.vertex_count(), maps: self.patches.compute(surface)? };
+        Ok(PatchBatch::new([Arc::new(arrays)])?)
     }
-}
 
-impl PartialEq for PatchSettings {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
+    fn store(&self, patches: &PatchBatch<f32>, entry: &mut EntryWriter) {
+        for arrays in patches.parts() {
+            entry.numbers(&[arrays.maps.len() as u64]);
+            for map in &arrays.maps {
+                entry.numbers(&map.offsets);
+                entry.numbers(&map.columns);
+                entry.numbers(&map.weights);
+                entry.numbers(&map.angles);
+            }
+        }
     }
-}
 
-impl Serialize for PatchSettings {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.key)
+    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<PatchBatch<f32>> {
+        let count: Vec<u64> = entry.numbers()?;
+        let maps = (0..*count.first()?).map(|_| {
+            Some(SparseMap {
+                offsets: entry.numbers()?,
+                columns: entry.numbers()?,
+                weights: entry.numbers()?,
+                angles: entry.numbers()?,
+            })
+        });
+        let maps = maps.collect::<Option<Vec<SparseMap>>>()?;
+        PatchBatch::new([Arc::new(PatchArrays { vertices, maps })]).ok()
     }
 }

@@ -1,17 +1,15 @@
 //! Preparation of meshes: geometry, coarser levels, features.
 
-use super::patches::PatchSettings;
-use crate::elements::Elements;
-use crate::features::Fields;
-use crate::features::Surface;
-use crate::{Element, FeatureConfig, TaskError};
+use super::extras::{ExtraConfig, all_extras, in_key};
+use crate::features::{Fields, Surface};
+use crate::{Element, FeatureConfig, Sample, TaskError};
 use gemcnn_mesh::features::shot;
-use gemcnn_mesh::surface::{HeatArrays, OperatorOptions, SurfaceOperators};
+use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, MeshError,
     NeighbourWeights, Neighbourhood, NormalWeighting, uniform_rotation, vertex_areas,
 };
-use gemcnn_nn::{HeatBatch, PatchArrays, PatchBatch, SpectraBatch};
+use gemcnn_nn::{Extras, Target};
 use glam::{DMat3, DQuat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -24,38 +22,42 @@ const PATCH_RADIUS: f64 = 0.03;
 const PATCH_LIMIT: usize = 64;
 
 /// Settings of the preparation of meshes. Lengths are relative to the mean edge length of each mesh.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Preparation {
     /// Input features.
     pub features: FeatureConfig,
     /// Normals and neighbourhoods.
     pub geometry: GeometrySettings,
     /// Choice of frames.
-    #[serde(skip_serializing_if = "is_default")]
     pub gauge: GaugeChoice,
     /// Weights of the neighbours in convolutions.
-    #[serde(skip_serializing_if = "is_default")]
     pub weights: NeighbourWeights,
     /// Coarser levels, for models that pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hierarchy: Option<HierarchySettings>,
-    /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians, for models on surfaces.
-    #[serde(skip_serializing_if = "is_default")]
-    pub eigenvectors: [usize; 3],
-    /// Laplacians and gradients, for models with implicit diffusion.
-    #[serde(skip_serializing_if = "is_default")]
-    pub implicit: bool,
+    /// What the model reads besides graphs.
+    pub extras: Vec<ExtraConfig>,
     /// Elements that the output is for; in a [`Dataset`](super::Dataset), those that the targets are for.
-    #[serde(skip_serializing_if = "is_default")]
     pub per: Element,
-    /// Sparse maps, for models that read them. They are part of the cache key, and are not read back.
-    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
-    pub patches: Option<PatchSettings>,
     /// Seed of random rotations. Each mesh is rotated about the origin before anything else is computed. The
     /// rotation depends on the seed and the name of the mesh.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rotation: Option<u64>,
+}
+
+/// Settings in the key of the cache. Entries are found again as long as the text of all settings stays the same.
+#[derive(Serialize)]
+struct Key<'a> {
+    features: &'a FeatureConfig,
+    geometry: &'a GeometrySettings,
+    #[serde(skip_serializing_if = "is_default")]
+    gauge: GaugeChoice,
+    #[serde(skip_serializing_if = "is_default")]
+    weights: NeighbourWeights,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hierarchy: &'a Option<HierarchySettings>,
+    #[serde(flatten, serialize_with = "in_key")]
+    extras: &'a [ExtraConfig],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rotation: Option<u64>,
 }
 
 /// Normals and neighbourhoods of a mesh.
@@ -120,30 +122,10 @@ fn no_limit() -> usize {
     u32::MAX as usize
 }
 
-/// A prepared mesh.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Prepared {
-    /// Its gauge graph.
-    pub graph: Arc<GaugeGraph>,
-    /// All levels, if they are needed. The first one equals the graph.
-    pub hierarchy: Option<Arc<Hierarchy>>,
-    /// Eigenvectors of its Laplacians, if they are needed.
-    pub spectra: Option<Arc<SpectraBatch<f32>>>,
-    /// Its Laplacian and gradient, if they are needed.
-    pub heat: Option<Arc<HeatBatch<f32>>>,
-    /// Its faces or edges, if the output is for them.
-    pub elements: Option<Elements>,
-    /// Its sparse maps, if they are needed.
-    pub patches: Option<Arc<PatchBatch<f32>>>,
-    /// Area of each vertex.
-    pub areas: Vec<f32>,
-    /// Features of its vertices, row after row, without scaling.
-    pub features: Vec<f32>,
-}
-
 impl Preparation {
-    /// Prepares a mesh without fields. `name` is for messages and determines the rotation.
-    pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Prepared, TaskError> {
+    /// Prepares a mesh without fields. `name` is for messages and determines the rotation. The sample has no target, and its
+    /// features are not scaled.
+    pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Sample, TaskError> {
         self.prepare_with(name, mesh, &Fields::default())
     }
 
@@ -151,7 +133,7 @@ impl Preparation {
     ///
     /// # Errors
     /// Geometry, levels or features that cannot be computed, or a field that is not there.
-    pub fn prepare_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Prepared, TaskError> {
+    pub fn prepare_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {
         let refuse = |error: MeshError| TaskError::setting(name, error.to_string());
         let normalised;
         let mesh = match self.geometry.normalise {
@@ -177,18 +159,14 @@ impl Preparation {
             options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
         }
         let gauge = options.gauge.clone();
-        let (graph, hierarchy) = match &self.hierarchy {
-            None => (GaugeGraph::new(mesh, &options).map_err(geometry)?, None),
+        let hierarchy = match &self.hierarchy {
+            None => GaugeGraph::new(mesh, &options).map_err(geometry)?.into(),
             Some(settings) => {
-                let unit = mean_edge_length(mesh).map_err(geometry)?;
-                let options = settings.options(options, unit);
-                let hierarchy = Hierarchy::new(mesh, &options)
-                    .map_err(|source| TaskError::Hierarchy { name: name.into(), source })?;
-                let finest = hierarchy.levels().first().map(|level| level.graph.clone());
-                let graph = finest.ok_or_else(|| TaskError::setting(name, "no levels"))?;
-                (graph, Some(Arc::new(hierarchy)))
+                let options = settings.options(options, mean_edge_length(mesh).map_err(geometry)?);
+                Hierarchy::new(mesh, &options).map_err(|source| TaskError::Hierarchy { name: name.into(), source })?
             }
         };
+        let graph = hierarchy.graph();
         // Features do not depend on the weights of the model. Frames are the same.
         let plain = match self.weights {
             NeighbourWeights::Count => None,
@@ -200,68 +178,63 @@ impl Preparation {
             }
         };
         let of_surface = |source| TaskError::Surface { name: name.into(), source };
-        let (own, needed) = (self.eigenvectors, self.features.eigenvectors());
+        let (own, needed) = (self.eigenvectors(), self.features.eigenvectors());
         let eigenpairs: [usize; 3] = std::array::from_fn(|order| own[order].max(needed[order]));
         let operators = match eigenpairs {
             [0, 0, 0] => None,
             eigenpairs => {
                 let options = OperatorOptions { eigenpairs, ..Default::default() };
-                Some(SurfaceOperators::new(mesh, &graph, &options).map_err(of_surface)?)
+                Some(SurfaceOperators::new(mesh, graph, &options).map_err(of_surface)?)
             }
-        };
-        let heat = match self.implicit {
-            false => None,
-            true => {
-                let arrays = HeatArrays::new(mesh, &graph).map_err(of_surface)?;
-                Some(Arc::new(HeatBatch::new([Arc::new(arrays)])?))
-            }
-        };
-        let spectra = match &operators {
-            Some(operators) if own != [0; 3] => Some(Arc::new(SpectraBatch::new(operators, self.columns())?)),
-            _ => None,
         };
         let surface = Surface {
             mesh,
-            graph: plain.as_ref().unwrap_or(&graph),
+            graph: plain.as_ref().unwrap_or(graph),
             normals: self.geometry.normals,
             operators: operators.as_ref(),
             fields,
         };
-        let patches = match &self.patches {
-            None => None,
-            Some(patches) => {
-                let maps = patches.compute(surface);
-                let maps = maps.map_err(|source| TaskError::Features { name: name.into(), kind: "patches", source })?;
-                let vertices = mesh.vertex_count();
-                let arrays = Arc::new(PatchArrays { vertices, maps });
-                Some(Arc::new(PatchBatch::new([arrays])?))
-            }
-        };
+        let of_features = |kind, source| TaskError::Features { name: name.into(), kind, source };
+        let mut extras = Extras::default();
+        for extra in self.all_extras() {
+            extra.source.compute(surface, &mut extras).map_err(|source| of_features(extra.name, source))?;
+        }
         let kind = self.features.name();
-        let features = self.features.compute(surface);
-        let features = features.map_err(|source| TaskError::Features { name: name.into(), kind, source })?;
+        let features = self.features.compute(surface).map_err(|source| of_features(kind, source))?;
         let expected = mesh.vertex_count() * self.features.kind().dimension();
         if features.len() != expected {
             let found = features.len();
             let problem = format!("features `{kind}` gave {found} numbers instead of {expected}");
             return Err(TaskError::setting(name, problem));
         }
-        Ok(Prepared {
-            elements: Elements::new(self.per, mesh)?,
+        Ok(Sample {
+            name: name.into(),
+            extras,
             areas: vertex_areas(mesh).iter().map(|&area| area as f32).collect(),
+            kind: self.features.kind(),
             features: features.iter().map(|&value| value as f32).collect(),
-            graph: Arc::new(graph),
-            hierarchy,
-            spectra,
-            heat,
-            patches,
+            target: Target::Unknown,
+            hierarchy: Arc::new(hierarchy),
         })
     }
 
-    /// Number of eigenvectors of each order from 0 to the highest that is needed.
-    pub(crate) fn columns(&self) -> &[usize] {
-        let end = self.eigenvectors.iter().rposition(|&count| count > 0);
-        &self.eigenvectors[..end.map_or(0, |last| last + 1)]
+    /// What the model reads besides graphs, and the elements that the output is for, in the order of an entry of the cache.
+    pub(super) fn all_extras(&self) -> Vec<ExtraConfig> {
+        all_extras(&self.extras, self.per)
+    }
+
+    /// The largest number of eigenvectors of orders 0, 1 and 2 that an extra needs.
+    pub(crate) fn eigenvectors(&self) -> [usize; 3] {
+        let most = |order: usize| self.extras.iter().map(|extra| extra.source.eigenvectors()[order]).max();
+        std::array::from_fn(|order| most(order).unwrap_or(0))
+    }
+
+    /// The settings in the key of the cache.
+    pub(super) fn key(&self) -> Vec<u8> {
+        let Self { features, geometry, gauge, weights, hierarchy, rotation, .. } = self;
+        let (gauge, weights, rotation) = (*gauge, *weights, *rotation);
+        let key = Key { features, geometry, gauge, weights, hierarchy, extras: &self.all_extras(), rotation };
+        serde_json::to_vec(&key).unwrap_or_default()
     }
 
     /// The random rotation of a mesh, uniformly distributed; `None` without a seed.
@@ -346,11 +319,11 @@ mod tests {
         preparation.rotation = Some(7);
         let turned = preparation.prepare("a", &mesh).unwrap();
         assert_eq!(turned, preparation.prepare("a", &mesh).unwrap());
-        assert_ne!(turned.graph, preparation.prepare("b", &mesh).unwrap().graph);
+        assert_ne!(turned.graph(), preparation.prepare("b", &mesh).unwrap().graph());
         let pairs = still.features.iter().zip(&turned.features);
         assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-5));
         let turn = preparation.rotation_of("a").unwrap();
-        let normal = |prepared: &Prepared| prepared.graph.frames()[5].normal;
+        let normal = |prepared: &Sample| prepared.graph().frames()[5].normal;
         assert!((turn * normal(&still) - normal(&turned)).length() < 1e-9);
     }
 
@@ -369,9 +342,9 @@ mod tests {
         let still = preparation.prepare("a", &mesh).unwrap();
         preparation.rotation = Some(3);
         let turned = preparation.prepare("a", &mesh).unwrap();
-        let angles = still.graph.theta().iter().zip(turned.graph.theta());
+        let angles = still.graph().theta().iter().zip(turned.graph().theta());
         let same = angles.filter(|(a, b)| (*a - *b).sin().abs() < 1e-6).count();
-        assert!(same as f64 > 0.99 * still.graph.edge_count() as f64);
+        assert!(same as f64 > 0.99 * still.graph().edge_count() as f64);
     }
 
     #[test]
@@ -398,17 +371,17 @@ mod tests {
             preparation.weights = weights;
             let prepared = preparation.prepare("a", &mesh).unwrap();
             assert_eq!(prepared.features, plain.features);
-            assert_eq!(prepared.graph.frames(), plain.graph.frames());
-            assert_eq!(prepared.graph.coefficients().0, columns);
+            assert_eq!(prepared.graph().frames(), plain.graph().frames());
+            assert_eq!(prepared.graph().coefficients().0, columns);
             // The radius is in units of the square root of the area.
             let large = mesh.map_vertices(|p| 64.0 * p).unwrap();
             let large = preparation.prepare("a", &large).unwrap();
-            assert_eq!(prepared.graph.neighbours(), large.graph.neighbours());
+            assert_eq!(prepared.graph().neighbours(), large.graph().neighbours());
             let difference = |(a, b): (&f64, &f64)| (a - b).abs();
-            let pairs = prepared.graph.coefficients().1.iter();
-            let pairs = pairs.zip(large.graph.coefficients().1);
+            let pairs = prepared.graph().coefficients().1.iter();
+            let pairs = pairs.zip(large.graph().coefficients().1);
             assert!(pairs.map(difference).fold(0.0, f64::max) < 1e-9);
-            assert!(prepared.graph.edge_count() > 2 * plain.graph.edge_count());
+            assert!(prepared.graph().edge_count() > 2 * plain.graph().edge_count());
         }
     }
 
@@ -422,9 +395,9 @@ mod tests {
         let mesh = bumpy();
         let large = mesh.map_vertices(|p| 64.0 * p).unwrap();
         let (a, b) = (preparation.prepare("a", &mesh).unwrap(), preparation.prepare("b", &large).unwrap());
-        assert_eq!(a.graph.neighbours(), b.graph.neighbours());
-        let level = |p: &Prepared| p.hierarchy.as_ref().unwrap().levels()[1].graph.edge_count();
+        assert_eq!(a.graph().neighbours(), b.graph().neighbours());
+        let level = |p: &Sample| p.hierarchy.levels()[1].graph.edge_count();
         assert_eq!(level(&a), level(&b));
-        assert!(a.graph.edge_count() > 10 * mesh.vertex_count());
+        assert!(a.graph().edge_count() > 10 * mesh.vertex_count());
     }
 }

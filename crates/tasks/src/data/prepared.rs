@@ -6,7 +6,7 @@ use super::content::Content;
 use super::dataset::{Dataset, Inner};
 use super::entry::{self, ENTRY_VERSION, Entry};
 use super::meshes::Item;
-use super::preparation::{Preparation, Prepared};
+use super::preparation::Preparation;
 use super::resampling::resampled;
 use super::split::Split;
 use super::target::Sources;
@@ -15,7 +15,7 @@ use crate::features::Fields;
 use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_mesh::{Faces, Mesh};
-use gemcnn_nn::Target;
+use gemcnn_nn::{Device, Elements, Target};
 use glam::DMat3;
 use rand::RngExt;
 use rayon::prelude::*;
@@ -227,77 +227,66 @@ impl PreparedSplit {
     ) -> Result<Sample, TaskError> {
         let fields = content.fields(&self.preparation.features.fields())?;
         let key = self.key(&item.name, content.hash(), &fields, change.as_ref());
-        let stored = cache.get(key).and_then(|bytes| entry::decode(&bytes, &self.preparation));
+        let stored = cache.get(key).and_then(|bytes| entry::decode(&item.name, &bytes, &self.preparation));
         let entry = match stored {
             Some(entry) if self.lies_on(&entry, content)? => entry,
             _ => {
                 let entry = self.prepare(item, content.mesh()?, &fields, change.as_ref())?;
                 if cache.folder().is_some()
-                    && let Some(bytes) = entry::encode(&entry)
+                    && let Some(bytes) = entry::encode(&entry, &self.preparation)
                 {
                     cache.put(key, &bytes);
                 }
                 entry
             }
         };
-        let Entry { prepared, sources, origins } = entry;
-        let sources = Sources { vertices: &sources, elements: &origins };
+        let Entry { mut sample, sources } = entry;
+        let elements = sample.extras.get().map_or(&[][..], |elements: &Elements<f32>| &elements.origins);
+        let sources = Sources { vertices: &sources, elements };
         let rotation = || self.preparation.rotation_of(&item.name);
         let motion = change.as_ref().and_then(|change| change.motion);
         let motion = motion.or_else(|| rotation().map(DMat3::from_quat));
-        let frames = prepared.graph.frames();
+        let frames = sample.graph().frames();
         let target = self.dataset.targets.read(item, content, frames, (motion, sources))?;
-        let target = match change.is_some_and(|change| change.is_mirrored()) {
+        sample.target = match change.is_some_and(|change| change.is_mirrored()) {
             true => swapped(target, &self.swaps),
             false => target,
         };
-        let Prepared { graph, hierarchy, spectra, heat, elements, patches, areas, features } = prepared;
-        Ok(Sample {
-            name: item.name.clone(),
-            graph,
-            hierarchy,
-            spectra,
-            heat,
-            elements,
-            patches,
-            areas,
-            kind: self.preparation.features.kind(),
-            features,
-            target,
-        })
+        Ok(sample)
     }
 
     /// Changes and prepares a mesh.
     fn prepare(&self, item: &Item, mesh: &Mesh, fields: &Fields, change: Option<&Change>) -> Result<Entry, TaskError> {
         let name = &item.name;
         let Some(change) = change else {
-            let prepared = self.preparation.prepare_with(name, mesh, fields)?;
-            return Ok(Entry { prepared, sources: Vec::new(), origins: Vec::new() });
+            let sample = self.preparation.prepare_with(name, mesh, fields)?;
+            return Ok(Entry { sample, sources: Vec::new() });
         };
         let remeshed = change.remeshed(name, mesh)?;
-        let origins = match &remeshed {
-            Some(remeshed) => origins(self.preparation.per, mesh, &remeshed.mesh)
-                .map_err(|error| TaskError::setting(name, error.to_string()))?,
-            None => Vec::new(),
-        };
-        let (mesh, fields) = match &remeshed {
+        let (changed, fields) = match &remeshed {
             Some(remeshed) => (&remeshed.mesh, fields.carried(&remeshed.sources)),
             None => (mesh, fields.clone()),
         };
-        let (mesh, fields) = change.moved(name, mesh, fields)?;
-        let prepared = self.preparation.prepare_with(name, &mesh, &fields)?;
-        Ok(Entry { prepared, sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources), origins })
+        let (moved, fields) = change.moved(name, changed, fields)?;
+        let mut sample = self.preparation.prepare_with(name, &moved, &fields)?;
+        if let (Some(remeshed), Some(elements)) = (&remeshed, sample.extras.get::<Elements<f32>>()) {
+            let origins = origins(self.preparation.per, mesh, &remeshed.mesh)
+                .map_err(|error| TaskError::setting(name, error.to_string()))?;
+            sample.extras.insert(Arc::new(elements.with_origins(origins)));
+        }
+        Ok(Entry { sample, sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources) })
     }
 
     /// True if the places of a remeshed mesh are on the mesh of a file.
     fn lies_on(&self, entry: &Entry, content: &Content<'_>) -> Result<bool, TaskError> {
         if entry.sources.is_empty() {
-            return Ok(entry.origins.is_empty());
+            return Ok(true);
         }
         let mesh = content.mesh()?;
         let (vertices, elements) = (mesh.vertex_count(), self.preparation.per.count(mesh));
         let corners = entry.sources.iter().flat_map(|source| &source.corners);
-        Ok(corners.clone().all(|&v| (v as usize) < vertices) && entry.origins.iter().all(|&e| (e as usize) < elements))
+        let origins = entry.sample.extras.get().map_or(&[][..], |elements: &Elements<f32>| &elements.origins);
+        Ok(corners.clone().all(|&v| (v as usize) < vertices) && origins.iter().all(|&e| (e as usize) < elements))
     }
 
     /// Cache key of a mesh: program version, content, fields, settings, change, and the name if it determines the
@@ -307,7 +296,6 @@ impl PreparedSplit {
         fields.hash(&mut hasher);
         // Debug output has all digits.
         let change = format!("{change:?}");
-        let settings = serde_json::to_vec(&self.preparation).unwrap_or_default();
         let name = match self.preparation.rotation {
             Some(_) => name,
             None => "",
@@ -317,7 +305,7 @@ impl PreparedSplit {
             &ENTRY_VERSION.to_le_bytes(),
             content.as_bytes(),
             hasher.finalize().as_bytes(),
-            &settings,
+            &self.preparation.key(),
             change.as_bytes(),
             name.as_bytes(),
         ])
@@ -426,24 +414,13 @@ fn size_in_memory(sample: &Sample) -> usize {
             + graph.edge_count() * (3 * size_of::<f64>() + 2 * size_of::<u32>())
             + size_of_val(graph.coefficients().1)
     };
-    let levels = sample.hierarchy.iter().flat_map(|h| h.levels());
     // Clusters store three numbers for each vertex.
-    let levels = levels.map(|level| graph(&level.graph) + level.vertices.len() * 4);
-    let members = sample
-        .hierarchy
-        .as_ref()
-        .map_or(0, |hierarchy| hierarchy.levels().iter().map(|level| level.vertices.len() * 16).sum());
+    let levels = sample.hierarchy.levels().iter().map(|level| graph(&level.graph) + level.vertices.len() * 20);
     let target = match &sample.target {
         Target::Unknown => 0,
         Target::Classes(classes) => 4 * classes.len(),
         Target::Values(values) => 4 * values.len(),
     };
-    let spectra = (sample.spectra.as_ref()).map_or(0, |spectra| spectra.size_in_bytes());
-    let levels = levels.sum::<usize>() + members;
-    let heat = (sample.heat.as_ref()).map_or(0, |heat| 2 * heat.size_in_bytes());
-    let elements =
-        sample.elements.as_ref().map_or(0, |elements| elements.incidence.size_in_bytes() + 4 * elements.areas.len());
-    let patches = (sample.patches.as_ref()).map_or(0, |patches| 2 * patches.size_in_bytes());
     let numbers = sample.features.len() + sample.areas.len();
-    graph(&sample.graph) + levels + spectra + heat + elements + patches + 4 * numbers + target
+    levels.sum::<usize>() + sample.extras.size_in_bytes(&Device::Cpu) + 4 * numbers + target
 }

@@ -7,7 +7,7 @@
 
 use crate::{Sample, TaskError};
 use gemcnn_nn::draws::{choices, noise, perturb, uniform};
-use gemcnn_nn::{CellPoints, FeatureType, IGNORE, Target};
+use gemcnn_nn::{CellPoints, Elements, FeatureType, IGNORE, SpectraBatch, Target};
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ pub(super) fn resampled(
     share: f64,
     random: &mut ChaCha8Rng,
 ) -> Result<Sample, TaskError> {
-    let Some(spectra) = &sample.spectra else {
+    let Some(spectra) = sample.extras.shared::<SpectraBatch<f32>>() else {
         return Ok(sample);
     };
-    let (vertices, width) = (sample.graph.vertex_count(), outputs.dimension());
-    let points = CellPoints::random(&sample.graph, &mut || uniform(random));
+    let (vertices, width) = (sample.graph().vertex_count(), outputs.dimension());
+    let points = CellPoints::random(sample.graph(), &mut || uniform(random));
     let kept = choices(vertices, share, random);
     let arrays = spectra.arrays();
     let total: f32 = arrays.mass.iter().sum();
@@ -48,7 +48,7 @@ pub(super) fn resampled(
     perturb(&sample.kind, &mut sample.features, FIELDS, random);
     match &mut sample.target {
         // Faces and edges have vertices that are kept.
-        _ if sample.elements.is_some() => {}
+        _ if sample.extras.get::<Elements<f32>>().is_some() => {}
         Target::Classes(labels) if labels.len() == vertices && vertices > 1 => {
             let dropped = labels.iter_mut().zip(&kept).filter(|(_, kept)| !**kept);
             dropped.for_each(|(label, _)| *label = IGNORE);
@@ -61,15 +61,14 @@ pub(super) fn resampled(
         }
         _ => {}
     }
-    let resampled = spectra.at(points, mass, &eigenvalues, gradient)?;
-    sample.spectra = Some(Arc::new(resampled));
+    sample.extras.insert(Arc::new(spectra.at(points, mass, &eigenvalues, gradient)?));
     Ok(sample)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{BodiesConfig, Cache, DataConfig, Dataset, Preparation, Split};
+    use crate::data::{BodiesConfig, Cache, DataConfig, Dataset, Eigenvectors, Preparation, Split};
     use crate::{FeatureConfig, SampleSource};
     use rand::SeedableRng;
 
@@ -79,7 +78,7 @@ mod tests {
         let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
         let preparation = Preparation {
             features: FeatureConfig::of_kinds("hks,position").unwrap(),
-            eigenvectors: [20, 10, 0],
+            extras: vec![Eigenvectors([20, 10, 0]).into()],
             ..Default::default()
         };
         let part = dataset.split(Split::Train, &preparation, &Cache::none());
@@ -87,8 +86,9 @@ mod tests {
         let outputs = FeatureType::scalars(1);
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let made = resampled(sample.clone(), &outputs, 0.7, &mut random).unwrap();
-        let (before, after) = (sample.spectra.as_ref(), made.spectra.as_ref());
-        let (before, after) = (before.unwrap().arrays(), after.unwrap().arrays());
+        let spectra = |sample: &Sample| sample.extras.shared::<SpectraBatch<f32>>().unwrap();
+        let (before, after) = (spectra(&sample), spectra(&made));
+        let (before, after) = (before.arrays(), after.arrays());
         let sum = |values: &[f32]| values.iter().sum::<f32>();
         assert!((sum(before.mass) - sum(after.mass)).abs() < 1e-4 * sum(before.mass));
         let Target::Classes(labels) = &made.target else { panic!() };
@@ -112,6 +112,6 @@ mod tests {
             let difference = close(a, b);
             assert!(difference > 1e-3 && difference < 0.5, "{difference}");
         }
-        assert!(Arc::ptr_eq(&sample.graph, &made.graph));
+        assert!(Arc::ptr_eq(&sample.hierarchy, &made.hierarchy));
     }
 }

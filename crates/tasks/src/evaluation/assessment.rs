@@ -70,7 +70,7 @@ impl Assessment {
         Ok(Self {
             name: sample.name,
             mesh,
-            frames: sample.graph.frames().to_vec(),
+            frames: sample.hierarchy.graph().frames().to_vec(),
             kind: sample.kind,
             features,
             target: sample.target,

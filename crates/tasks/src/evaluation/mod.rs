@@ -13,7 +13,7 @@ pub use segmentation::{BORDER, SegmentationScores};
 
 use crate::data::{Cache, Classes, Dataset, PreparedSplit, Split, csv_cell};
 use crate::train::{
-    BatchPlan, BatchScores, BatchSource, Division, GraphCache, Prefetch, RegressionSums, Scaled, Scores, Tally,
+    BatchPlan, BatchScores, BatchSource, Division, GeometryCache, Prefetch, RegressionSums, Scaled, Scores, Tally,
     TrainedModel, names, unscaled,
 };
 use crate::{Element, Sample, SampleSource, Task, TaskError};
@@ -258,7 +258,7 @@ fn run(
         shuffle: None,
         drop_last: false,
     };
-    let (objective, cache) = (Arc::new(objective), GraphCache::off());
+    let (objective, cache) = (Arc::new(objective), GeometryCache::off());
     let mut workspace = Workspace::new(device.clone());
     let mut tally = Tally::default();
     std::thread::scope(|scope| {

@@ -5,7 +5,7 @@ use crate::Sample;
 use crate::data::Scoring;
 use crate::elements::sides;
 use gemcnn_mesh::{Faces, GaugeGraph};
-use gemcnn_nn::{IGNORE, Target};
+use gemcnn_nn::{Elements, IGNORE, Target};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -57,7 +57,7 @@ impl RowGeometry {
         let Target::Classes(labels) = &sample.target else {
             return None;
         };
-        if let Some(elements) = &sample.elements {
+        if let Some(elements) = sample.extras.get::<Elements<f32>>() {
             return (labels.len() == elements.areas.len()).then(|| Self {
                 areas: elements.areas.clone(),
                 is_away: vec![false; labels.len()],
@@ -65,13 +65,13 @@ impl RowGeometry {
                 soft: scoring.soft.unwrap_or_default(),
             });
         }
-        let vertices = sample.graph.vertex_count();
+        let vertices = sample.graph().vertex_count();
         if labels.len() != vertices || sample.areas.len() != vertices {
             return None;
         }
         let area: f64 = sample.areas.iter().map(|&area| f64::from(area)).sum();
         Some(Self {
-            is_away: away_from_borders(&sample.graph, labels, BORDER * area.sqrt()),
+            is_away: away_from_borders(sample.graph(), labels, BORDER * area.sqrt()),
             areas: sample.areas.clone(),
             faces: scoring.faces,
             soft: Vec::new(),
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((sums.faces.right, sums.faces.counted), (2, 3));
         assert_eq!((sums.edges.right, sums.edges.counted), (3, 8));
         // One class has no border.
-        let whole = away_from_borders(&sample.graph, &vec![3; labels.len()], 10.0);
+        let whole = away_from_borders(sample.graph(), &vec![3; labels.len()], 10.0);
         assert!(whole.iter().all(|away| *away));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::stack::{PatchConv, check_radius};
 use super::{Model, ModelSpec, Recipe, Stack, within};
-use crate::data::{PatchSettings, Patches};
+use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
@@ -55,14 +55,14 @@ impl Model for AcnnModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn patches(&self) -> Option<PatchSettings> {
+    fn extras(&self) -> Vec<ExtraConfig> {
         let kernels = Kernels {
             angles: self.angles,
             steps: self.steps.clone(),
             anisotropy: self.anisotropy,
             radius: self.radius,
         };
-        Some(PatchSettings::new(Self::KIND, kernels))
+        vec![SparseMaps::new(Self::KIND, kernels).into()]
     }
 
     fn recipe(&self, task: Task) -> Recipe {

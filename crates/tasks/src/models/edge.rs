@@ -2,7 +2,7 @@
 
 use super::stack::{begin, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
-use crate::data::{PatchSettings, Patches};
+use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
@@ -39,9 +39,9 @@ impl Model for EdgeModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn patches(&self) -> Option<PatchSettings> {
+    fn extras(&self) -> Vec<ExtraConfig> {
         let nearest = Nearest { count: self.neighbours };
-        Some(PatchSettings::new(Self::KIND, nearest))
+        vec![SparseMaps::new(Self::KIND, nearest).into()]
     }
 
     fn recipe(&self, task: Task) -> Recipe {

@@ -2,14 +2,14 @@
 
 use super::stack::begin;
 use super::{Model, ModelSpec, Recipe, Stack, within};
-use crate::data::{PatchSettings, Patches};
+use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
-    SparseMap, Stage, Tape, Var,
+    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, PatchBatch,
+    Real, SparseMap, Stage, Tape, Var,
 };
 use serde::Serialize;
 
@@ -38,8 +38,8 @@ impl Model for FeastModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn patches(&self) -> Option<PatchSettings> {
-        Some(PatchSettings::new(Self::KIND, Neighbours {}))
+    fn extras(&self) -> Vec<ExtraConfig> {
+        vec![SparseMaps::new(Self::KIND, Neighbours {}).into()]
     }
 
     fn recipe(&self, task: Task) -> Recipe {
@@ -120,7 +120,7 @@ impl<T: Real> Module<T> for FeastLayer {
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let patches = levels.patches()?;
+        let patches: &PatchBatch<T> = levels.get()?;
         let differences = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, x.clone())?;
         let scores = self.assign.forward(tape, levels, differences)?;
         let scores = self.norm.forward(tape, levels, scores)?;

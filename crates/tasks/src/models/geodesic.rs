@@ -2,7 +2,7 @@
 
 use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
-use crate::data::{PatchSettings, Patches};
+use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
@@ -46,9 +46,9 @@ impl Model for GeodesicModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn patches(&self) -> Option<PatchSettings> {
+    fn extras(&self) -> Vec<ExtraConfig> {
         let bins = PolarBins { rings: self.rings, angles: self.angles, radius: self.radius };
-        Some(PatchSettings::new(Self::KIND, bins))
+        vec![SparseMaps::new(Self::KIND, bins).into()]
     }
 
     fn recipe(&self, task: Task) -> Recipe {

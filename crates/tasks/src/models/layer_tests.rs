@@ -14,8 +14,8 @@ use crate::features::{Fields, Surface};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
 use gemcnn_nn::{
-    CudaDevice, Device, GraphBatch, HierarchyBatch, Network, NnError, PatchArrays, PatchBatch, ProductMode, Real,
-    SparseMap, Stream, Tape, Workspace,
+    CudaDevice, Device, Geometry, GraphBatch, Network, NnError, PatchArrays, PatchBatch, ProductMode, Real, SparseMap,
+    Stream, Tape, Workspace,
 };
 use std::f64::consts::TAU;
 
@@ -92,10 +92,11 @@ impl Layer {
 
     fn maps(self, mesh: &Mesh, graph: &GaugeGraph) -> Vec<SparseMap> {
         let surface = Surface { mesh, graph, normals: Default::default(), operators: None, fields: &Fields::default() };
-        self.model().patches().unwrap().compute(surface).unwrap()
+        let extras = self.model().extras()[0].compute(surface).unwrap();
+        extras.get::<PatchBatch<f32>>().unwrap().parts()[0].maps.clone()
     }
 
-    fn batch<T: Real>(self, meshes: &[(&Mesh, &GaugeGraph)]) -> HierarchyBatch<T> {
+    fn batch<T: Real>(self, meshes: &[(&Mesh, &GaugeGraph)]) -> Geometry<T> {
         let graphs = GraphBatch::new(meshes.iter().map(|(_, graph)| *graph)).unwrap();
         let parts = meshes.iter().map(|(mesh, graph)| {
             let maps = self.maps(mesh, graph);
@@ -103,7 +104,7 @@ impl Layer {
             PatchArrays { vertices, maps }.into()
         });
         let patches = PatchBatch::new(parts).unwrap();
-        HierarchyBatch::from(graphs).with_patches(patches).unwrap()
+        Geometry::from(graphs).with(patches).unwrap()
     }
 }
 
@@ -131,7 +132,7 @@ fn meshes() -> [Mesh; 2] {
     [bumpy_sphere(), grid.map_vertices(bend).unwrap()]
 }
 
-fn forward<T: Real>(layer: Layer, batch: &HierarchyBatch<T>, x: &[T]) -> Result<Vec<T>, NnError> {
+fn forward<T: Real>(layer: Layer, batch: &Geometry<T>, x: &[T]) -> Result<Vec<T>, NnError> {
     let (network, parameters) = layer.network::<T>();
     let mut workspace = Workspace::default();
     let mut tape = Tape::inference(&mut workspace, &parameters);
@@ -307,9 +308,9 @@ fn values_are_those_of_the_formulas() {
                 }
             }
         }
-        let bare = HierarchyBatch::from(GraphBatch::new([&graphs[0]]).unwrap());
+        let bare = Geometry::from(GraphBatch::new([&graphs[0]]).unwrap());
         let error = forward(layer, &bare, &x[..first * INPUTS]).unwrap_err();
-        assert!(matches!(error, NnError::Layer { .. } | NnError::NoPatches));
+        assert!(matches!(error, NnError::Layer { .. } | NnError::Missing { .. }));
     }
 }
 
@@ -317,7 +318,7 @@ fn values_are_those_of_the_formulas() {
 fn step<T: Real>(
     device: &Device,
     layer: Layer,
-    batch: &HierarchyBatch<T>,
+    batch: &Geometry<T>,
     x: &[T],
     change: &[f64],
     rate: f64,

@@ -24,7 +24,7 @@ pub use recipe::Recipe;
 pub use stack::Stack;
 pub use surface::DiffusionChoice;
 
-use crate::data::{GaugeChoice, HierarchySettings, PatchSettings};
+use crate::data::{ExtraConfig, GaugeChoice, HierarchySettings};
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, kinds, parser};
 use crate::{Element, Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
@@ -59,24 +59,15 @@ pub trait Model: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Number of eigenvectors of orders 0, 1 and 2 of the Laplacians that the model needs (default: none).
-    fn eigenvectors(&self) -> [usize; 3] {
-        [0; 3]
+    /// What the model reads of a mesh besides its graphs, such as [`Eigenvectors`](crate::data::Eigenvectors) (default:
+    /// nothing).
+    fn extras(&self) -> Vec<ExtraConfig> {
+        Vec::new()
     }
 
     /// Settings besides the model that suit it for a task: the defaults of a configuration with this model.
     fn recipe(&self, task: Task) -> Recipe {
         Recipe::of_convolutions(task)
-    }
-
-    /// True if the model needs the Laplacians and gradients of implicit diffusion (default: false).
-    fn implicit(&self) -> bool {
-        false
-    }
-
-    /// The sparse maps that the model reads (default: none).
-    fn patches(&self) -> Option<PatchSettings> {
-        None
     }
 
     /// True if the model compares meshes by the numbers of their vertices, so that all of them should have the same

@@ -2,14 +2,14 @@
 
 use super::stack::{begin, check_radius, discs};
 use super::{Model, ModelSpec, Recipe, Stack, within};
-use crate::data::{GaugeChoice, PatchSettings, Patches};
+use crate::data::{ExtraConfig, GaugeChoice, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_nn::layers::{Linear, LinearConfig};
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module, NetworkConfig, NnError, Real,
-    SparseMap, Stage, Tape, Var,
+    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module, NetworkConfig, NnError,
+    PatchBatch, Real, SparseMap, Stage, Tape, Var,
 };
 use serde::Serialize;
 use std::f64::consts::PI;
@@ -46,9 +46,9 @@ impl Model for MonetModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn patches(&self) -> Option<PatchSettings> {
+    fn extras(&self) -> Vec<ExtraConfig> {
         let radius = self.radius;
-        Some(PatchSettings::new(Self::KIND, PolarDiscs { radius }))
+        vec![SparseMaps::new(Self::KIND, PolarDiscs { radius }).into()]
     }
 
     fn gauge(&self) -> GaugeChoice {
@@ -133,7 +133,7 @@ impl<T: Real> Module<T> for MonetLayer {
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let patches = levels.patches()?;
+        let patches: &PatchBatch<T> = levels.get()?;
         let ones = tape.input(FeatureType::scalars(1), &vec![T::one(); x.rows()])?;
         let numbers = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, ones)?;
         let pairs = numbers.rows() / 3;

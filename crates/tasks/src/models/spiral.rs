@@ -2,7 +2,7 @@
 
 use super::stack::PatchConv;
 use super::{Model, ModelSpec, Recipe, Stack, within};
-use crate::data::{PatchSettings, Patches};
+use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
@@ -38,9 +38,9 @@ impl Model for SpiralModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn patches(&self) -> Option<PatchSettings> {
+    fn extras(&self) -> Vec<ExtraConfig> {
         let spirals = Spirals { length: self.length, dilation: self.dilation };
-        Some(PatchSettings::new(Self::KIND, spirals))
+        vec![SparseMaps::new(Self::KIND, spirals).into()]
     }
 
     fn needs_registration(&self) -> bool {

@@ -10,7 +10,7 @@ use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
 use gemcnn_nn::operators::RotatedMap;
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, IncidenceBatch, IncidenceParts, LayerConfig, Levels, Module,
-    Network, NetworkConfig, NnError, Real, Stage, Tape, Var, WeightDecay,
+    Network, NetworkConfig, NnError, PatchBatch, Real, Stage, Tape, Var, WeightDecay,
 };
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ pub(super) fn gathered<'a, T: Real>(
     x: Var<T>,
 ) -> Result<Var<T>, NnError> {
     let vertices = x.rows();
-    let map = levels.patches()?.map(map)?;
+    let map = levels.get::<PatchBatch<T>>()?.map(map)?;
     let rows = tape.apply_incidence(Aggregation::Sum, map, x)?;
     rows.with_rows(vertices)
 }

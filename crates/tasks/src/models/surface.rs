@@ -2,6 +2,7 @@
 
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, Recipe, WIDTHS, within};
+use crate::data::{Eigenvectors, ExtraConfig, ImplicitDiffusion};
 use crate::features::HeatKernel;
 use crate::registry::settings;
 use crate::{Task, TaskError};
@@ -107,15 +108,11 @@ impl Model for SurfaceModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn eigenvectors(&self) -> [usize; 3] {
-        match self.diffusion {
-            DiffusionChoice::Spectral => self.eigenvectors,
-            DiffusionChoice::Implicit => [0; 3],
-        }
-    }
-
-    fn implicit(&self) -> bool {
-        self.diffusion == DiffusionChoice::Implicit
+    fn extras(&self) -> Vec<ExtraConfig> {
+        vec![match self.diffusion {
+            DiffusionChoice::Spectral => Eigenvectors(self.eigenvectors).into(),
+            DiffusionChoice::Implicit => ImplicitDiffusion.into(),
+        }]
     }
 
     fn recipe(&self, task: Task) -> Recipe {
@@ -179,15 +176,11 @@ impl Model for DiffusionModel {
         self.surface().build(spec, builder)
     }
 
-    fn eigenvectors(&self) -> [usize; 3] {
-        self.surface().eigenvectors()
+    fn extras(&self) -> Vec<ExtraConfig> {
+        self.surface().extras()
     }
 
     fn recipe(&self, task: Task) -> Recipe {
         Recipe { features: HeatKernel::default().into(), augmentation: Default::default(), ..Recipe::of_surfaces(task) }
-    }
-
-    fn implicit(&self) -> bool {
-        self.surface().implicit()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
-use crate::data::{PatchSettings, Patches};
+use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
@@ -51,9 +51,9 @@ impl Model for ZernikeModel {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
-    fn patches(&self) -> Option<PatchSettings> {
+    fn extras(&self) -> Vec<ExtraConfig> {
         let coefficients = Coefficients { degree: self.degree, radius: self.radius };
-        Some(PatchSettings::new(Self::KIND, coefficients))
+        vec![SparseMaps::new(Self::KIND, coefficients).into()]
     }
 
     fn recipe(&self, task: Task) -> Recipe {

@@ -51,7 +51,7 @@ pub fn write_examples(
             }
         };
         let name = names.of(name.as_ref());
-        files.write(&name, &mesh, sample.graph.frames(), &prediction, None)?;
+        files.write(&name, &mesh, sample.graph().frames(), &prediction, None)?;
         written += 1;
     }
     Ok(())

@@ -32,7 +32,7 @@ impl TrainedModel {
             (false, Some(_)) => COARSER * GEOMETRY,
             (false, None) => GEOMETRY,
         };
-        let [scalars, vectors, tensors] = preparation.eigenvectors.map(|count| count as u64);
+        let [scalars, vectors, tensors] = preparation.eigenvectors().map(|count| count as u64);
         let eigenvectors = 8 * COPIES * (scalars + 2 * vectors + 2 * tensors);
         let ratios = (preparation.hierarchy.as_ref()).map_or(&[][..], |settings| &settings.ratios);
         // The logits of a class for each vertex are never stored at once.

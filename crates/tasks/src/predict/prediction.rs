@@ -6,7 +6,7 @@ use crate::features::Fields;
 use crate::train::TrainedModel;
 use crate::{Element, Sample, Task, TaskError};
 use gemcnn_mesh::Mesh;
-use gemcnn_nn::{FeatureType, Levels, Tape, Target, Var, Workspace};
+use gemcnn_nn::{FeatureType, Levels, Tape, Var, Workspace};
 
 /// Largest number of classes whose probabilities are shown or stored for each row of a mesh.
 pub(crate) const MAX_PROBABILITIES: usize = 64;
@@ -63,30 +63,17 @@ impl TrainedModel {
         let surface = connected(mesh)?;
         let mesh = surface.as_ref().unwrap_or(mesh);
         let preparation = self.preparation();
-        let mut prepared = preparation.prepare_with(name, mesh, fields)?;
-        self.scaling.apply(&mut prepared.features);
-        let kind = preparation.features.kind();
-        if let Some(at) = prepared.features.iter().position(|v| !v.is_finite()) {
-            let vertex = at / kind.dimension().max(1);
+        let mut sample = preparation.prepare_with(name, mesh, fields)?;
+        self.scaling.apply(&mut sample.features);
+        if let Some(at) = sample.features.iter().position(|v| !v.is_finite()) {
+            let vertex = at / sample.kind.dimension().max(1);
             let problem = format!(
                 "the features of vertex {vertex} are too large for single precision; scale the mesh to the size \
                  of the training meshes"
             );
             return Err(TaskError::setting(name, problem));
         }
-        Ok(Sample {
-            name: name.into(),
-            graph: prepared.graph,
-            hierarchy: prepared.hierarchy,
-            spectra: prepared.spectra,
-            heat: prepared.heat,
-            elements: prepared.elements,
-            patches: prepared.patches,
-            areas: prepared.areas,
-            kind,
-            features: prepared.features,
-            target: Target::Unknown,
-        })
+        Ok(sample)
     }
 
     /// Prediction of the model for a sample with scaled features.
@@ -157,14 +144,14 @@ impl TrainedModel {
     ) -> Result<Vec<R>, TaskError> {
         let device = workspace.device().clone();
         let mut run = |sample: &Sample| {
-            let graphs = sample.graphs()?;
+            let geometry = sample.geometry()?;
             device.run(|| {
                 let mut tape = Tape::inference(workspace, &self.parameters);
                 let x = tape.input(self.network.input().clone(), &sample.features)?;
-                run(&mut tape, (&graphs).into(), x)
+                run(&mut tape, (&geometry).into(), x)
             })
         };
-        let is_large = sample.graph.vertex_count() > UNDIVIDED;
+        let is_large = sample.graph().vertex_count() > UNDIVIDED;
         let Some(reach) = self.reach().filter(|_| is_large) else {
             return run(sample);
         };
@@ -182,9 +169,8 @@ impl TrainedModel {
 
     /// The rings that the network reaches; `None` if it needs more of a mesh than its graph.
     pub(super) fn reach(&self) -> Option<usize> {
-        let Preparation { hierarchy, eigenvectors, implicit, patches, .. } = self.config.preparation();
-        let is_local = hierarchy.is_none() && eigenvectors == [0; 3] && !implicit && patches.is_none();
-        self.network.reach().filter(|_| is_local)
+        let Preparation { hierarchy, extras, .. } = self.config.preparation();
+        self.network.reach().filter(|_| hierarchy.is_none() && extras.is_empty())
     }
 }
 

@@ -1,9 +1,8 @@
 //! Tiles of large meshes. A network that reaches a known number of rings sees each tile with the rings around it, so
 //! that its memory depends on the size of a tile and not on that of the mesh.
 
-use crate::elements::Elements;
 use crate::{Sample, TaskError};
-use gemcnn_nn::Target;
+use gemcnn_nn::{Elements, Extras, Target};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -40,7 +39,7 @@ impl<'a> Tiles<'a> {
         for (place, &vertex) in order.iter().enumerate() {
             tile_of[vertex as usize] = (place / size) as u32;
         }
-        let (elements, starts) = match &sample.elements {
+        let (elements, starts) = match sample.extras.get::<Elements<f32>>() {
             None => (Vec::new(), vec![0; count + 1]),
             Some(elements) => by_tile(elements, &tile_of, count),
         };
@@ -62,7 +61,7 @@ impl<'a> Tiles<'a> {
         let mark = tile as u32 + 1;
         let seen = &mut self.seen;
         vertices.retain(|&vertex| std::mem::replace(&mut seen[vertex as usize], mark) != mark);
-        let adjacency = self.sample.graph.adjacency();
+        let adjacency = self.sample.graph().adjacency();
         let mut inner = 0;
         for _ in 0..self.reach {
             let ring = inner..vertices.len();
@@ -85,18 +84,14 @@ impl<'a> Tiles<'a> {
         let sample = self.sample;
         let mut near = core.clone();
         let numbers = self.elements[self.starts[tile]..self.starts[tile + 1]].to_vec();
-        let corners = |number: u32| {
-            let entries = sample.elements.as_ref().map(|e| e.incidence.arrays().entries());
-            entries.map_or(&[][..], |(offsets, corners)| {
-                let number = number as usize;
-                &corners[offsets[number] as usize..offsets[number + 1] as usize]
-            })
-        };
+        let elements: Option<&Elements<f32>> = sample.extras.get();
+        let corners = |number: u32| elements.map_or(&[][..], |elements| elements.corners(number as usize));
         near.extend(numbers.iter().flat_map(|&number| corners(number)));
         let vertices = self.surroundings(tile, near);
         let place = |vertex: &u32| vertices.binary_search(vertex).unwrap_or_default() as u32;
-        let (elements, rows) = match &sample.elements {
-            None => (None, core.iter().map(|v| (*v, place(v))).collect()),
+        let mut extras = Extras::default();
+        let rows = match elements {
+            None => core.iter().map(|v| (*v, place(v))).collect(),
             Some(elements) => {
                 let mut offsets = vec![0];
                 let mut local = Vec::new();
@@ -105,9 +100,8 @@ impl<'a> Tiles<'a> {
                     offsets.push(local.len() as u32);
                 }
                 let areas = numbers.iter().map(|&n| elements.areas[n as usize]).collect();
-                let parts = [&offsets[..], &local];
-                let part = Elements::from_parts(vertices.len(), parts, areas)?;
-                (Some(part), numbers.iter().copied().zip(0..).collect())
+                extras.insert(Arc::new(Elements::new(vertices.len(), &offsets, &local, areas)?));
+                numbers.iter().copied().zip(0..).collect()
             }
         };
         let width = sample.kind.dimension();
@@ -115,12 +109,8 @@ impl<'a> Tiles<'a> {
         Ok(Tile {
             sample: Sample {
                 name: sample.name.clone(),
-                graph: Arc::new(sample.graph.subgraph(&vertices)),
-                hierarchy: None,
-                spectra: None,
-                heat: None,
-                elements,
-                patches: None,
+                hierarchy: Arc::new(sample.graph().subgraph(&vertices).into()),
+                extras,
                 areas: Vec::new(),
                 kind: sample.kind.clone(),
                 features: vertices.iter().flat_map(row).copied().collect(),
@@ -143,7 +133,7 @@ impl Iterator for Tiles<'_> {
 
 /// All vertices, those of each tile after each other. A tile grows from a vertex next to an earlier one.
 fn compact_order(sample: &Sample, size: usize) -> Vec<u32> {
-    let adjacency = sample.graph.adjacency();
+    let adjacency = sample.graph().adjacency();
     let vertices = adjacency.vertex_count();
     let mut taken = vec![false; vertices];
     let mut order = Vec::with_capacity(vertices);
@@ -178,13 +168,9 @@ fn compact_order(sample: &Sample, size: usize) -> Vec<u32> {
 
 /// Faces or edges by the tile of their first vertex, and the start of each tile. Those without vertices are in the
 /// first one.
-fn by_tile(elements: &Elements, tile_of: &[u32], tiles: usize) -> (Vec<u32>, Vec<usize>) {
-    let (offsets, corners) = elements.incidence.arrays().entries();
-    let tile = |number: usize| match offsets[number] < offsets[number + 1] {
-        true => tile_of[corners[offsets[number] as usize] as usize] as usize,
-        false => 0,
-    };
-    let count = elements.areas.len();
+fn by_tile(elements: &Elements<f32>, tile_of: &[u32], tiles: usize) -> (Vec<u32>, Vec<usize>) {
+    let tile = |number: usize| elements.corners(number).first().map_or(0, |&first| tile_of[first as usize] as usize);
+    let count = elements.count();
     let mut starts = vec![0; tiles + 1];
     (0..count).for_each(|number| starts[tile(number) + 1] += 1);
     for tile in 0..tiles {
@@ -202,13 +188,14 @@ fn by_tile(elements: &Elements, tile_of: &[u32], tiles: usize) -> (Vec<u32>, Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elements::elements_of;
     use crate::models::{GemModel, ModelSpec};
     use crate::{Element, ModelConfig, Task};
     use gemcnn_mesh::shapes;
     use gemcnn_nn::{FeatureType, Module, Parameters, Tape, Workspace};
 
     fn outputs((network, parameters): &(Box<dyn Module<f32>>, Parameters<f32>), sample: &Sample) -> (Vec<f32>, usize) {
-        let graphs = sample.graphs().unwrap();
+        let graphs = sample.geometry().unwrap();
         let mut workspace = Workspace::default();
         let mut tape = Tape::inference(&mut workspace, parameters);
         let x = tape.input(sample.kind.clone(), &sample.features).unwrap();
@@ -231,12 +218,14 @@ mod tests {
             };
             let model = model.init(&spec, 1).unwrap();
             let positions = mesh.vertices().iter().flat_map(|p| p.to_array());
-            let sample = Sample {
+            let mut sample = Sample {
                 kind: FeatureType::scalars(3),
                 features: positions.map(|x| x as f32).collect(),
-                elements: Elements::new(per, &mesh).unwrap(),
                 ..Sample::bare(&mesh)
             };
+            if per != Element::Vertex {
+                sample.extras.insert(Arc::new(elements_of(per, &mesh).unwrap()));
+            }
             let (whole, most) = outputs(&model, &sample);
             let reach = model.0.reach().unwrap();
             assert_eq!(reach, 4);

@@ -2,8 +2,7 @@
 
 use super::batch_plan::BatchPlan;
 use crate::{Sample, SampleSource, TaskError, Visit};
-use gemcnn_mesh::GaugeGraph;
-use gemcnn_nn::{Device, FeatureType, HierarchyBatch, IGNORE, Objective, SpectraBatch, Target, TrainingBatch};
+use gemcnn_nn::{Device, FeatureType, Geometry, IGNORE, Objective, SharedExtra, Target, TrainingBatch};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,30 +23,44 @@ pub(crate) struct PreparedBatch {
     pub batch: TrainingBatch<f32>,
 }
 
-/// Graphs and eigenvectors of single samples in the form of the operators, for the next epoch. Those of batches of
-/// one sample stay on the GPU.
+/// Graphs of single samples in the form of the operators, and extras, for the next epoch. Those of batches of one sample stay
+/// on the GPU.
 #[derive(Debug, Default)]
-pub(crate) struct GraphCache {
+pub(crate) struct GeometryCache {
+    device: Device,
     kept: Mutex<Kept>,
     /// Largest size of what is kept, in bytes.
-    most_bytes: usize,
+    max_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// The key is the address of the graph, which the entry keeps alive.
-    graphs: HashMap<usize, (Arc<GaugeGraph>, HierarchyBatch<f32>)>,
-    /// The key is the address of the value.
-    spectra: HashMap<usize, Arc<SpectraBatch<f32>>>,
+    /// By the address of the hierarchy they are made of.
+    graphs: HashMap<usize, Geometry<f32>>,
+    /// Hierarchies and extras, by their addresses. They are kept alive, so that the addresses stay theirs.
+    values: HashMap<usize, SharedExtra>,
     bytes: usize,
 }
 
-impl GraphCache {
+impl Kept {
+    /// Keeps a value. False if it is too large.
+    fn keep(&mut self, value: SharedExtra, bytes: usize, max_bytes: usize) -> bool {
+        let key = Arc::as_ptr(&value).addr();
+        let is_kept = self.values.contains_key(&key) || self.bytes + bytes <= max_bytes;
+        if is_kept && self.values.insert(key, value).is_none() {
+            self.bytes += bytes;
+        }
+        is_kept
+    }
+}
+
+impl GeometryCache {
     /// A cache for training on a device.
     pub fn new(device: &Device) -> Self {
         Self {
+            device: device.clone(),
             kept: Mutex::default(),
-            most_bytes: match device {
+            max_bytes: match device {
                 Device::Cpu => KEPT_ON_HOST,
                 Device::Cuda(device) => device.total_memory() / KEPT_ON_GPU,
             },
@@ -59,64 +72,37 @@ impl GraphCache {
         Self::default()
     }
 
-    /// The joined graphs of samples, from those of each.
-    fn join(&self, samples: &[Sample]) -> Result<HierarchyBatch<f32>, TaskError> {
-        let mut singles: Vec<HierarchyBatch<f32>> =
-            samples.iter().map(|sample| self.of(sample)).collect::<Result<_, _>>()?;
+    /// The joined geometry of samples, from that of each.
+    fn join(&self, samples: &[Sample]) -> Result<Geometry<f32>, TaskError> {
+        let mut singles: Vec<Geometry<f32>> = samples.iter().map(|sample| self.of(sample)).collect::<Result<_, _>>()?;
         if singles.len() == 1 {
             return Ok(singles.remove(0));
         }
-        let singles: Vec<&HierarchyBatch<f32>> = singles.iter().collect();
-        Ok(HierarchyBatch::join(&singles)?)
+        Ok(Geometry::join(&singles.iter().collect::<Vec<_>>())?)
     }
 
-    /// The graphs of one sample, with its eigenvectors.
-    fn of(&self, sample: &Sample) -> Result<HierarchyBatch<f32>, TaskError> {
-        let graphs = self.graphs_of(sample)?;
-        let Some(spectra) = &sample.spectra else {
-            return Ok(graphs);
-        };
-        // Eigenvectors that only this sample holds are not needed again. Others stay on the GPU if there is room.
-        let has_place = |spectra| Arc::strong_count(spectra) == 1 || self.keep(spectra);
-        Ok(match spectra.origins().all(has_place) && has_place(spectra) {
-            true => graphs.with_spectra(Arc::clone(spectra))?,
-            false => graphs.with_spectra(spectra.detached())?,
-        })
+    /// The geometry of one sample. Extras that only this sample holds are not needed again. Others stay on the GPU while
+    /// there is memory for them.
+    fn of(&self, sample: &Sample) -> Result<Geometry<f32>, TaskError> {
+        let keep = |value: SharedExtra, bytes: usize| self.kept().keep(value, bytes, self.max_bytes);
+        Ok(self.graphs_of(sample)?.with_extras(sample.extras.for_batch(&self.device, &keep)?)?)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn graphs_of(&self, sample: &Sample) -> Result<HierarchyBatch<f32>, TaskError> {
-        let key = Arc::as_ptr(&sample.graph).addr();
-        if let Some((_, graphs)) = self.kept().graphs.get(&key) {
+    fn graphs_of(&self, sample: &Sample) -> Result<Geometry<f32>, TaskError> {
+        let key = Arc::as_ptr(&sample.hierarchy).addr();
+        if let Some(graphs) = self.kept().graphs.get(&key) {
             return Ok(graphs.clone());
         }
-        let graphs = sample.graphs_without_spectra()?;
-        let mut kept = self.kept();
-        let bytes = graphs.size_in_bytes();
-        if kept.bytes + bytes <= self.most_bytes {
-            kept.bytes += bytes;
-            let entry = (Arc::clone(&sample.graph), graphs.clone());
-            kept.graphs.insert(key, entry);
+        let graphs = Geometry::new([&*sample.hierarchy])?;
+        let (mut kept, bytes) = (self.kept(), graphs.size_in_bytes(&self.device));
+        if kept.keep(Arc::clone(&sample.hierarchy) as SharedExtra, bytes, self.max_bytes) {
+            kept.graphs.insert(key, graphs.clone());
         }
         Ok(graphs)
-    }
-
-    /// Keeps eigenvectors. False if there is no room.
-    fn keep(&self, spectra: &Arc<SpectraBatch<f32>>) -> bool {
-        let mut kept = self.kept();
-        let (key, bytes) = (Arc::as_ptr(spectra).addr(), spectra.size_in_bytes());
-        if kept.spectra.contains_key(&key) {
-            return true;
-        }
-        let has_room = kept.bytes + bytes <= self.most_bytes;
-        if has_room {
-            kept.bytes += bytes;
-            kept.spectra.insert(key, Arc::clone(spectra));
-        }
-        has_room
     }
 }
 
@@ -164,7 +150,7 @@ impl PreparedBatch {
 /// Checks the number of features and targets of a sample, and the range of its labels.
 fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
     let refuse = |problem: String| Err(TaskError::setting(&sample.name, problem));
-    let vertices = sample.graph.vertex_count();
+    let vertices = sample.graph().vertex_count();
     let expected = vertices * sample.kind.dimension();
     if sample.features.len() != expected {
         let found = sample.features.len();
@@ -216,7 +202,7 @@ pub(crate) struct Prefetch {
 pub(crate) struct BatchSource<'env> {
     pub samples: &'env dyn SampleSource,
     pub objective: &'env Arc<Objective<f32>>,
-    pub cache: &'env GraphCache,
+    pub cache: &'env GeometryCache,
     pub device: &'env Device,
 }
 
@@ -279,7 +265,8 @@ mod tests {
     use crate::data::{Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Preparation, Rotations, Split};
     use crate::train::BatchSize;
     use crate::train::batch_plan::Division;
-    use gemcnn_mesh::{GeometryOptions, shapes};
+    use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+    use gemcnn_nn::{Extra, Extras, SpectraBatch};
     use std::collections::HashSet;
 
     struct Spheres(Vec<Sample>);
@@ -304,12 +291,8 @@ mod tests {
         Sample {
             name: format!("sphere {subdivisions}"),
             features: vec![subdivisions as f32; graph.vertex_count()],
-            graph: graph.into(),
-            hierarchy: None,
-            spectra: None,
-            heat: None,
-            elements: None,
-            patches: None,
+            hierarchy: Arc::new(graph.into()),
+            extras: Extras::default(),
             areas: Vec::new(),
             kind: FeatureType::scalars(1),
             target,
@@ -318,7 +301,7 @@ mod tests {
 
     fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch, TaskError> {
         let objective = Arc::new(Objective::classes(2));
-        let cache = GraphCache::new(&Device::Cpu);
+        let cache = GeometryCache::new(&Device::Cpu);
         let source =
             BatchSource { samples: &Spheres(samples), objective: &objective, cache: &cache, device: &Device::Cpu };
         PreparedBatch::load(source, which, None)
@@ -341,7 +324,7 @@ mod tests {
         };
         let objective = Arc::new(Objective::classes(500));
         let batches = |threads: usize| -> Vec<String> {
-            let cache = GraphCache::off();
+            let cache = GeometryCache::off();
             let source = BatchSource { samples: &samples, objective: &objective, cache: &cache, device: &Device::Cpu };
             std::thread::scope(|scope| {
                 let range = (0, 3 * plan.steps());
@@ -392,25 +375,28 @@ mod tests {
         };
         let lasting = Arc::new(spectra(4));
         let mut met = sample(0, Target::Classes(vec![1; 12]));
-        met.spectra = Some(Arc::clone(&lasting));
-        let address = |batch: &HierarchyBatch<f32>| std::ptr::from_ref(batch.spectra().unwrap());
-        let cache = GraphCache::new(&Device::Cpu);
+        met.extras.insert(Arc::clone(&lasting));
+        let of = |batch: &Geometry<f32>| batch.extras().shared::<SpectraBatch<f32>>().unwrap();
+        let cache = GeometryCache::new(&Device::Cpu);
         let first = cache.of(&met).unwrap();
         let again = cache.of(&met).unwrap();
         assert!(std::ptr::eq(first.levels(), again.levels()));
-        assert_eq!(address(&first), Arc::as_ptr(&lasting));
+        assert!(Arc::ptr_eq(&of(&first), &lasting));
         let bytes = cache.kept().bytes;
-        assert_eq!(bytes, lasting.size_in_bytes() + cache.graphs_of(&met).unwrap().size_in_bytes());
+        let graphs = cache.graphs_of(&met).unwrap().size_in_bytes(&Device::Cpu);
+        assert_eq!(bytes, lasting.size_in_bytes(&Device::Cpu) + graphs);
         // Eigenvectors of one visit count for nothing, and go with it.
-        met.spectra = Some(Arc::new(spectra(5)));
+        met.extras.insert(Arc::new(spectra(5)));
         let visit = cache.of(&met).unwrap();
         assert_eq!(cache.kept().bytes, bytes);
-        drop(visit);
-        assert_eq!(Arc::strong_count(met.spectra.as_ref().unwrap()), 1);
-        // Without room, a batch has arrays of its own.
-        met.spectra = Some(Arc::clone(&lasting));
-        let detached = GraphCache::off().of(&met).unwrap();
-        assert_ne!(address(&detached), Arc::as_ptr(&lasting));
-        assert_eq!(detached.spectra(), Some(&*lasting));
+        let own = Arc::downgrade(&of(&visit));
+        drop((visit, met.extras));
+        assert_eq!(own.strong_count(), 0);
+        // Beyond the limit, a batch has arrays of its own.
+        met.extras = Extras::default();
+        met.extras.insert(Arc::clone(&lasting));
+        let detached = of(&GeometryCache::off().of(&met).unwrap());
+        assert!(!Arc::ptr_eq(&detached, &lasting));
+        assert_eq!(detached, lasting);
     }
 }

@@ -233,10 +233,8 @@ impl RunConfig {
             gauge: self.model.gauge(),
             weights: self.model.weights(),
             hierarchy: self.model.hierarchy(),
-            eigenvectors: self.model.eigenvectors(),
-            implicit: self.model.implicit(),
+            extras: self.model.extras(),
             per: Element::Vertex,
-            patches: self.model.patches(),
             rotation: None,
         }
     }

@@ -1,7 +1,7 @@
 //! Evaluation of a module on held-out samples, during training.
 
 use super::batch_plan::{BatchPlan, Division};
-use super::batches::{BatchSource, GraphCache, Prefetch};
+use super::batches::{BatchSource, GeometryCache, Prefetch};
 use super::metrics::{Scores, Tally};
 use super::objective::evaluate_batch;
 use crate::{FeatureScaling, SampleSource, TaskError};
@@ -19,7 +19,7 @@ pub(super) fn evaluate(
     workspace: &mut Workspace<f32>,
     source: &dyn SampleSource,
     (objective, scaling): (&Arc<Objective<f32>>, Option<&FeatureScaling>),
-    cache: &GraphCache,
+    cache: &GeometryCache,
     batch: usize,
 ) -> Result<Option<Scores>, TaskError> {
     let plan = BatchPlan {

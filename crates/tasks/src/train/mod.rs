@@ -28,7 +28,7 @@ mod trainer;
 
 pub(crate) use batch_plan::{BatchPlan, Division};
 pub use batch_size::BatchSize;
-pub(crate) use batches::{BatchSource, GraphCache, Prefetch};
+pub(crate) use batches::{BatchSource, GeometryCache, Prefetch};
 pub use checked::Checked;
 pub(crate) use checkpoint::begun_with;
 pub use class_weights::ClassWeights;

@@ -27,7 +27,7 @@ impl TrainingRanges {
             let Some(size) = size(&sample) else {
                 return Ok(None);
             };
-            let vertices = sample.graph.vertex_count();
+            let vertices = sample.graph().vertex_count();
             let ranges = found.get_or_insert(Self { vertices: [vertices; 2], size: [size; 2] });
             let ([fewest, most], [least, largest]) = (ranges.vertices, ranges.size);
             ranges.vertices = [fewest.min(vertices), most.max(vertices)];
@@ -39,7 +39,7 @@ impl TrainingRanges {
     /// Notes on a mesh that lies far outside of these ranges, with a remedy.
     pub fn notes(&self, sample: &Sample) -> Vec<String> {
         let mut notes = Vec::new();
-        let vertices = sample.graph.vertex_count();
+        let vertices = sample.graph().vertex_count();
         let [fewest, most] = self.vertices;
         if beyond(vertices as f64, [fewest as f64, most as f64], VERTEX_FACTOR) {
             let wanted = vertices.clamp(fewest, most);

@@ -1,7 +1,7 @@
 //! Samples with scaled features and target values.
 
 use crate::{FeatureScaling, Sample, SampleSource, TaskError, Visit};
-use gemcnn_nn::{HierarchyBatch, Target};
+use gemcnn_nn::{Geometry, Target};
 use std::sync::Arc;
 
 /// The samples of a source with scaled features and target values.
@@ -40,7 +40,7 @@ impl SampleSource for Scaled<'_> {
         self.source.checksum(index)
     }
 
-    fn shared_graphs(&self, count: usize) -> Option<Arc<HierarchyBatch<f32>>> {
+    fn shared_graphs(&self, count: usize) -> Option<Arc<Geometry<f32>>> {
         self.source.shared_graphs(count)
     }
 }

@@ -1,7 +1,7 @@
 //! The published baselines as whole models: parameters, rotations of the mesh, settings, training.
 
 use gemcnn_mesh::{DVec3, shapes};
-use gemcnn_nn::{Device, FeatureType, HierarchyBatch, Tape, Workspace};
+use gemcnn_nn::{Device, FeatureType, Tape, Workspace};
 use gemcnn_tasks::data::{Augmentation, BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::models::ModelSpec;
 use gemcnn_tasks::run::train;
@@ -70,8 +70,7 @@ fn rotations_of_the_mesh_matter_for_positions_alone() {
             let mut preparation = config.preparation();
             preparation.rotation = rotation;
             let prepared = preparation.prepare("sphere", &mesh).unwrap();
-            let graphs = gemcnn_nn::GraphBatch::new([&*prepared.graph]).unwrap();
-            let batch = HierarchyBatch::from(graphs).with_patches(prepared.patches.unwrap()).unwrap();
+            let batch = prepared.geometry().unwrap();
             let kind = config.features.kind();
             let spec = ModelSpec { outputs: FeatureType::scalars(5), ..spec(kind.dimension()) };
             let (network, parameters) = model.init(&spec, 1).unwrap();

@@ -5,8 +5,8 @@ use gemcnn_mesh::{
 };
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use gemcnn_tasks::data::{
-    Augmentation, BodiesConfig, Cache, DataConfig, Dataset, HierarchySettings, Preparation, Split, SurfaceFile, check,
-    npy_f32, npy_i64, vectors,
+    Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Eigenvectors, HierarchySettings, Preparation, Split,
+    SurfaceFile, check, npy_f32, npy_i64, vectors,
 };
 use gemcnn_tasks::{DataError, Element, FeatureConfig, Sample, SampleSource, Task, TaskError};
 use std::fs;
@@ -113,7 +113,7 @@ fn assert_labelled_spheres(dataset: &Dataset, count: usize) {
     for (number, sample) in all.iter().enumerate() {
         let expected = classes(&sphere(number as u64));
         assert_eq!(sample.target, Target::Classes(expected), "{}", sample.name);
-        assert_eq!(sample.features.len(), 3 * sample.graph.vertex_count());
+        assert_eq!(sample.features.len(), 3 * sample.graph().vertex_count());
     }
 }
 
@@ -370,11 +370,11 @@ fn vectors_are_tangent_features_that_turn_with_the_mesh() {
         let Target::Values(values) = &sample.target else {
             panic!("{:?}", sample.target);
         };
-        assert_eq!(values.len(), 2 * sample.graph.vertex_count());
+        assert_eq!(values.len(), 2 * sample.graph().vertex_count());
         let rotation = preparation.rotation_of(&sample.name).unwrap_or_default();
         let mesh = dataset.mesh(Split::Train, 0).unwrap();
-        let found = vectors::in_space(sample.graph.frames(), values);
-        for ((point, frame), found) in mesh.vertices().iter().zip(sample.graph.frames()).zip(found) {
+        let found = vectors::in_space(sample.graph().frames(), values);
+        for ((point, frame), found) in mesh.vertices().iter().zip(sample.graph().frames()).zip(found) {
             let expected = (rotation * wind(*point)).reject_from_normalized(frame.normal);
             assert!((found - expected).length() < 1e-5);
         }
@@ -876,7 +876,7 @@ fn split(folder: &TempDir, preparation: &Preparation, cache: &Cache) -> Vec<Samp
 fn assert_same(a: &[Sample], b: &[Sample]) {
     assert_eq!(a.len(), b.len());
     for (a, b) in a.iter().zip(b) {
-        assert_eq!((&a.name, &a.graph, &a.hierarchy), (&b.name, &b.graph, &b.hierarchy));
+        assert_eq!((&a.name, &a.hierarchy), (&b.name, &b.hierarchy));
         assert_eq!((&a.features, &a.target), (&b.features, &b.target));
     }
 }
@@ -988,9 +988,9 @@ fn samples_are_the_same_with_and_without_memory() {
         (split.load(0).unwrap(), split.load(0).unwrap(), split)
     };
     let (a, b, split) = load(usize::MAX);
-    assert!(std::sync::Arc::ptr_eq(&a.graph, &b.graph), "kept");
+    assert!(std::sync::Arc::ptr_eq(&a.hierarchy, &b.hierarchy), "kept");
     let (c, d, _) = load(0);
-    assert!(!std::sync::Arc::ptr_eq(&c.graph, &d.graph), "read again");
+    assert!(!std::sync::Arc::ptr_eq(&c.hierarchy, &d.hierarchy), "read again");
     assert_same(&[a, b], &[c, d]);
     assert!(split.load(99).is_err());
 }
@@ -1128,7 +1128,7 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
         let split = other.split(Split::Test, &Preparation::default(), &Cache::none());
         let sample = split.unwrap().load(0).unwrap();
         assert_eq!(sample.target, Target::Classes(labels.clone()));
-        assert_eq!(sample.graph.vertex_count(), coarse.mesh.vertex_count());
+        assert_eq!(sample.graph().vertex_count(), coarse.mesh.vertex_count());
     }
     assert!(dataset.in_other_meshing(folder.path(), "qes").is_err());
     // A label outside the template and a mesh without labels are errors, not scores.
@@ -1155,11 +1155,11 @@ fn a_remeshed_version_is_the_same_from_the_cache() {
     for version in 0..3 {
         let made = load(&cache, version);
         let stored = load(&cache, version);
-        assert_eq!(stored.graph, made.graph);
+        assert_eq!(stored.hierarchy, made.hierarchy);
         assert_eq!(stored.target, made.target);
         assert_eq!(stored.target, load(&Cache::none(), version).target);
         let Target::Classes(labels) = &stored.target else { panic!("no labels") };
-        assert_eq!(labels.len(), stored.graph.vertex_count());
+        assert_eq!(labels.len(), stored.graph().vertex_count());
         let own: Vec<u32> = (0..500).collect();
         assert_eq!(*labels == own, version == 0);
     }
@@ -1192,7 +1192,7 @@ fn fields_of_the_files_are_features_that_follow_the_mesh() {
     for version in 0..3 {
         let sample = split.load(version).unwrap();
         let rows = sample.features.chunks_exact(4);
-        assert_eq!(rows.len(), sample.graph.vertex_count());
+        assert_eq!(rows.len(), sample.graph().vertex_count());
         let mut largest = 0.0f32;
         for row in rows {
             // The height is z, and the wind has the length of (x, 1, z), wherever the mesh is turned to.
@@ -1251,13 +1251,13 @@ fn clouds_of_points_are_surfaces_too() {
     assert!(checked.notes.iter().any(|note| note.contains("connected")));
     let preparation = Preparation {
         features: FeatureConfig::of_kind("hks").unwrap(),
-        eigenvectors: [30, 10, 0],
+        extras: vec![Eigenvectors([30, 10, 0]).into()],
         ..Default::default()
     };
     let dataset = Dataset::open(&config).unwrap();
     let split = dataset.split(Split::Train, &preparation, &Cache::none());
     let sample = split.unwrap().load(0).unwrap();
-    assert_eq!(sample.graph.vertex_count(), 2500);
+    assert_eq!(sample.graph().vertex_count(), 2500);
     // Signatures are those of the surface that the points come from.
     let known = preparation.prepare("mesh", &mesh).unwrap().features;
     let known: Vec<f64> = known.iter().map(|&value| value.into()).collect();

@@ -3,7 +3,7 @@
 use gemcnn_mesh::remesh::{Jitter, RemeshKind, Subdivide};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, shapes};
 use gemcnn_mesh::{read_mesh, write_mesh_with_faces};
-use gemcnn_nn::{Device, Target, Workspace};
+use gemcnn_nn::{Device, Elements, Target, Workspace};
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset, Preparation, Split};
 use gemcnn_tasks::elements::edges;
 use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
@@ -89,7 +89,7 @@ fn labels_of_faces_are_learned_at_faces() {
     assert_eq!(probabilities.len(), 2 * 320);
     let out = folder.path().join("out");
     let files = PredictionFiles::new(&out, &model, Some(Default::default())).unwrap();
-    let frames = sample.graph.frames();
+    let frames = sample.graph().frames();
     let paths = files.write("new", &mesh, frames, &prediction, Some(&probabilities)).unwrap();
     assert_eq!(paths.len(), 4);
     let written = read_mesh(out.join("new.ply")).unwrap();
@@ -143,7 +143,7 @@ fn labels_of_edges_are_learned_at_edges() {
     let prediction = model.predict(&mut Workspace::new(Device::Cpu), &sample).unwrap();
     let out = folder.path().join("out");
     let files = PredictionFiles::new(&out, &model, Some(Default::default())).unwrap();
-    let frames = sample.graph.frames();
+    let frames = sample.graph().frames();
     files.write("new", &mesh, frames, &prediction, None).unwrap();
     let text = fs::read_to_string(out.join("new.eseg")).unwrap();
     let found: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
@@ -211,7 +211,8 @@ fn labels_of_faces_follow_a_remeshing_to_the_nearest_faces() {
     };
     let (made, again) = (split(), split());
     assert_eq!(made.target, again.target);
-    assert_eq!(made.elements, again.elements);
+    assert!(made.extras.get::<Elements<f32>>().is_some());
+    assert_eq!(made.extras, again.extras);
     let Target::Classes(labels) = made.target else { panic!() };
     assert_eq!(labels.len(), 4 * 320);
     let mut counts = [0; 7];

@@ -140,7 +140,7 @@ fn one_bad_vertex_does_not_stop_a_data_set() {
     let dataset = open(&folder, Task::Segmentation).unwrap().all_for_testing();
     let samples = dataset.split(Split::Test, &Preparation::default(), &Cache::none());
     let sample = samples.unwrap().load(1).unwrap();
-    for frame in sample.graph.frames() {
+    for frame in sample.graph().frames() {
         assert!((frame.normal.length() - 1.0).abs() < 1e-9);
     }
 }

@@ -7,8 +7,8 @@ use gemcnn_nn::equivariance::{
 };
 use gemcnn_nn::layers::GlobalPool;
 use gemcnn_nn::{
-    Builder, FeatureType, GraphBatch, HierarchyBatch, Levels, Module, NetworkConfig, NnError, Parameters, Tape, Target,
-    WeightDecay, Workspace,
+    Builder, Extras, FeatureType, Geometry, GraphBatch, Levels, Module, NetworkConfig, NnError, Parameters, Tape,
+    Target, WeightDecay, Workspace,
 };
 use gemcnn_tasks::data::GaugeChoice;
 use gemcnn_tasks::models::{
@@ -321,7 +321,7 @@ fn the_u_shaped_model_is_equivariant() {
         let trial = network.trial(&mesh, &geometry);
         for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
             let error = hierarchy_error(&trial, &options, &symmetry, |hierarchy, x: &[f64]| {
-                network.outputs(&HierarchyBatch::new([hierarchy])?, x)
+                network.outputs(&Geometry::new([hierarchy])?, x)
             });
             let (error, most) = (error.unwrap(), tolerance::<f64>(&symmetry));
             assert!(error <= most, "{task}, {symmetry:?}: {error:e}");
@@ -353,24 +353,20 @@ fn batches_of_samples_are_levels() {
     let settings = model.hierarchy().unwrap();
     let options = settings.options(GeometryOptions::default(), 0.3);
     let hierarchy = Hierarchy::new(&bumpy_sphere(), &options).unwrap();
-    let graph = hierarchy.levels()[0].graph.clone();
+    let graph = hierarchy.graph().clone();
     let mut sample = Sample {
         name: "sphere".into(),
         features: vec![0.5; 3 * graph.vertex_count()],
-        graph: graph.into(),
-        hierarchy: Some(hierarchy.into()),
-        spectra: None,
-        heat: None,
-        elements: None,
-        patches: None,
+        hierarchy: hierarchy.into(),
+        extras: Extras::default(),
         areas: Vec::new(),
         kind: kind("3x0"),
         target: Target::Unknown,
     };
-    let batch = sample.graphs().unwrap();
+    let batch = sample.geometry().unwrap();
     assert_eq!(Levels::from(&batch).count(), 2);
-    sample.hierarchy = None;
-    let batch = sample.graphs().unwrap();
+    sample.hierarchy = std::sync::Arc::new(graph.into());
+    let batch = sample.geometry().unwrap();
     assert_eq!(Levels::from(&batch).count(), 1);
 }
 

@@ -1,7 +1,7 @@
 //! Models on the graphs and operators that they ask for.
 
 use gemcnn_mesh::{DVec3, shapes};
-use gemcnn_nn::{FeatureType, HierarchyBatch, Tape, Target, Workspace};
+use gemcnn_nn::{Extras, FeatureType, Geometry, HeatBatch, SpectraBatch, Tape, Workspace};
 use gemcnn_tasks::data::Preparation;
 use gemcnn_tasks::models::ModelSpec;
 use gemcnn_tasks::{Element, ModelConfig, Sample, Task};
@@ -28,32 +28,19 @@ fn models_run_on_what_they_ask_for() {
         ("kind = 'diffusion'\nblocks = 1\nchannels = 8\ndiffusion = 'implicit'\nimplicit_times = [0.01]", true),
     ] {
         let model: ModelConfig = toml::from_str(text).unwrap();
-        assert_eq!((model.implicit(), model.eigenvectors()), (implicit, [0; 3]));
         let preparation = Preparation {
             weights: model.weights(),
-            implicit: model.implicit(),
+            extras: model.extras(),
             hierarchy: model.hierarchy(),
             ..Default::default()
         };
-        let prepared = preparation.prepare("sphere", &mesh).unwrap();
-        assert_eq!(prepared.graph.weights(), model.weights());
-        assert!(prepared.spectra.is_none());
-        let sample = Sample {
-            name: "sphere".into(),
-            graph: prepared.graph,
-            hierarchy: prepared.hierarchy,
-            spectra: prepared.spectra,
-            heat: prepared.heat,
-            elements: None,
-            patches: prepared.patches,
-            areas: prepared.areas,
-            kind: positions.clone(),
-            features: prepared.features,
-            target: Target::Unknown,
-        };
+        let sample = preparation.prepare("sphere", &mesh).unwrap();
+        assert_eq!(sample.graph().weights(), model.weights());
+        assert!(sample.extras.get::<SpectraBatch<f32>>().is_none());
+        assert_eq!(sample.extras.get::<HeatBatch<f32>>().is_some(), implicit);
         let twice = |sample: &Sample| {
-            let single = sample.graphs().unwrap();
-            HierarchyBatch::join(&[&single, &single]).unwrap()
+            let single = sample.geometry().unwrap();
+            Geometry::join(&[&single, &single]).unwrap()
         };
         let batch = twice(&sample);
         let (network, parameters) = model.init(&spec, 1).unwrap();
@@ -71,7 +58,7 @@ fn models_run_on_what_they_ask_for() {
         assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-4 * largest), "{text}");
         // Without the operators there is an error, not a wrong result.
         if implicit {
-            let bare = Sample { heat: None, ..sample };
+            let bare = Sample { extras: Extras::default(), ..sample };
             let batch = twice(&bare);
             let mut workspace = Workspace::default();
             let mut tape = Tape::inference(&mut workspace, &parameters);

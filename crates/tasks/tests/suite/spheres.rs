@@ -2,7 +2,7 @@
 
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 use gemcnn_nn::layers::Regular;
-use gemcnn_nn::{Aggregation, Archive, Device, FeatureType, IGNORE, Network, NetworkConfig, Target};
+use gemcnn_nn::{Aggregation, Archive, Device, Extras, FeatureType, IGNORE, Network, NetworkConfig, Target};
 use gemcnn_tasks::data::Classes;
 use gemcnn_tasks::train::{
     Event, Observer, Outcome, Problem, Record, RunDirectory, Silent, StopFlag, Trainer, TrainingConfig,
@@ -27,12 +27,8 @@ impl Spheres {
                 (mesh.vertices().iter()).flat_map(|p| [p.x + shift, p.y, p.z - shift].map(|v| v as f32)).collect();
             Sample {
                 name: format!("sphere {index}"),
-                graph: Arc::new(graph),
-                hierarchy: None,
-                spectra: None,
-                heat: None,
-                elements: None,
-                patches: None,
+                hierarchy: Arc::new(graph.into()),
+                extras: Extras::default(),
                 areas: Vec::new(),
                 kind: FeatureType::scalars(3),
                 target: target(&features),

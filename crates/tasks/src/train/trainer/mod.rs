@@ -8,7 +8,7 @@
 mod model;
 
 use super::batch_plan::{BatchPlan, Division};
-use super::batches::{BatchSource, GraphCache, Prefetch, PreparedBatch};
+use super::batches::{BatchSource, GeometryCache, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Progress, Written};
 use super::clock::Clock;
 use super::evaluate::{evaluate, names};
@@ -66,7 +66,7 @@ pub struct Trainer<'a> {
     is_saved: bool,
     unread: Unread,
     clock: Clock,
-    cache: GraphCache,
+    cache: GeometryCache,
 }
 
 /// Network, parameters and optimiser.
@@ -142,7 +142,7 @@ impl<'a> Trainer<'a> {
             is_saved: false,
             unread: Unread { losses: Vec::new(), since: Instant::now(), last: Vec::new() },
             clock: Clock::new(),
-            cache: GraphCache::new(device),
+            cache: GeometryCache::new(device),
             problem,
             run,
         };
@@ -251,7 +251,7 @@ impl<'a> Trainer<'a> {
         self.checkpoint()?;
         let objective = self.objective.clone();
         let device = self.state.workspace.device().clone();
-        let cache = std::mem::replace(&mut self.cache, GraphCache::new(&device));
+        let cache = std::mem::replace(&mut self.cache, GeometryCache::new(&device));
         let progress = self.progress.clone();
         let training = progress.scaled(self.problem.training);
         let first = self.progress.epoch * steps + self.progress.step;

@@ -1,0 +1,233 @@
+//! Kinds of geometry that models read besides graphs: how they are computed from a mesh, and stored in the cache.
+
+use super::entry::{EntryReader, EntryWriter};
+use super::patches::SparseMaps;
+use crate::Element;
+use crate::elements::elements_of;
+use crate::features::{FeatureError, Surface};
+use gemcnn_mesh::surface::HeatArrays;
+use gemcnn_nn::{Elements, Extra, Extras, HeatBatch, SpectraBatch};
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::sync::Arc;
+
+/// Settings of a kind of geometry. A model asks for it with [`Model::extras`](crate::models::Model::extras).
+pub trait ExtraSource: Serialize + fmt::Debug + Send + Sync + 'static {
+    /// Name of the settings in the key of the cache. Change it when their meaning, or that of the stored numbers, changes.
+    const NAME: &'static str;
+    /// What modules read, for one mesh.
+    type Extra: Extra<f32> + PartialEq;
+
+    /// Number of eigenvectors of orders 0, 1 and 2 that [`compute`](Self::compute) reads from the operators of the surface
+    /// (default: none).
+    fn eigenvectors(&self) -> [usize; 3] {
+        [0; 3]
+    }
+
+    /// Computes it. Meshes are prepared in parallel. The same mesh must give the same bits on any number of threads.
+    ///
+    /// # Errors
+    /// A mesh for which it is not defined.
+    fn compute(&self, surface: Surface<'_>) -> Result<Self::Extra, FeatureError>;
+
+    /// Writes it to an entry of the cache.
+    fn store(&self, extra: &Self::Extra, entry: &mut EntryWriter);
+
+    /// Reads it from an entry of a mesh with a number of vertices. `None` if the entry is damaged; no bytes may panic.
+    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<Self::Extra>;
+}
+
+/// An [`ExtraSource`] of any type.
+pub(super) trait AnySource: fmt::Debug + Send + Sync {
+    fn eigenvectors(&self) -> [usize; 3];
+    fn compute(&self, surface: Surface<'_>, extras: &mut Extras<f32>) -> Result<(), FeatureError>;
+    fn store(&self, extras: &Extras<f32>, entry: &mut EntryWriter);
+    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>, extras: &mut Extras<f32>) -> Option<()>;
+}
+
+impl<S: ExtraSource> AnySource for S {
+    fn eigenvectors(&self) -> [usize; 3] {
+        ExtraSource::eigenvectors(self)
+    }
+
+    fn compute(&self, surface: Surface<'_>, extras: &mut Extras<f32>) -> Result<(), FeatureError> {
+        extras.insert(Arc::new(ExtraSource::compute(self, surface)?));
+        Ok(())
+    }
+
+    fn store(&self, extras: &Extras<f32>, entry: &mut EntryWriter) {
+        if let Some(extra) = extras.get() {
+            ExtraSource::store(self, extra, entry);
+        }
+    }
+
+    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>, extras: &mut Extras<f32>) -> Option<()> {
+        extras.insert(Arc::new(ExtraSource::load(self, vertices, entry)?));
+        Some(())
+    }
+}
+
+/// An [`ExtraSource`] with its settings. Two are equal if their names and settings are.
+#[derive(Debug, Clone)]
+pub struct ExtraConfig {
+    pub(super) name: &'static str,
+    settings: serde_json::Value,
+    pub(super) source: Arc<dyn AnySource>,
+}
+
+impl<S: ExtraSource> From<S> for ExtraConfig {
+    fn from(source: S) -> Self {
+        let settings = serde_json::to_value(&source).unwrap_or_default();
+        Self { name: S::NAME, settings, source: Arc::new(source) }
+    }
+}
+
+impl ExtraConfig {
+    /// Computes the extra of a mesh.
+    ///
+    /// # Errors
+    /// As [`ExtraSource::compute`].
+    pub fn compute(&self, surface: Surface<'_>) -> Result<Extras<f32>, FeatureError> {
+        let mut extras = Extras::default();
+        self.source.compute(surface, &mut extras)?;
+        Ok(extras)
+    }
+}
+
+impl PartialEq for ExtraConfig {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, &self.settings) == (other.name, &other.settings)
+    }
+}
+
+/// What a mesh gets: the elements that the output is for, if it needs any, and what a model reads.
+pub(super) fn all_extras(of_model: &[ExtraConfig], per: Element) -> Vec<ExtraConfig> {
+    let elements = match per {
+        Element::Vertex | Element::Mesh => None,
+        Element::Face | Element::Edge => Some(OutputElements(per).into()),
+    };
+    elements.into_iter().chain(of_model.iter().cloned()).collect()
+}
+
+/// The settings of extras in the key of the cache: those of this crate in the order of their first versions, then others.
+pub(super) fn in_key<S: Serializer>(extras: &[ExtraConfig], to: S) -> Result<S::Ok, S::Error> {
+    const ORDER: [&str; 4] = [Eigenvectors::NAME, ImplicitDiffusion::NAME, OutputElements::NAME, SparseMaps::NAME];
+    let mut extras: Vec<&ExtraConfig> = extras.iter().collect();
+    extras.sort_by_key(|extra| ORDER.iter().position(|name| *name == extra.name).unwrap_or(ORDER.len()));
+    to.collect_map(extras.iter().map(|extra| (extra.name, &extra.settings)))
+}
+
+/// Eigenvectors of orders 0, 1 and 2 of the Laplacians: their numbers. Gives a [`SpectraBatch`].
+#[derive(Debug, Serialize)]
+pub struct Eigenvectors(pub [usize; 3]);
+
+impl Eigenvectors {
+    /// Number of eigenvectors of each order from 0 to the highest that is needed.
+    fn columns(&self) -> &[usize] {
+        let end = self.0.iter().rposition(|&count| count > 0);
+        &self.0[..end.map_or(0, |last| last + 1)]
+    }
+}
+
+impl ExtraSource for Eigenvectors {
+    const NAME: &'static str = "eigenvectors";
+    type Extra = SpectraBatch<f32>;
+
+    fn eigenvectors(&self) -> [usize; 3] {
+        self.0
+    }
+
+    fn compute(&self, surface: Surface<'_>) -> Result<SpectraBatch<f32>, FeatureError> {
+        let operators = surface.operators.ok_or("there are no eigenvectors")?;
+        Ok(SpectraBatch::new(operators, self.columns())?)
+    }
+
+    fn store(&self, spectra: &SpectraBatch<f32>, entry: &mut EntryWriter) {
+        let arrays = spectra.arrays();
+        entry.numbers(arrays.mass);
+        entry.numbers(arrays.bases);
+        entry.numbers(arrays.eigenvalues);
+    }
+
+    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<SpectraBatch<f32>> {
+        let [mass, bases, eigenvalues] = [entry.numbers()?, entry.numbers()?, entry.numbers()?];
+        let spectra = SpectraBatch::from_parts(self.columns().to_vec(), mass, bases, eigenvalues).ok()?;
+        (spectra.vertex_count() == vertices).then_some(spectra)
+    }
+}
+
+/// Laplacians and gradients of implicit diffusion. Gives a [`HeatBatch`].
+#[derive(Debug)]
+pub struct ImplicitDiffusion;
+
+impl Serialize for ImplicitDiffusion {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bool(true)
+    }
+}
+
+impl ExtraSource for ImplicitDiffusion {
+    const NAME: &'static str = "implicit";
+    type Extra = HeatBatch<f32>;
+
+    fn compute(&self, surface: Surface<'_>) -> Result<HeatBatch<f32>, FeatureError> {
+        Ok(HeatBatch::new([Arc::new(HeatArrays::new(surface.mesh, surface.graph)?)])?)
+    }
+
+    fn store(&self, heat: &HeatBatch<f32>, entry: &mut EntryWriter) {
+        for a in heat.parts() {
+            for numbers in [&a.mass, &a.weights, &a.transport, &a.copies, &a.gradient] {
+                entry.numbers(numbers);
+            }
+            for indices in [&a.offsets, &a.neighbours, &a.representatives, &a.gradient_offsets, &a.gradient_neighbours]
+            {
+                entry.numbers(indices);
+            }
+        }
+    }
+
+    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<HeatBatch<f32>> {
+        let arrays = HeatArrays {
+            mass: entry.numbers()?,
+            weights: entry.numbers()?,
+            transport: entry.numbers()?,
+            copies: entry.numbers()?,
+            gradient: entry.numbers()?,
+            offsets: entry.numbers()?,
+            neighbours: entry.numbers()?,
+            representatives: entry.numbers()?,
+            gradient_offsets: entry.numbers()?,
+            gradient_neighbours: entry.numbers()?,
+        };
+        let heat = HeatBatch::new([Arc::new(arrays)]).ok()?;
+        (heat.vertex_count() == vertices).then_some(heat)
+    }
+}
+
+/// The faces or edges that the output is for. Gives [`Elements`].
+#[derive(Debug, Serialize)]
+struct OutputElements(Element);
+
+impl ExtraSource for OutputElements {
+    const NAME: &'static str = "per";
+    type Extra = Elements<f32>;
+
+    fn compute(&self, surface: Surface<'_>) -> Result<Elements<f32>, FeatureError> {
+        Ok(elements_of(self.0, surface.mesh)?)
+    }
+
+    fn store(&self, elements: &Elements<f32>, entry: &mut EntryWriter) {
+        let (offsets, corners) = elements.incidence().entries();
+        entry.numbers(offsets);
+        entry.numbers(corners);
+        entry.numbers(&elements.areas);
+        entry.numbers(&elements.origins);
+    }
+
+    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<Elements<f32>> {
+        let (offsets, corners): (Vec<u32>, Vec<u32>) = (entry.numbers()?, entry.numbers()?);
+        let mut elements = Elements::new(vertices, &offsets, &corners, entry.numbers()?).ok()?;
+        elements.origins = entry.numbers()?;
+        Some(elements)
+    }
+}
