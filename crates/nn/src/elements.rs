@@ -11,7 +11,8 @@ pub struct Elements<T> {
     incidence: IncidenceBatch<T>,
     /// Area of each element.
     pub areas: Vec<f32>,
-    /// For a mesh that was remeshed, the nearest element of the mesh it was made from to each element; empty for others.
+    /// For a mesh that was remeshed, the nearest element of the mesh it was made from to each element; empty for
+    /// others.
     pub origins: Vec<u32>,
 }
 

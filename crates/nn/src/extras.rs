@@ -165,8 +165,8 @@ impl<T: 'static> Extras<T> {
         self.0.iter().map(|extra| extra.size_in_bytes(device)).sum()
     }
 
-    /// The extras of one mesh for a batch. Those that have other owners, and will be needed again, are offered to `keep`
-    /// with their sizes on the device: where it returns false, they are [detached](Extra::detached).
+    /// The extras of one mesh for a batch. Those that have other owners, and will be needed again, are offered to
+    /// `keep` with their sizes on the device: where it returns false, they are [detached](Extra::detached).
     pub fn for_batch(&self, device: &Device, keep: &dyn Fn(SharedExtra, usize) -> bool) -> Result<Self, NnError> {
         let kept = |extra: &Arc<dyn AnyExtra<T>>| {
             let is_kept = || Arc::strong_count(extra) == 1 || keep(extra.clone(), extra.size_in_bytes(device));

@@ -9,9 +9,9 @@ use gemcnn_kernels::pool::transport::ClusterParts;
 use gemcnn_mesh::{Hierarchy, Level};
 use std::sync::Arc;
 
-/// What is known of the meshes of a batch: a graph for each level from fine to coarse, the clusters between one level and
-/// the next, and [`Extras`] of the finest level, such as eigenvectors. A single graph is a geometry of one level. Clones
-/// share all arrays.
+/// What is known of the meshes of a batch: a graph for each level from fine to coarse, the clusters between one level
+/// and the next, and [`Extras`] of the finest level, such as eigenvectors. A single graph is a geometry of one level.
+/// Clones share all arrays.
 ///
 /// ```
 /// use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
@@ -176,8 +176,8 @@ fn common_depth(what: &str, depths: impl Iterator<Item = usize> + Clone) -> Resu
     Ok(depth)
 }
 
-/// The levels that a module runs on: graphs from fine to coarse, the clusters between them, and the extras of the finest
-/// graph.
+/// The levels that a module runs on: graphs from fine to coarse, the clusters between them, and the extras of the
+/// finest graph.
 ///
 /// ```
 /// use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};

@@ -19,8 +19,8 @@ pub trait Upload {
     fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded, NnError>;
 }
 
-/// Arrays `H` in main memory, and their copy `D` on a GPU. The copy is made once, by the first operator that needs it or
-/// ahead of it ([`copy_to`](Self::copy_to)). Clones share both. Two are equal if their arrays in main memory are.
+/// Arrays `H` in main memory, and their copy `D` on a GPU. The copy is made once, by the first operator that needs it
+/// or ahead of it ([`copy_to`](Self::copy_to)). Clones share both. Two are equal if their arrays in main memory are.
 #[derive(Debug)]
 pub struct OnDevices<H, D> {
     host: Arc<H>,

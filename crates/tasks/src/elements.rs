@@ -44,8 +44,8 @@ impl Element {
     }
 }
 
-/// The faces of a mesh, or its edges for any other element, with their areas. The area of a face is shared equally by its
-/// edges.
+/// The faces of a mesh, or its edges for any other element, with their areas. The area of a face is shared equally by
+/// its edges.
 ///
 /// # Errors
 /// More corners than 32-bit indices can address.

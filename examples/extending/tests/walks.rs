@@ -154,11 +154,15 @@ fn a_model_trains_on_a_new_kind_of_geometry() {
         |cache: &Cache| dataset.split(Split::Train, &model.config.preparation(), cache).unwrap().load(0).unwrap();
     let sample = load(&cache);
     assert_eq!(sample, load(&Cache::none()));
-    let cotangents: &Cotangents = sample.extras.get().unwrap();
     let ones = vec![1.0; sample.graph().vertex_count()];
-    let means = run(&FeatureType::scalars(1), &ones, |tape, x| {
-        tape.apply_incidence(Aggregation::Sum, &cotangents.matrix, x).unwrap()
-    });
+    let (mut workspace, parameters) = (Workspace::default(), Parameters::new());
+    let means = {
+        let cotangents: &Cotangents = sample.extras.get().unwrap();
+        let mut tape = Tape::inference(&mut workspace, &parameters);
+        let x = tape.input(FeatureType::scalars(1), &ones).unwrap();
+        let means = tape.apply_incidence(Aggregation::Sum, &cotangents.matrix, x).unwrap();
+        means.values().unwrap().to_vec()
+    };
     assert!(means.iter().all(|mean| (mean - 1.0f32).abs() < 1e-5));
     // A mesh without them says what is missing.
     let bare = Sample { extras: Extras::default(), ..sample };

@@ -2,9 +2,9 @@
 //!
 //! A sequence of sections, each preceded by its length: corners and weights of the sources of a remeshed mesh, empty
 //! for others; areas and features; the sections of the faces or edges that the output is for; those of every other
-//! [extra](super::ExtraSource), in the order of their settings; then for each level the gauge graph as a safetensors file.
-//! Each level except the finest adds its vertices, the cluster of each vertex of the previous level, and the transports to
-//! the clusters.
+//! [extra](super::ExtraSource), in the order of their settings; then for each level the gauge graph as a safetensors
+//! file. Each level except the finest adds its vertices, the cluster of each vertex of the previous level, and the
+//! transports to the clusters.
 
 use super::preparation::Preparation;
 use crate::Sample;
@@ -135,8 +135,8 @@ mod tests {
     use crate::Element;
     use crate::train::RunConfig;
 
-    /// Entries of meshes with six faces, whose labels are those of faces: features, model, and the part of the key that is
-    /// not of features and geometry. The first one was remeshed.
+    /// Entries of meshes with six faces, whose labels are those of faces: features, model, and the part of the key that
+    /// is not of features and geometry. The first one was remeshed.
     const GOLDEN: [(&str, &str, &str, &str); 4] = [
         ("spiral", "xyz", "length = 3", r#""per":"face","patches":"spiral {\"length\":3,\"dilation\":1}""#),
         ("surface", "position", "eigenvectors = [3, 1, 1]", r#""eigenvectors":[3,1,1],"per":"face""#),

@@ -13,13 +13,14 @@ use std::sync::Arc;
 
 /// Settings of a kind of geometry. A model asks for it with [`Model::extras`](crate::models::Model::extras).
 pub trait ExtraSource: Serialize + fmt::Debug + Send + Sync + 'static {
-    /// Name of the settings in the key of the cache. Change it when their meaning, or that of the stored numbers, changes.
+    /// Name of the settings in the key of the cache. Change it when their meaning, or that of the stored numbers,
+    /// changes.
     const NAME: &'static str;
     /// What modules read, for one mesh.
     type Extra: Extra<f32> + PartialEq;
 
-    /// Number of eigenvectors of orders 0, 1 and 2 that [`compute`](Self::compute) reads from the operators of the surface
-    /// (default: none).
+    /// Number of eigenvectors of orders 0, 1 and 2 that [`compute`](Self::compute) reads from the operators of the
+    /// surface (default: none).
     fn eigenvectors(&self) -> [usize; 3] {
         [0; 3]
     }
@@ -109,7 +110,8 @@ pub(super) fn all_extras(of_model: &[ExtraConfig], per: Element) -> Vec<ExtraCon
     elements.into_iter().chain(of_model.iter().cloned()).collect()
 }
 
-/// The settings of extras in the key of the cache: those of this crate in the order of their first versions, then others.
+/// The settings of extras in the key of the cache: those of this crate in the order of their first versions, then
+/// others.
 pub(super) fn in_key<S: Serializer>(extras: &[ExtraConfig], to: S) -> Result<S::Ok, S::Error> {
     const ORDER: [&str; 4] = [Eigenvectors::NAME, ImplicitDiffusion::NAME, OutputElements::NAME, SparseMaps::NAME];
     let mut extras: Vec<&ExtraConfig> = extras.iter().collect();

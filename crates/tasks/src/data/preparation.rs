@@ -123,8 +123,8 @@ fn no_limit() -> usize {
 }
 
 impl Preparation {
-    /// Prepares a mesh without fields. `name` is for messages and determines the rotation. The sample has no target, and its
-    /// features are not scaled.
+    /// Prepares a mesh without fields. `name` is for messages and determines the rotation. The sample has no target,
+    /// and its features are not scaled.
     pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Sample, TaskError> {
         self.prepare_with(name, mesh, &Fields::default())
     }
@@ -218,7 +218,8 @@ impl Preparation {
         })
     }
 
-    /// What the model reads besides graphs, and the elements that the output is for, in the order of an entry of the cache.
+    /// What the model reads besides graphs, and the elements that the output is for, in the order of an entry of the
+    /// cache.
     pub(super) fn all_extras(&self) -> Vec<ExtraConfig> {
         all_extras(&self.extras, self.per)
     }

@@ -23,8 +23,8 @@ pub(crate) struct PreparedBatch {
     pub batch: TrainingBatch<f32>,
 }
 
-/// Graphs of single samples in the form of the operators, and extras, for the next epoch. Those of batches of one sample stay
-/// on the GPU.
+/// Graphs of single samples in the form of the operators, and extras, for the next epoch. Those of batches of one
+/// sample stay on the GPU.
 #[derive(Debug, Default)]
 pub(crate) struct GeometryCache {
     device: Device,
@@ -81,8 +81,8 @@ impl GeometryCache {
         Ok(Geometry::join(&singles.iter().collect::<Vec<_>>())?)
     }
 
-    /// The geometry of one sample. Extras that only this sample holds are not needed again. Others stay on the GPU while
-    /// there is memory for them.
+    /// The geometry of one sample. Extras that only this sample holds are not needed again. Others stay on the GPU
+    /// while there is memory for them.
     fn of(&self, sample: &Sample) -> Result<Geometry<f32>, TaskError> {
         let keep = |value: SharedExtra, bytes: usize| self.kept().keep(value, bytes, self.max_bytes);
         Ok(self.graphs_of(sample)?.with_extras(sample.extras.for_batch(&self.device, &keep)?)?)

@@ -3,8 +3,8 @@
 use crate::{Sample, SampleSource, TaskError};
 use serde::{Deserialize, Serialize};
 
-/// A mesh is noted if it has more than this many times the vertices of the largest training mesh, or fewer than those of
-/// the smallest one divided by it.
+/// A mesh is noted if it has more than this many times the vertices of the largest training mesh, or fewer than those
+/// of the smallest one divided by it.
 const VERTEX_FACTOR: f64 = 4.0;
 /// The same for its size, which matters unless meshes are normalised.
 const SIZE_FACTOR: f64 = 2.0;
