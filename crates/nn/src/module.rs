@@ -1,6 +1,7 @@
 //! Modules: layers and models, open to implementations from outside.
 
-use crate::operators::{ClassTargets, CrossEntropy, LinearWeights, RegressionLoss};
+use crate::operators::{CrossEntropy, LinearWeights, RegressionLoss};
+use crate::target::LossClasses;
 use crate::training_batch::no_target;
 use crate::{Device, Levels, Loss, NnError, Parameters, Rows, Tape, Target, Targets, TrainingBatch, Var, Workspace};
 use gemcnn_kernels::dropout::Dropout;
@@ -238,7 +239,7 @@ impl<'m, T: Real> Passes<'m, T> {
         tape: &mut Tape<'a, T>,
         levels: Levels<'a, T>,
         x: Var<T>,
-        targets: ClassTargets<'a, T>,
+        targets: LossClasses<'a, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
         if let Some((body, head)) = self.head {

@@ -1,6 +1,8 @@
 //! Targets: what is known of the rows of an output, wherever it is.
 
-use crate::NnError;
+use crate::{NnError, TargetValues, Targets};
+use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
+use gemcnn_kernels::regression::cuda::DeviceValues;
 use std::sync::Arc;
 
 /// What is known of the rows of an output: nothing, classes or values.
@@ -90,6 +92,11 @@ pub(crate) struct LossTarget<H, D> {
     pub host: H,
     pub sent: Option<Arc<D>>,
 }
+
+/// Classes for a loss.
+pub(crate) type LossClasses<'a, T> = LossTarget<Targets<'a, T>, DeviceTargets>;
+/// Values for a loss.
+pub(crate) type LossValues<'a, T> = LossTarget<TargetValues<'a, T>, DeviceValues>;
 
 impl<H, D> LossTarget<H, D> {
     /// The copy on the GPU, made by `send` if there is none.

@@ -2,12 +2,13 @@
 
 use crate::device::{DeviceCopy, single_slice};
 use crate::error::check_size;
-use crate::operators::{ClassTargets, DeviceValues, send_targets};
+use crate::operators::send_targets;
 use crate::storage::Storage;
-use crate::target::LossTarget;
+use crate::target::{LossClasses, LossTarget, LossValues};
 use crate::{Device, Geometry, GraphBatch, IGNORE, Levels, NnError, Penalty, Tape, Target, TargetValues, Targets, Var};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
+use gemcnn_kernels::regression::cuda::DeviceValues;
 use gemcnn_kernels::{FeatureType, Real, compiled};
 use std::sync::Arc;
 
@@ -220,7 +221,10 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// Features and target as the operators of a tape take them.
-    pub(crate) fn on_tape<'a>(&'a self, tape: &mut Tape<'a, T>) -> Result<(Var<T>, TapeTarget<'a, T>), NnError> {
+    pub(crate) fn on_tape<'a>(
+        &'a self,
+        tape: &mut Tape<'a, T>,
+    ) -> Result<(Var<T>, Target<LossClasses<'a, T>, LossValues<'a, T>>), NnError> {
         let Device::Cuda(device) = tape.device().clone() else {
             let x = tape.input(self.kind.clone(), &self.features)?;
             return Ok((x, self.target().map(LossTarget::from, LossTarget::from)));
@@ -282,9 +286,6 @@ impl<T: Real> TrainingBatch<T> {
         }
     }
 }
-
-/// A target for the losses of a tape.
-type TapeTarget<'a, T> = Target<ClassTargets<'a, T>, LossTarget<TargetValues<'a, T>, DeviceValues>>;
 
 pub(crate) fn no_target() -> NnError {
     NnError::setting("batch", "it has no target")

@@ -3,8 +3,8 @@
 use crate::settings::by_type;
 use crate::tensor::Place;
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, RowResults};
-use gemcnn_kernels::cross_entropy::Targets;
-use gemcnn_kernels::cross_entropy::cuda::{DeviceTargetSlices, DeviceTargets};
+use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
+use gemcnn_kernels::cross_entropy::{ClassTargets, Targets};
 use gemcnn_kernels::cuda::ProductMode;
 use gemcnn_kernels::{Executor, Resolve};
 use pyo3::prelude::*;
@@ -75,7 +75,7 @@ fn linear_cross_entropy(
                     return Ok(());
                 }
             };
-            let slices = DeviceTargetSlices {
+            let slices = ClassTargets {
                 classes,
                 labels: labels.cuda()?,
                 class_weights: class_weights.cuda()?,

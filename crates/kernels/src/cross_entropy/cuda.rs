@@ -1,7 +1,7 @@
 //! Softmax cross-entropy on a GPU: one block of threads for each row, with the logits of the row in
 //! registers. Rows of few classes take a part of a warp each.
 
-use super::{Score, Targets};
+use super::{ClassTargets, Score, Targets};
 use crate::KernelError;
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, to_u32,
@@ -21,19 +21,6 @@ const ROW_BLOCKS: usize = 528;
 /// Most classes of rows that share a block of threads, and its threads.
 pub(crate) const FEW_CLASSES: usize = 32;
 const FEW_THREADS: usize = 256;
-
-/// [`Targets`] that are on a device already.
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceTargetSlices<'a> {
-    /// Number of classes.
-    pub classes: usize,
-    /// Class of each row, or [`IGNORE`](super::IGNORE).
-    pub labels: DeviceSlice<'a, u32>,
-    /// Weight of each class; `None` for 1.
-    pub class_weights: Option<DeviceSlice<'a, f32>>,
-    /// Label smoothing, in [0, 1).
-    pub smoothing: f64,
-}
 
 /// Checked [`Targets`] in device memory.
 #[derive(Debug)]
@@ -73,10 +60,10 @@ impl DeviceTargets {
     /// Every label is a class or [`IGNORE`](super::IGNORE).
     pub unsafe fn from_device(
         device: &CudaDevice,
-        targets: DeviceTargetSlices<'_>,
+        targets: ClassTargets<DeviceSlice<'_, u32>, DeviceSlice<'_, f32>>,
         normaliser: DeviceSlice<'_, f64>,
     ) -> Result<Self, CudaError> {
-        let DeviceTargetSlices { classes, labels, class_weights, smoothing } = targets;
+        let ClassTargets { classes, labels, class_weights, smoothing } = targets;
         // No labels and weights to check, but the smoothing.
         Targets::<f32> { smoothing, ..Targets::new(classes, &[]) }.check(OPERATOR)?;
         check_length(OPERATOR, "normaliser", normaliser, 1)?;

@@ -30,15 +30,18 @@ pub use fast::{backward, forward, predict};
 /// The label of a row that is not counted.
 pub const IGNORE: u32 = NO_LABEL;
 
-/// The targets of a classification.
+/// The targets of a classification on the host.
+pub type Targets<'a, T> = ClassTargets<&'a [u32], &'a [T]>;
+
+/// The targets of a classification, with labels `L` and weights `W` on the host or on a device.
 #[derive(Debug, Clone, Copy)]
-pub struct Targets<'a, T> {
+pub struct ClassTargets<L, W> {
     /// Number of classes.
     pub classes: usize,
     /// Class of each row, or [`IGNORE`].
-    pub labels: &'a [u32],
+    pub labels: L,
     /// Weight of each class, finite and not negative; `None` for 1.
-    pub class_weights: Option<&'a [T]>,
+    pub class_weights: Option<W>,
     /// Label smoothing, in [0, 1): the share of the target that is spread evenly over all classes.
     pub smoothing: f64,
 }

@@ -13,23 +13,25 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("regression", include_
 const MIN_ITEMS: usize = 4096;
 const MAX_PARTS: usize = 512;
 
-/// A [`Regression`] loss in device memory, for a number of vertices.
+/// The target values of a [`Regression`] loss with its settings, in device memory.
 #[derive(Debug)]
-pub struct DeviceRegression {
+pub struct DeviceValues {
     features: FeatureType,
     penalty: Penalty,
     mask: Option<DeviceBuffer<u8>>,
     vertices: usize,
     /// Factor from the sum of penalties to the loss.
     normaliser: DeviceBuffer<f64>,
+    target: DeviceBuffer<f32>,
 }
 
-impl DeviceRegression {
-    /// Copies a loss to a device.
+impl DeviceValues {
+    /// Copies a loss and its target values to a device.
     ///
     /// # Errors
-    /// A mask of another length than `vertices`, or out of memory.
-    pub fn new(device: &CudaDevice, regression: &Regression<'_>, vertices: usize) -> Result<Self, CudaError> {
+    /// A mask of another length than the vertices, or out of memory.
+    pub fn new(device: &CudaDevice, regression: &Regression<'_>, target: &[f32]) -> Result<Self, CudaError> {
+        let vertices = target.len().checked_div(regression.features.dimension()).unwrap_or(0);
         let mask = match regression.mask {
             Some(mask) => {
                 crate::error::check_length(OPERATOR, "mask", mask, vertices)?;
@@ -44,6 +46,7 @@ impl DeviceRegression {
             mask,
             vertices,
             normaliser: device.upload(&[regression.normaliser(vertices)])?,
+            target: device.upload(target)?,
         })
     }
 
@@ -59,11 +62,11 @@ impl DeviceRegression {
             mask,
             vertices: self.vertices,
             normaliser: self.normaliser.duplicate(device)?,
+            target: self.target.duplicate(device)?,
         })
     }
 
-    /// Copies the mask of another loss over that of this one, in the same place, for all work that
-    /// follows.
+    /// Copies the mask and the values of another loss over these, at the same addresses, for all work that follows.
     ///
     /// # Errors
     /// A loss of another form.
@@ -76,10 +79,10 @@ impl DeviceRegression {
             }));
         }
         self.normaliser.overwrite(device, &with.normaliser)?;
-        match (&self.mask, &with.mask) {
-            (Some(place), Some(mask)) => place.overwrite(device, mask),
-            _ => Ok(()),
+        if let (Some(place), Some(mask)) = (&self.mask, &with.mask) {
+            place.overwrite(device, mask)?;
         }
+        self.target.overwrite(device, &with.target)
     }
 
     fn check(&self, maps: &[(&'static str, DeviceSlice<'_, f32>)]) -> Result<(), CudaError> {
@@ -102,14 +105,14 @@ impl DeviceRegression {
 /// The loss, one value in device memory.
 pub fn forward(
     device: &CudaDevice,
-    regression: &DeviceRegression,
+    values: &DeviceValues,
     prediction: DeviceSlice<'_, f32>,
-    target: DeviceSlice<'_, f32>,
 ) -> Result<DeviceBuffer<f64>, CudaError> {
-    regression.check(&[("prediction", prediction), ("target", target)])?;
-    let table = irreps(device, &regression.features, 1)?;
-    let count = irrep_count(&regression.features);
-    let items = regression.vertices * count;
+    let target = values.target.view();
+    values.check(&[("prediction", prediction), ("target", target)])?;
+    let table = irreps(device, &values.features, 1)?;
+    let count = irrep_count(&values.features);
+    let items = values.vertices * count;
     let of_block = items.div_ceil(MAX_PARTS).max(MIN_ITEMS);
     let parts = items.div_ceil(of_block);
     let mut partials: DeviceBuffer<f64> = device.buffer(parts)?;
@@ -123,11 +126,11 @@ pub fn forward(
             args![
                 prediction,
                 target,
-                regression.mask(),
+                values.mask(),
                 &*table,
                 size(count)?,
-                size(regression.features.dimension())?,
-                regression.absolute(),
+                size(values.features.dimension())?,
+                values.absolute(),
                 items as u64,
                 of_block as u64,
                 &partials.view_mut(),
@@ -136,7 +139,7 @@ pub fn forward(
         device.function(SOURCE, &[], "regression_finish")?.run(
             (1, 1),
             (256, 1),
-            args![&partials, size(parts)?, &regression.normaliser, &loss.view_mut(),],
+            args![&partials, size(parts)?, &values.normaliser, &loss.view_mut(),],
         )?;
     }
     Ok(loss)
@@ -145,16 +148,16 @@ pub fn forward(
 /// Gradient of the prediction for the gradient `dloss` of the loss.
 pub fn backward(
     device: &CudaDevice,
-    regression: &DeviceRegression,
+    values: &DeviceValues,
     prediction: DeviceSlice<'_, f32>,
-    target: DeviceSlice<'_, f32>,
     dloss: f64,
     dprediction: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    regression.check(&[("prediction", prediction), ("target", target), ("dprediction", dprediction.view())])?;
-    let table = irreps(device, &regression.features, 1)?;
-    let count = irrep_count(&regression.features);
-    let items = regression.vertices * count;
+    let target = values.target.view();
+    values.check(&[("prediction", prediction), ("target", target), ("dprediction", dprediction.view())])?;
+    let table = irreps(device, &values.features, 1)?;
+    let count = irrep_count(&values.features);
+    let items = values.vertices * count;
     let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function(SOURCE, &[], "regression_backward")?;
     // SAFETY: lengths were checked.
@@ -164,13 +167,13 @@ pub fn backward(
             args![
                 prediction,
                 target,
-                regression.mask(),
+                values.mask(),
                 &*table,
                 size(count)?,
-                size(regression.features.dimension())?,
-                regression.absolute(),
+                size(values.features.dimension())?,
+                values.absolute(),
                 items as u64,
-                &regression.normaliser,
+                &values.normaliser,
                 dloss,
                 &dprediction,
             ],

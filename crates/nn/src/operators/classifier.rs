@@ -3,17 +3,13 @@
 use super::LinearWeights;
 use super::combine::scaled;
 use super::cross_entropy::send_targets;
-use crate::target::LossTarget;
+use crate::target::LossClasses;
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, RowResults, Rows};
 use gemcnn_kernels::cross_entropy::Targets;
-use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::{Executor, Real, Resolve, dispatch, elementwise};
 use std::sync::Arc;
-
-/// Labels for a classifier.
-pub(crate) type ClassTargets<'a, T> = LossTarget<Targets<'a, T>, DeviceTargets>;
 
 /// The backward pass of a classifier whose gradients were computed with its loss.
 struct ClassifierLoss(LinearWeights);
@@ -65,7 +61,7 @@ fn run<T: Real>(
     context: &mut Context<'_, T>,
     weights: LinearWeights,
     features: &Var<T>,
-    targets: &ClassTargets<'_, T>,
+    targets: &LossClasses<'_, T>,
     rows: Rows<'_>,
     gradients: Option<&mut KnownGradients<T>>,
 ) -> Result<LossValue, NnError> {
@@ -136,7 +132,7 @@ impl<'a, T: Real> Tape<'a, T> {
         &mut self,
         weights: LinearWeights,
         features: Var<T>,
-        targets: &ClassTargets<'_, T>,
+        targets: &LossClasses<'_, T>,
         rows: Rows<'_>,
     ) -> Result<Loss, NnError> {
         let nodes = self.nodes_of(std::slice::from_ref(&features))?;

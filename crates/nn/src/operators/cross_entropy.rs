@@ -1,7 +1,7 @@
 //! Softmax cross-entropy of logits.
 
 use crate::device::single_slice;
-use crate::target::LossTarget;
+use crate::target::LossClasses;
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cross_entropy::{self, Targets};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// # Shapes
 /// Input: one row of `targets.classes` scalars for each label.
 #[derive(Debug)]
-pub struct CrossEntropy<'a, T>(pub(crate) LossTarget<Targets<'a, T>, DeviceTargets>);
+pub struct CrossEntropy<'a, T>(pub(crate) LossClasses<'a, T>);
 
 impl<'a, T: Real> CrossEntropy<'a, T> {
     /// The loss between logits and these labels.

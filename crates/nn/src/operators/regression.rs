@@ -2,10 +2,10 @@
 
 use crate::device::single_slice;
 use crate::error::check_size;
-use crate::target::LossTarget;
+use crate::target::LossValues;
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
-use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer};
-use gemcnn_kernels::regression::cuda::DeviceRegression;
+use gemcnn_kernels::cuda::CudaDevice;
+use gemcnn_kernels::regression::cuda::DeviceValues;
 use gemcnn_kernels::regression::{self, Penalty, Regression};
 use gemcnn_kernels::{Executor, FeatureType, Real, Resolve};
 use std::sync::Arc;
@@ -29,38 +29,14 @@ impl<T: Real> TargetValues<'_, T> {
 
     /// A copy on a GPU, with rows of a type.
     pub(crate) fn send(&self, device: &CudaDevice, features: &FeatureType) -> Result<DeviceValues, NnError> {
-        let rows = self.values.len().checked_div(features.dimension()).unwrap_or(0);
-        let values = single_slice(self.values)?;
-        Ok(DeviceValues {
-            loss: DeviceRegression::new(device, &self.loss(features), rows)?,
-            values: device.upload(values)?,
-        })
-    }
-}
-
-/// [`TargetValues`] on a GPU.
-#[derive(Debug)]
-pub struct DeviceValues {
-    loss: DeviceRegression,
-    values: DeviceBuffer<f32>,
-}
-
-impl DeviceValues {
-    pub(crate) fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
-        Ok(Self { loss: self.loss.duplicate(device)?, values: self.values.duplicate(device)? })
-    }
-
-    /// Copies other values of the same form over these.
-    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
-        self.loss.overwrite(device, &with.loss)?;
-        self.values.overwrite(device, &with.values)
+        Ok(DeviceValues::new(device, &self.loss(features), single_slice(self.values)?)?)
     }
 }
 
 /// Mean penalty on the difference from target values, over the rows selected by a mask (all rows without a mask).
 /// It is gauge invariant for features of any type. Saves the prediction.
 #[derive(Debug)]
-pub struct RegressionLoss<'a, T>(pub(crate) LossTarget<TargetValues<'a, T>, DeviceValues>);
+pub struct RegressionLoss<'a, T>(pub(crate) LossValues<'a, T>);
 
 impl<'a, T: Real> RegressionLoss<'a, T> {
     /// The loss between a prediction and `values`, which have one row of the same type for each row of the prediction.
@@ -86,7 +62,7 @@ impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
             return Ok((LossValue::Number(value), (prediction, None)));
         };
         let sent = self.0.on(|target| target.send(device, kind))?;
-        let value = regression::cuda::forward(device, &sent.loss, prediction.view().cuda()?, sent.values.view())?;
+        let value = regression::cuda::forward(device, &sent, prediction.view().cuda()?)?;
         let value = LossValue::CudaNumber(device.clone(), Arc::new(value));
         Ok((value, (prediction, Some(sent))))
     }
@@ -102,7 +78,7 @@ impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
         match (context.executor(), sent) {
             (Executor::Cuda(device), Some(sent)) => {
                 let (found, gradient) = (prediction.view().cuda()?, dx.view_mut().cuda()?);
-                regression::cuda::backward(device, &sent.loss, found, sent.values.view(), weight, gradient)?;
+                regression::cuda::backward(device, &sent, found, weight, gradient)?;
             }
             _ => {
                 let (target, gradient) = (&self.0.host, dx.view_mut().host()?);

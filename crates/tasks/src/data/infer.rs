@@ -95,17 +95,9 @@ fn infer_for(
     let mut candidates = Vec::new();
     let mut refused = None;
     if fits(Task::Segmentation) || fits(Task::Regression) {
-        // Properties of faces count if there are none of vertices.
-        for (element, attributes) in [("vertex", content.attributes()?), ("face", content.face_attributes()?)] {
-            if !candidates.is_empty() {
-                break;
-            }
-            if fits(Task::Segmentation) {
-                candidates.extend(label_properties((element, attributes), task));
-            }
-            if fits(Task::Regression) {
-                candidates.extend(number_properties((element, attributes), task));
-            }
+        candidates = properties("vertex", content.attributes()?, task);
+        if candidates.is_empty() {
+            candidates = properties("face", content.face_attributes()?, task);
         }
         let found;
         (found, refused) = files(folder, items, &probes, task)?;
@@ -189,57 +181,50 @@ fn is_whole(value: f64) -> bool {
     value.is_nan() || value.fract() == 0.0
 }
 
-fn is_integer(values: &AttributeValues) -> bool {
-    !matches!(values, AttributeValues::F32(_) | AttributeValues::F64(_))
+fn is_integer(attribute: &VertexAttribute) -> bool {
+    !matches!(attribute.values, AttributeValues::F32(_) | AttributeValues::F64(_))
 }
 
-fn possible(attributes: &[VertexAttribute]) -> impl Iterator<Item = &VertexAttribute> {
-    attributes.iter().filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()))
-}
-
-/// Integer properties of vertices or faces. If there are none and segmentation is requested, floats with integer
-/// values.
-fn label_properties((element, attributes): (&str, &[VertexAttribute]), task: Option<Task>) -> Vec<Candidate> {
-    let candidate = |attribute: &VertexAttribute| {
-        let target = TargetDescription { property: Some(OneOrMany::One(attribute.name.clone())), ..Default::default() };
-        let words = format!("the {element} property `{}`", attribute.name);
-        Candidate::new(Task::Segmentation, words, target)
+/// Properties of vertices or faces. Integers are labels, and other numbers are values; for a given task, all properties
+/// that may be its targets. Three values of vertices whose names end in x, y and z are a vector.
+fn properties(element: &str, attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
+    let possible = attributes.iter().filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()));
+    let (integers, floats): (Vec<_>, Vec<_>) = possible.clone().partition(|attribute| is_integer(attribute));
+    let (labels, values) = match task {
+        Some(Task::Segmentation) if integers.is_empty() => {
+            (floats.into_iter().filter(|attribute| attribute.values.iter_f64().all(is_whole)).collect(), Vec::new())
+        }
+        Some(Task::Segmentation) => (integers, Vec::new()),
+        Some(Task::Regression) => (Vec::new(), possible.collect()),
+        _ => (integers, floats),
     };
-    let integers: Vec<Candidate> =
-        possible(attributes).filter(|attribute| is_integer(&attribute.values)).map(candidate).collect();
-    if !integers.is_empty() || task.is_none() {
-        return integers;
-    }
-    possible(attributes).filter(|attribute| attribute.values.iter_f64().all(is_whole)).map(candidate).collect()
-}
-
-/// Float properties of vertices or faces. Three of vertices whose names end in x, y and z are a vector.
-fn number_properties((element, attributes): (&str, &[VertexAttribute]), task: Option<Task>) -> Vec<Candidate> {
-    let wanted = |attribute: &&VertexAttribute| !is_integer(&attribute.values) || task == Some(Task::Regression);
-    let columns: Vec<&VertexAttribute> = possible(attributes).filter(wanted).collect();
-    let mut candidates = Vec::new();
-    let mut at = 0;
-    while let Some(column) = columns.get(at) {
-        let three = columns.get(at..at + 3).filter(|_| element == "vertex");
-        let three = three.and_then(|three| {
-            let stem = column.name.strip_suffix('x')?;
-            let fits = |(column, axis): (&&VertexAttribute, &str)| column.name == format!("{stem}{axis}");
-            three.iter().zip(["x", "y", "z"]).all(fits).then_some(three)
+    let named =
+        |columns: &[&VertexAttribute]| -> Vec<String> { columns.iter().map(|column| column.name.clone()).collect() };
+    let candidate = |task, name: &str| {
+        let target = TargetDescription { property: Some(OneOrMany::One(name.into())), ..Default::default() };
+        Candidate::new(task, format!("the {element} property `{name}`"), target)
+    };
+    let mut candidates: Vec<Candidate> =
+        labels.into_iter().map(|attribute| candidate(Task::Segmentation, &attribute.name)).collect();
+    let mut rest = &values[..];
+    while let [column, others @ ..] = rest {
+        let axes = column.name.strip_suffix('x').map(|stem| ["x", "y", "z"].map(|axis| format!("{stem}{axis}")));
+        let three =
+            rest.get(..3).map(named).filter(|three| element == "vertex" && axes.is_some_and(|axes| **three == axes));
+        rest = others;
+        candidates.push(match three {
+            Some(three) => {
+                rest = &rest[2..];
+                let words = format!("the vertex vector `{}`", three.join(", "));
+                let property = Some(OneOrMany::Many(three));
+                Candidate::new(
+                    Task::Regression,
+                    words,
+                    TargetDescription { property, vectors: true, ..Default::default() },
+                )
+            }
+            None => candidate(Task::Regression, &column.name),
         });
-        let names = |columns: &[&VertexAttribute]| -> Vec<String> {
-            columns.iter().map(|column| column.name.clone()).collect()
-        };
-        let (property, length) = match three {
-            Some(three) => (OneOrMany::Many(names(three)), 3),
-            None => (OneOrMany::One(column.name.clone()), 1),
-        };
-        let words = match three {
-            Some(three) => format!("the vertex vector `{}`", names(three).join(", ")),
-            None => format!("the {element} property `{}`", column.name),
-        };
-        let target = TargetDescription { property: Some(property), vectors: three.is_some(), ..Default::default() };
-        candidates.push(Candidate::new(Task::Regression, words, target));
-        at += length;
     }
     candidates
 }

@@ -13,13 +13,13 @@ pub use segmentation::{BORDER, SegmentationScores};
 
 use crate::data::{Cache, Classes, Dataset, PreparedSplit, Split, csv_cell};
 use crate::train::{
-    BatchPlan, BatchScores, BatchSource, Division, GeometryCache, Prefetch, RegressionSums, Scaled, Scores, Tally,
-    TrainedModel, names, unscaled,
+    BatchPlan, BatchSource, Division, GeometryCache, Outputs, Prefetch, Scaled, Scores, Tally, TrainedModel,
+    evaluate_batch, names,
 };
 use crate::{Element, Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_mesh::write_atomically;
-use gemcnn_nn::{Device, IGNORE, Objective, Rows, Tape, Target, Workspace};
+use gemcnn_nn::{Device, IGNORE, Objective, Target, Workspace};
 use gemcnn_view::plot::Chart;
 use geodesic::Confusions;
 use segmentation::{RowGeometry, SegmentationSums};
@@ -199,7 +199,7 @@ pub fn evaluate(
         scores,
         classes: counts.classes,
         segmentation: counts.segmentation.scores(),
-        regression: (counts.regression).map(|sums| sums.scores(dataset.value_names())),
+        regression: counts.outputs.regression.map(|sums| sums.scores(dataset.value_names())),
         geodesic,
     })
 }
@@ -208,7 +208,7 @@ pub fn evaluate(
 struct Counts {
     classes: Option<ClassScores>,
     segmentation: SegmentationSums,
-    regression: Option<RegressionSums>,
+    outputs: Outputs,
     confusions: Option<Confusions>,
     strict: bool,
     skipped: Vec<String>,
@@ -220,7 +220,7 @@ impl Counts {
         Self {
             classes: model.classes.as_ref().map(ClassScores::new),
             segmentation: SegmentationSums::default(),
-            regression: (model.classes.is_none()).then(|| RegressionSums::new(model.network.output())),
+            outputs: Outputs { classes: Some(Vec::new()), ..Default::default() },
             confusions: is_correspondence.then(Confusions::default),
             strict,
             skipped: Vec::new(),
@@ -272,51 +272,25 @@ fn run(
                 }
                 prepared => prepared?,
             };
-            let batch = &prepared.batch;
-            let (loss, mean_square, correct) = device.run(|| {
-                let mut tape = Tape::inference(&mut workspace, &model.parameters);
-                let x = tape.input(batch.kind().clone(), batch.features())?;
-                match batch.target() {
-                    Target::Classes(targets) => {
-                        let labels = targets.labels;
-                        let mut predicted = vec![0; labels.len()];
-                        let rows = Rows { predictions: Some(&mut predicted), ranks: None };
-                        let loss = (model.network).classify(&mut tape, batch.levels(), x, targets, rows)?;
-                        counts.add_labels(labels, &predicted);
-                        // There is one mesh in each batch.
-                        let place = prepared.samples.first();
-                        if let Some(geometry) = place.and_then(|&index| samples.take_geometry(index)) {
-                            counts.segmentation.add(&geometry, labels, &predicted);
-                        }
-                        let score = loss.score()?;
-                        let correct = score.map(|score| score.correct as u64);
-                        Ok((loss.value()?, None, correct))
-                    }
-                    Target::Values(target) => {
-                        let found = model.network.forward(&mut tape, batch.levels(), x)?;
-                        let scaling = model.target_scaling.as_ref();
-                        let mean_square = counts.regression.as_mut().map(|sums| {
-                            let found = found.values()?;
-                            let (found, wanted) = (unscaled(scaling, &found), unscaled(scaling, target.values));
-                            Ok::<_, TaskError>(sums.add(&found, &wanted, target.known))
-                        });
-                        let loss = tape.regression(target.penalty, found, target.values, target.known)?;
-                        Ok((loss.value()?, mean_square.transpose()?, None))
-                    }
-                    Target::Unknown => Err(TaskError::setting("evaluation", "a batch has no target")),
+            let (network, weights, scaling) = (&*model.network, &model.parameters, model.target_scaling.as_ref());
+            let outputs = &mut counts.outputs;
+            let loss = evaluate_batch(network, weights, &mut workspace, scaling, &prepared.batch, outputs)?;
+            if let Target::Classes(targets) = prepared.batch.target() {
+                let predicted = counts.outputs.classes.take().unwrap_or_default();
+                counts.add_labels(targets.labels, &predicted);
+                // There is one mesh in each batch.
+                let sample = prepared.samples.first();
+                if let Some(geometry) = sample.and_then(|&index| samples.take_geometry(index)) {
+                    counts.segmentation.add(&geometry, targets.labels, &predicted);
                 }
-            })?;
-            if !loss.is_finite() {
-                let name = names(samples, &prepared.samples);
-                return Err(TaskError::setting(name, format!("the loss is {loss}")));
+                counts.outputs.classes = Some(predicted);
             }
-            tally.add(BatchScores {
-                loss,
-                weight: batch.weight(),
-                mean_square,
-                correct,
-                counted: batch.counted() as u64,
-            });
+            let scores = loss.read()?;
+            if !scores.loss.is_finite() {
+                let name = names(samples, &prepared.samples);
+                return Err(TaskError::setting(name, format!("the loss is {}", scores.loss)));
+            }
+            tally.add(scores);
         }
         tally.scores().ok_or_else(|| match &counts.skipped[..] {
             [] => TaskError::setting("evaluation", "no target is known"),

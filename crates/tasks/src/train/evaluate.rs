@@ -3,7 +3,7 @@
 use super::batch_plan::{BatchPlan, Division};
 use super::batches::{BatchSource, GeometryCache, Prefetch};
 use super::metrics::{Scores, Tally};
-use super::objective::evaluate_batch;
+use super::objective::{Outputs, evaluate_batch};
 use crate::{FeatureScaling, SampleSource, TaskError};
 use gemcnn_nn::{Module, Objective, Parameters, Workspace};
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub(super) fn evaluate(
         let mut tally = Tally::default();
         for prepared in Prefetch::start(scope, batches, plan, all) {
             let prepared = prepared?;
-            let loss = evaluate_batch(module, parameters, workspace, scaling, &prepared)?;
+            let loss =
+                evaluate_batch(module, parameters, workspace, scaling, &prepared.batch, &mut Outputs::default())?;
             // On a GPU, losses are read after all batches are queued.
             losses.push((prepared.samples, loss));
         }

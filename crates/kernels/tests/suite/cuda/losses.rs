@@ -535,7 +535,8 @@ fn numbers_that_are_not_finite_reach_the_loss() {
 
 #[test]
 fn targets_that_are_on_the_device() {
-    use cross_entropy::cuda::{DeviceTargetSlices, DeviceTargets};
+    use cross_entropy::ClassTargets;
+    use cross_entropy::cuda::DeviceTargets;
     let Some(device) = device() else { return };
     let (rows, classes) = (77, 10);
     let (labels, class_weights) = targets(rows, classes);
@@ -544,11 +545,9 @@ fn targets_that_are_on_the_device() {
     let counted = labels.iter().filter(|&&label| label != cross_entropy::IGNORE);
     let total: f64 = counted.map(|&label| f64::from(class_weights[label as usize])).sum();
     let normaliser = device.upload(&[total.recip()]).unwrap();
-    let slices = |smoothing| DeviceTargetSlices {
-        classes,
-        labels: there.view(),
-        class_weights: Some(weights.view()),
-        smoothing,
+    let slices = |smoothing| {
+        let (labels, class_weights) = (there.view(), Some(weights.view()));
+        ClassTargets { classes, labels, class_weights, smoothing }
     };
     // SAFETY: `targets` makes labels of these classes only.
     let made = |smoothing| unsafe { DeviceTargets::from_device(&device, slices(smoothing), normaliser.view()) };
@@ -584,16 +583,15 @@ fn regression_losses() {
             let mut dx = vec![0.0; x.len()];
             let dloss = 50.0 * rows as f64;
             regression::reference::backward(&loss, &wx, &wt, dloss, &mut dx).unwrap();
-            let on_device = regression::cuda::DeviceRegression::new(&device, &loss, rows).unwrap();
-            let (x, target) = (device.upload(&x).unwrap(), device.upload(&target).unwrap());
-            let found = regression::cuda::forward(&device, &on_device, x.view(), target.view());
+            let on_device = regression::cuda::DeviceValues::new(&device, &loss, &target).unwrap();
+            let x = device.upload(&x).unwrap();
+            let found = regression::cuda::forward(&device, &on_device, x.view());
             let found = found.unwrap().to_vec(&device).unwrap()[0];
             assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1.0));
             let what = format!("{rows} rows, {penalty:?}, masked {masked}");
             checks.check(&what, [("dx", &dx)], |device| {
                 let mut dx = poisoned(device, x.len());
-                let (x, target) = (x.view(), target.view());
-                regression::cuda::backward(device, &on_device, x, target, dloss, dx.view_mut()).unwrap();
+                regression::cuda::backward(device, &on_device, x.view(), dloss, dx.view_mut()).unwrap();
                 [dx]
             });
         }
