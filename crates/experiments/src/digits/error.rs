@@ -52,6 +52,16 @@ pub enum MnistError {
         /// What went wrong, and what to try.
         problem: String,
     },
+    /// The program `curl` is missing.
+    #[error(
+        "`curl` is not installed; download the files in another way, as with\n  curl --location --output {path} {url}"
+    )]
+    NoCurl {
+        /// The address of the file.
+        url: String,
+        /// Where it belongs.
+        path: PathBuf,
+    },
 }
 
 impl MnistError {

@@ -1,26 +1,25 @@
-//! Download of the digits.
+//! Download of the digits, by the system's `curl`.
 //!
 //! A file is received as `NAME.gz.part` and renamed when it is complete and its checksum is right. After an
 //! interruption the received part stays, and the next attempt requests only the rest.
 
 use super::files::Content;
 use super::{DataFile, FILES, MnistError};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use ureq::Agent;
-use ureq::http::{StatusCode, header};
+use std::io::{ErrorKind, IsTerminal};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Default address of the files.
 pub const BASE_URL: &str = "https://ossci-datasets.s3.amazonaws.com/mnist";
 
 /// Attempts for a file before giving up.
 const TRIES: usize = 3;
-/// Bytes read at once.
-const PIECE: usize = 1 << 16;
 /// Upper limit for a file; all gzipped files of the data set are smaller.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_BYTES: &str = "67108864";
+/// Exit status of `curl` if the server cannot continue a download.
+const NO_RANGES: i32 = 33;
+/// Answer of a server to a request of bytes beyond the end of the file.
+const RANGE_NOT_SATISFIABLE: &str = "416";
 
 /// Progress of the download.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,15 +28,6 @@ pub enum Download<'d> {
     Present {
         /// Its path.
         path: &'d Path,
-    },
-    /// Bytes of a file have arrived.
-    Progress {
-        /// Name of the file.
-        name: &'d str,
-        /// Bytes so far, including earlier attempts.
-        received: u64,
-        /// Total number of bytes, if the server reports it.
-        total: Option<u64>,
     },
     /// An attempt failed and another one follows.
     Again {
@@ -54,11 +44,11 @@ pub enum Download<'d> {
 }
 
 /// Downloads the missing files of the four into a directory, from `base_url` with names such as
-/// `train-images-idx3-ubyte.gz`.
+/// `train-images-idx3-ubyte.gz`. On a terminal, `curl` shows its progress.
 ///
 /// # Errors
-/// A directory that cannot be written, a server that does not have the files, or a wrong checksum, also of
-/// a file that existed before.
+/// A machine without `curl`, a directory that cannot be written, a server that does not have the files, or a wrong
+/// checksum, also of a file that existed before.
 pub fn fetch(directory: &Path, base_url: &str, observer: &mut dyn FnMut(Download<'_>)) -> Result<(), MnistError> {
     fetch_files(&FILES, directory, base_url, observer)
 }
@@ -70,13 +60,6 @@ fn fetch_files(
     observer: &mut dyn FnMut(Download<'_>),
 ) -> Result<(), MnistError> {
     std::fs::create_dir_all(directory).map_err(MnistError::file(directory))?;
-    let patience = |seconds| Some(Duration::from_secs(seconds));
-    let agent: Agent = Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_connect(patience(30))
-        .timeout_per_read(patience(60))
-        .build()
-        .into();
     for file in files {
         if file.find(directory).is_some() {
             let content = file.read(directory)?;
@@ -84,112 +67,73 @@ fn fetch_files(
             continue;
         }
         let url = format!("{}/{}", base_url.trim_end_matches('/'), file.gzipped_name());
-        let fetcher =
-            Fetcher { agent: &agent, file, url, part: directory.join(format!("{}.part", file.gzipped_name())) };
         let path = directory.join(file.gzipped_name());
-        fetcher.fetch(&path, observer)?;
+        let part = path.with_added_extension("part");
+        let mut tries = 1;
+        while let Err(error) = download(&url, &part).and_then(|()| verify(file, &part)) {
+            let may_pass =
+                matches!(error, MnistError::Download { .. } | MnistError::Different { .. } | MnistError::Format { .. });
+            if tries == TRIES || !may_pass {
+                return Err(error);
+            }
+            tries += 1;
+            observer(Download::Again { name: file.name, problem: &error.to_string() });
+        }
+        std::fs::rename(&part, &path).map_err(MnistError::file(&path))?;
         observer(Download::Done { path: &path });
     }
     Ok(())
 }
 
-/// The download of one file.
-struct Fetcher<'f> {
-    agent: &'f Agent,
-    file: &'f DataFile,
-    url: String,
-    part: PathBuf,
-}
-
-impl Fetcher<'_> {
-    fn fetch(&self, path: &Path, observer: &mut dyn FnMut(Download<'_>)) -> Result<(), MnistError> {
-        let mut tries = 1;
-        loop {
-            let error = match self.download(observer).and_then(|()| self.verify()) {
-                Ok(()) => break,
-                Err(error) => error,
-            };
-            let passing =
-                matches!(error, MnistError::Download { .. } | MnistError::Different { .. } | MnistError::Format { .. });
-            if tries == TRIES || !passing {
-                return Err(error);
-            }
-            tries += 1;
-            observer(Download::Again { name: self.file.name, problem: &error.to_string() });
+/// Requests the missing rest of a file and appends it. A part that the server cannot continue is removed.
+fn download(url: &str, part: &Path) -> Result<(), MnistError> {
+    let refuse = |problem: String| Err(MnistError::Download { url: url.into(), problem });
+    let has_terminal = std::io::stderr().is_terminal();
+    let output = Command::new("curl")
+        .args(["--fail", "--location", "--show-error", "--continue-at", "-", "--connect-timeout", "30"])
+        .args(["--speed-limit", "1", "--speed-time", "60", "--max-filesize", MAX_BYTES, "--write-out", "%{http_code}"])
+        .arg(if has_terminal { "--progress-bar" } else { "--silent" })
+        .arg("--output")
+        .arg(part)
+        .arg(url)
+        .stdin(Stdio::null())
+        .stderr(if has_terminal { Stdio::inherit() } else { Stdio::piped() })
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(MnistError::NoCurl { url: url.into(), path: part.with_extension("") });
         }
-        std::fs::rename(&self.part, path).map_err(MnistError::file(path))
+        Err(error) => return refuse(format!("cannot start `curl`: {error}")),
+    };
+    if output.status.success() {
+        return Ok(());
     }
-
-    /// Requests the missing rest of the part and appends it.
-    fn download(&self, observer: &mut dyn FnMut(Download<'_>)) -> Result<(), MnistError> {
-        let refuse = |problem: String| MnistError::Download { url: self.url.clone(), problem };
-        let have = std::fs::metadata(&self.part).map_or(0, |part| part.len());
-        let mut request = self.agent.get(&self.url);
-        if have > 0 {
-            request = request.header(header::RANGE, format!("bytes={have}-"));
-        }
-        let response = request.call().map_err(|error| refuse(error.to_string()))?;
-        let text = |name| response.headers().get(name).and_then(|v| v.to_str().ok());
-        let continues = format!("bytes {have}-");
-        let start = match response.status() {
-            StatusCode::OK => 0,
-            StatusCode::PARTIAL_CONTENT if text(header::CONTENT_RANGE).is_some_and(|r| r.starts_with(&continues)) => {
-                have
-            }
-            // The part is complete or belongs to another file; the checksum decides.
-            StatusCode::RANGE_NOT_SATISFIABLE if have > 0 => return Ok(()),
-            status => {
-                return Err(refuse(format!(
-                    "the server answers {status}; check the address of the data set (--base-url)"
-                )));
-            }
-        };
-        let length = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
-        let total = length.map(|length| start + length);
-        let mut part = open_part(&self.part, start).map_err(MnistError::file(&self.part))?;
-        let mut body = response.into_body().into_reader();
-        let (mut received, mut piece) = (start, vec![0; PIECE]);
-        loop {
-            let count = body.read(&mut piece).map_err(|error| refuse(format!("after {received} bytes: {error}")))?;
-            if count == 0 {
-                break;
-            }
-            received += count as u64;
-            if received > MAX_BYTES {
-                return Err(refuse(format!("more than {MAX_BYTES} bytes, too many for this file")));
-            }
-            part.write_all(&piece[..count]).map_err(MnistError::file(&self.part))?;
-            observer(Download::Progress { name: self.file.name, received, total });
-        }
-        match total {
-            Some(total) if received < total => Err(refuse(format!("ended after {received} of {total} bytes"))),
-            _ => Ok(()),
-        }
+    let [code, message] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).trim().to_owned());
+    // The part is complete or belongs to another file.
+    if (output.status.code() == Some(NO_RANGES) || code == RANGE_NOT_SATISFIABLE) && part.exists() {
+        std::fs::remove_file(part).map_err(MnistError::file(part))?;
     }
-
-    /// Checks that the part is the published file, and removes it if not.
-    fn verify(&self) -> Result<(), MnistError> {
-        let bytes = std::fs::read(&self.part).map_err(MnistError::file(&self.part))?;
-        let verified = Content::inflated(&self.part, &bytes).and_then(|content| self.file.verify(&content));
-        if verified.is_err() {
-            std::fs::remove_file(&self.part).map_err(MnistError::file(&self.part))?;
-        }
-        verified
+    match code.parse::<u16>() {
+        Ok(400..) => refuse(format!("the server replies {code}; check the address of the data set (--base-url)")),
+        _ => refuse(format!("{message} (`curl`: {})", output.status)),
     }
 }
 
-/// Opens the part for writing from byte `start`.
-fn open_part(path: &Path, start: u64) -> std::io::Result<File> {
-    match start {
-        0 => File::create(path),
-        _ => OpenOptions::new().append(true).open(path),
+/// Checks that the part is the published file, and removes it if not.
+fn verify(file: &DataFile, part: &Path) -> Result<(), MnistError> {
+    let bytes = std::fs::read(part).map_err(MnistError::file(part))?;
+    let verified = Content::inflated(part, &bytes).and_then(|content| file.verify(&content));
+    if verified.is_err() {
+        std::fs::remove_file(part).map_err(MnistError::file(part))?;
     }
+    verified
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader};
+    use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
     use std::sync::{Arc, Mutex};
 
@@ -211,39 +155,39 @@ mod tests {
     }
 
     /// Answer of the server to one request.
-    enum Answer {
+    enum Reply {
         /// The whole file, or the requested range.
-        Well,
+        Whole,
         /// The whole file, whatever range is requested.
         WithoutRanges,
         /// The first bytes of what is requested, then the connection breaks.
         Until(usize),
-        /// As `Well`, with one byte changed.
+        /// As `Whole`, with one byte changed.
         Damaged,
         NotFound,
     }
 
-    /// A server that gives these answers in order and records the requested ranges.
+    /// A server that gives these replies in order and records the requested ranges.
     struct Server {
         url: String,
         ranges: Arc<Mutex<Vec<Option<usize>>>>,
     }
 
     impl Server {
-        fn new(file: &DataFile, answers: impl IntoIterator<Item = Answer>) -> Self {
+        fn new(file: &DataFile, replies: impl IntoIterator<Item = Reply>) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("http://{}/digits/", listener.local_addr().unwrap());
             let ranges = Arc::new(Mutex::new(Vec::new()));
             let (noted, content) = (ranges.clone(), published(file));
             let path = format!("GET /digits/{} ", file.gzipped_name());
-            let answers: Vec<Answer> = answers.into_iter().collect();
+            let replies: Vec<Reply> = replies.into_iter().collect();
             std::thread::spawn(move || {
-                for answer in answers {
+                for reply_kind in replies {
                     let (stream, _) = listener.accept().unwrap();
                     let (line, range) = request(&stream);
                     assert!(line.starts_with(&path), "{line}");
                     noted.lock().unwrap().push(range);
-                    reply(stream, &content, range, &answer);
+                    reply(stream, &content, range, &reply_kind);
                 }
             });
             Self { url, ranges }
@@ -267,22 +211,22 @@ mod tests {
         (first, range)
     }
 
-    fn reply(mut stream: TcpStream, content: &[u8], range: Option<usize>, answer: &Answer) {
-        let start = match answer {
-            Answer::WithoutRanges => 0,
+    fn reply(mut stream: TcpStream, content: &[u8], range: Option<usize>, reply_kind: &Reply) {
+        let start = match reply_kind {
+            Reply::WithoutRanges => 0,
             _ => range.unwrap_or(0),
         };
         let mut body = content.get(start..).unwrap_or_default().to_vec();
-        let status = match (answer, start) {
-            (Answer::NotFound, _) => "404 Not Found".into(),
+        let status = match (reply_kind, start) {
+            (Reply::NotFound, _) => "404 Not Found".into(),
             (_, 0) => "200 OK".into(),
             _ if body.is_empty() => "416 Range Not Satisfiable".into(),
             _ => format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{}", content.len() - 1, content.len()),
         };
         let length = body.len();
-        match answer {
-            Answer::Until(count) => body.truncate(*count),
-            Answer::Damaged => body[length / 2] ^= 1,
+        match reply_kind {
+            Reply::Until(count) => body.truncate(*count),
+            Reply::Damaged => body[length / 2] ^= 1,
             _ => {}
         }
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
@@ -297,7 +241,6 @@ mod tests {
                 Download::Present { .. } => "present".into(),
                 Download::Again { problem, .. } => format!("again: {problem}"),
                 Download::Done { .. } => "done".into(),
-                Download::Progress { received, total, .. } => format!("{received} of {}", total.unwrap()),
             });
         })?;
         let path = folder.join(file.gzipped_name());
@@ -309,31 +252,30 @@ mod tests {
     #[test]
     fn a_file_is_downloaded_once() {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::new(&LABELS, [Answer::Well]);
+        let server = Server::new(&LABELS, [Reply::Whole]);
         let seen = fetched(LABELS, &server, folder.path()).unwrap();
-        assert_eq!(seen, ["129 of 129", "done"]);
+        assert_eq!(seen, ["done"]);
         assert_eq!(fetched(LABELS, &server, folder.path()).unwrap(), ["present"]);
         assert_eq!(server.ranges(), [None]);
     }
 
     #[test]
-    fn a_broken_download_resumes() {
+    fn broken_download_resumes() {
         let folder = tempfile::tempdir().unwrap();
-        let answers = [Answer::Until(10_000), Answer::Until(5_000), Answer::Well];
-        let server = Server::new(&IMAGES, answers);
+        let replies = [Reply::Until(10_000), Reply::Until(5_000), Reply::Whole];
+        let server = Server::new(&IMAGES, replies);
         let seen = fetched(IMAGES, &server, folder.path()).unwrap();
         assert_eq!(server.ranges(), [None, Some(10_000), Some(15_000)]);
         assert_eq!(seen.iter().filter(|s| s.starts_with("again")).count(), 2);
-        assert_eq!(seen[seen.len() - 2], "31045 of 31045");
     }
 
     #[test]
     fn an_abandoned_download_resumes() {
         let folder = tempfile::tempdir().unwrap();
-        let broken = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::Until(100)));
+        let broken = Server::new(&IMAGES, (0..TRIES).map(|_| Reply::Until(100)));
         let error = fetched(IMAGES, &broken, folder.path()).unwrap_err();
         assert!(matches!(error, MnistError::Download { .. }), "{error}");
-        let server = Server::new(&IMAGES, [Answer::Well]);
+        let server = Server::new(&IMAGES, [Reply::Whole]);
         fetched(IMAGES, &server, folder.path()).unwrap();
         assert_eq!(server.ranges(), [Some(100 * TRIES)]);
     }
@@ -341,23 +283,23 @@ mod tests {
     #[test]
     fn a_server_without_ranges_sends_everything_again() {
         let folder = tempfile::tempdir().unwrap();
-        let answers = [Answer::Until(10_000), Answer::WithoutRanges];
-        let server = Server::new(&IMAGES, answers);
+        let replies = [Reply::Until(10_000), Reply::WithoutRanges, Reply::Whole];
+        let server = Server::new(&IMAGES, replies);
         fetched(IMAGES, &server, folder.path()).unwrap();
-        assert_eq!(server.ranges(), [None, Some(10_000)]);
+        assert_eq!(server.ranges(), [None, Some(10_000), None]);
     }
 
     #[test]
     fn damaged_files_are_downloaded_again() {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::new(&IMAGES, [Answer::Damaged, Answer::Well]);
+        let server = Server::new(&IMAGES, [Reply::Damaged, Reply::Whole]);
         fetched(IMAGES, &server, folder.path()).unwrap();
         assert_eq!(server.ranges(), [None, None]);
         // A part of another file: there is nothing after it, and its checksum is wrong.
         let folder = tempfile::tempdir().unwrap();
         let part = folder.path().join("t10k-images-idx3-ubyte.gz.part");
         std::fs::write(part, [0; 40_000]).unwrap();
-        let server = Server::new(&IMAGES, [Answer::Well, Answer::Well]);
+        let server = Server::new(&IMAGES, [Reply::Whole, Reply::Whole]);
         fetched(IMAGES, &server, folder.path()).unwrap();
         assert_eq!(server.ranges(), [Some(40_000), None]);
     }
@@ -365,11 +307,11 @@ mod tests {
     #[test]
     fn a_wrong_file_never_gets_the_final_name() {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::Damaged));
+        let server = Server::new(&IMAGES, (0..TRIES).map(|_| Reply::Damaged));
         let error = fetched(IMAGES, &server, folder.path()).unwrap_err().to_string();
         assert!(error.contains("t10k-images-idx3-ubyte.gz.part"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        let server = Server::new(&IMAGES, (0..TRIES).map(|_| Answer::NotFound));
+        let server = Server::new(&IMAGES, (0..TRIES).map(|_| Reply::NotFound));
         let error = fetched(IMAGES, &server, folder.path()).unwrap_err().to_string();
         assert!(error.contains("404") && error.contains("--base-url"), "{error}");
         // A wrong file that existed before is reported and kept.
