@@ -44,9 +44,8 @@ enum Command {
     Data(data::DataCommand),
     /// Evaluate a trained model on a data set.
     Eval(eval::EvalArgs),
-    /// Reproduce the experiments of the paper: results, tables and figures.
-    #[command(subcommand)]
-    Experiment(experiment::ExperimentCommand),
+    /// Compare settings in a table: the experiments of the paper, others that come with the program, and your own.
+    Experiment(Box<experiment::ExperimentArgs>),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
@@ -69,7 +68,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Data(command) => data::run(command),
         Command::Eval(args) => args.run(),
-        Command::Experiment(command) => experiment::run(command),
+        Command::Experiment(args) => args.run(),
         Command::Mesh(command) => mesh::run(command),
         Command::Predict(args) => args.run(),
         Command::Train(args) => train::run(*args),

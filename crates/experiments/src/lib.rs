@@ -1,18 +1,19 @@
-//! The experiments of the paper, from data to tables and figures, and the benchmark of the `gemcnn` command.
+//! The experiments of the paper and others, from data to tables and figures: sweeps that a TOML file describes, and
+//! programs. And the benchmark of the `gemcnn` command.
 
 pub mod bench;
-pub mod bodies;
 pub mod digits;
 pub mod equivariance;
 mod estimate;
 pub mod mnist;
+mod names;
 pub mod nonlinearity_cost;
 pub mod operators;
+mod output;
 pub mod pde;
 mod random;
-pub mod remeshed;
-mod runs;
-pub mod segmentation;
+pub mod sweep;
 
 pub use estimate::Estimate;
-pub use runs::Seeds;
+pub use output::Report;
+pub use sweep::Sweep;

@@ -4,6 +4,7 @@
 //! An epoch is 80 training steps and 20 forward passes, as with the paper's data. Its time is computed from the
 //! fastest step and the fastest forward pass of a few.
 
+use crate::output::{self, Table};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 use gemcnn_nn::{
@@ -264,12 +265,32 @@ impl<'d> Trainee<'d> {
     }
 }
 
-impl Report {
-    /// All figures and their file names without extension.
-    pub fn figures(&self) -> Vec<(&'static str, Chart)> {
-        vec![("nonlinearity-cost", self.cost_figure())]
+impl output::Report for Report {
+    fn to_markdown(&self) -> String {
+        let mut table =
+            Table::new(["samples", "step (ms)", "forward (ms)", "epoch (s)", "memory (MB)", "paper: epoch", "memory"]);
+        for row in &self.epochs {
+            let paper = PAPER.iter().find(|paper| paper.samples == row.samples);
+            table.row([
+                row.samples.map_or("none".into(), |samples| samples.to_string()),
+                format!("{:.1}", 1e3 * row.step_seconds),
+                format!("{:.1}", 1e3 * row.inference_seconds),
+                format!("{:.2}", row.epoch_seconds),
+                format!("{:.1}", row.memory_bytes as f64 / 1e6),
+                paper.map_or("-".into(), |paper| format!("{:.1} s", paper.seconds)),
+                paper.map_or("-".into(), |paper| format!("{:.2} GB", paper.gigabytes)),
+            ]);
+        }
+        let Self { vertices, device, threads, .. } = self;
+        format!("Correspondence network, {vertices} vertices, batch 1, {device}, {threads} thread(s)\n\n{table}")
     }
 
+    fn figures(&self) -> Vec<(String, Chart)> {
+        vec![("nonlinearity-cost".into(), self.cost_figure())]
+    }
+}
+
+impl Report {
     /// Time and memory relative to the network without the nonlinearity, so that machines can be compared.
     fn cost_figure(&self) -> Chart {
         let relative = |title: &str, here: fn(&EpochRow) -> f64, paper: fn(&PaperRow) -> f64| {

@@ -1,16 +1,12 @@
 //! `gemcnn experiment mnist`: digits on flat, bent and rough grids.
 
-use super::files::directory;
+use super::{directory, train};
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::{grouped, print, say};
 use clap::Args;
 use gemcnn_experiments::digits::Mnist;
-use gemcnn_experiments::mnist::{Event, Experiment, Model, RateRule, Report, RunResult, RunSettings, Surface};
+use gemcnn_experiments::mnist::{Experiment, Model, RateRule, Surface};
 use gemcnn_nn::ProductMode;
-use gemcnn_tasks::train::Record;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// Train on digits on grids of one geometry and test on grids of others: the paper's first experiment.
@@ -26,7 +22,7 @@ pub struct MnistCommand {
     data: PathBuf,
 
     /// Directory for runs, results and figures [default: runs/mnist; with --quick runs/mnist-quick]
-    #[arg(long, value_name = "OUT")]
+    #[arg(long, short, value_name = "OUT")]
     out: Option<PathBuf>,
 
     /// Run a trial of less than a minute with the 800 digits that come with the program.
@@ -100,17 +96,13 @@ impl MnistCommand {
     pub fn run(self) -> Result<(), Failure> {
         let experiment = self.experiment();
         let data = match self.quick {
-            true => Mnist::few(),
+            true => Mnist::sample(),
             false => Mnist::open(&self.data),
         };
         let data = data.map_err(Failure::input)?;
         let out = directory(self.out, "mnist", self.quick);
         let device = self.device.open(ProductMode::Tf32)?;
-        let mut watcher = Watcher::new();
-        experiment.run(&data, &out, &device, &mut |event| watcher.event(&event)).map_err(Failure::input)?;
-        let report = Report::read(&out).map_err(Failure::input)?;
-        report.write(&out).map_err(Failure::input)?;
-        print(&report.to_string())
+        train(&device, &out, |device, progress, stop| experiment.run(&data, &out, device, progress, stop))
     }
 
     fn experiment(&self) -> Experiment {
@@ -142,107 +134,4 @@ impl MnistCommand {
         experiment.test_digits = self.test_digits;
         experiment
     }
-}
-
-/// Shows progress on standard error: a line for each epoch and test, and on a terminal a bar for the steps
-/// of an epoch.
-struct Watcher {
-    bar: Option<ProgressBar>,
-}
-
-impl Watcher {
-    fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{msg} {bar:30} step {pos} of {len}");
-            ProgressBar::hidden().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Self { bar }
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Started { settings, epochs } => {
-                let of = settings.epochs;
-                self.say(&match epochs {
-                    0 => format!("{}: {of} epochs", title(settings)),
-                    _ => format!("{}: resuming after {epochs} of {of} epochs", title(settings)),
-                });
-            }
-            Event::Skipped { settings } => {
-                self.say(&format!("{}: already finished", title(settings)));
-            }
-            Event::Step { settings, report } => {
-                if let Some(bar) = &self.bar {
-                    if report.step == 1 {
-                        bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
-                        bar.set_length(report.steps);
-                        let (epoch, epochs) = (report.epoch, settings.epochs);
-                        bar.set_message(format!("  epoch {epoch} of {epochs}"));
-                    }
-                    bar.set_position(report.step);
-                }
-            }
-            Event::Epoch { settings, record } => self.epoch(settings, record),
-            Event::Test { test } => {
-                self.say(&format!(
-                    "  tested on {}: {} of {} wrong, {:.2} %",
-                    test.surface,
-                    grouped(test.wrong),
-                    grouped(test.digits),
-                    100.0 * test.error()
-                ));
-            }
-            Event::Finished { result } => self.finished(result),
-        }
-    }
-
-    fn epoch(&self, settings: &RunSettings, record: &Record) {
-        let [training, validation] = [record.training, record.held_out].map(|scores| {
-            scores.map_or((f64::NAN, f64::NAN), |scores| {
-                let accuracy = scores.accuracy.unwrap_or(f64::NAN);
-                (scores.loss, 100.0 * (1.0 - accuracy))
-            })
-        });
-        self.say(&format!(
-            "  epoch {:>2} of {}: loss {:.4}, validation loss {:.4}, error {:.2} %, rate {:.2e}, {:.1} s",
-            record.epoch,
-            settings.epochs,
-            training.0,
-            validation.0,
-            validation.1,
-            record.rate,
-            settings.training_digits as f64 / record.meshes_per_second
-        ));
-    }
-
-    fn finished(&self, result: &RunResult) {
-        if let Some(isometry) = &result.isometry {
-            self.say(&format!(
-                "  flat and isometric: {} of {} predictions differ; logits (up to {:.1}) differ by at most {:.1e}",
-                isometry.different_answers,
-                grouped(isometry.digits),
-                isometry.largest_logit,
-                isometry.largest_difference
-            ));
-        }
-    }
-
-    fn say(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| say(line)),
-            None => say(line),
-        }
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn title(settings: &RunSettings) -> String {
-    format!("trained on {}, {}, seed {}", settings.train, settings.model, settings.seed)
 }

@@ -1,6 +1,6 @@
 //! `gemcnn experiment operators`: surface operators on two meshings of one surface.
 
-use super::files;
+use super::{create, directory, finish};
 use crate::failure::Failure;
 use crate::progress;
 use clap::Args;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub struct OperatorsCommand {
     /// Directory for results and figures [default: runs/operators; with --quick runs/operators-quick]
-    #[arg(long, value_name = "OUT")]
+    #[arg(long, short, value_name = "OUT")]
     out: Option<PathBuf>,
 
     /// Run a trial of a few seconds, with meshes of at most 2,562 vertices.
@@ -30,11 +30,9 @@ pub struct OperatorsCommand {
 impl OperatorsCommand {
     pub fn run(self) -> Result<(), Failure> {
         let settings = Settings { seed: self.seed, ..if self.quick { Settings::quick() } else { Settings::default() } };
-        let directory = files::directory(self.out, "operators", self.quick);
-        files::make(&directory)?;
+        let directory = directory(self.out, "operators", self.quick);
+        create(&directory)?;
         let report = progress::during("comparing", || run(&settings)).map_err(Failure::input)?;
-        report.write(&directory).map_err(Failure::input)?;
-        let names = ["table.md", "results.json", "operators.svg"];
-        files::finish(&report.to_markdown(), &directory, &names, false)
+        finish(&report, &directory)
     }
 }

@@ -1,11 +1,15 @@
 //! `gemcnn experiment pde`: networks as solvers of equations on surfaces.
 
-use super::files::{SeedArgs, run_table};
+use super::sweep::SeedArgs;
+use super::train;
 use crate::data::TrajectoryArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use clap::Args;
-use gemcnn_experiments::pde::{Equation, Row, Settings, run};
+use gemcnn_experiments::sweep::{Choices, RunContext};
+use gemcnn_experiments::{Sweep, pde};
+use gemcnn_nn::ProductMode;
+use gemcnn_tasks::data::Cache;
 use std::path::PathBuf;
 
 /// Train networks of equal size on single time steps of equations on surfaces, and test them at later times, from other
@@ -21,13 +25,11 @@ pub struct PdeCommand {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["vertices", "trajectories", "steps", "data_seed"])]
     data: Option<PathBuf>,
 
-    /// Equations, comma-separated: heat, wave, cahn-hilliard, vector-heat [default: all]
-    #[arg(long, value_name = "EQUATIONS", value_delimiter = ',')]
-    equations: Option<Vec<Equation>>,
+    #[arg(long, value_name = "EQUATIONS", value_delimiter = ',', help = named("Equations", |sweep| sweep.worlds.names()))]
+    equations: Option<Vec<String>>,
 
-    /// Rows of each table, comma-separated: gem, attention, hermes, diffusion, surface, graph [default: all]
-    #[arg(long, value_name = "ROWS", value_delimiter = ',')]
-    rows: Option<Vec<Row>>,
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', help = named("Rows of each table", |sweep| sweep.rows.names()))]
+    rows: Option<Vec<String>>,
 
     #[command(flatten)]
     seeds: SeedArgs,
@@ -44,32 +46,31 @@ pub struct PdeCommand {
     data_seed: Option<u64>,
 
     /// Directory for results and runs
-    #[arg(long, value_name = "OUT", default_value = "runs/pde")]
+    #[arg(long, short, value_name = "OUT", default_value = "runs/pde")]
     out: PathBuf,
 
     #[command(flatten)]
     device: DeviceArgs,
 }
 
+/// The help text of an option that chooses names of the sweep.
+fn named(what: &str, names: fn(&Sweep) -> Vec<&str>) -> String {
+    let names = pde::sweep().map_or(String::new(), |sweep| names(&sweep).join(", "));
+    format!("{what}, comma-separated: {names} [default: all]")
+}
+
 impl PdeCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let default = Settings::default();
-        let settings = Settings {
-            folder: self.data,
-            data: self.trajectories.settings(self.data_seed),
-            equations: self.equations.unwrap_or(default.equations),
-            rows: self.rows.unwrap_or(default.rows),
-            seeds: self.seeds.or(default.seeds),
-            epochs: self.epochs.unwrap_or(default.epochs),
-            precision: self.device.products().map_or(default.precision, Into::into),
-        };
-        run_table(
-            (&self.device, settings.precision),
-            (&self.out, &["table.md", "results.json", "errors.svg"]),
-            |device, progress, stop| {
-                let report = run(&settings, &self.out, device, progress, stop)?;
-                Ok(report.map(|report| (report.to_markdown(), report.has_failures())))
-            },
-        )
+        let mut sweep = pde::sweep().map_err(Failure::input)?;
+        let SeedArgs { seeds, first_seed } = self.seeds;
+        let products = self.device.products().unwrap_or(ProductMode::Tf32);
+        let (worlds, rows, epochs, precision) = (self.equations, self.rows, self.epochs, Some(products.into()));
+        let choices = Choices { worlds, rows, seeds, first_seed, epochs, precision, ..Choices::default() };
+        sweep.choose(choices).map_err(Failure::usage)?;
+        let (device, settings) = (self.device.open(products)?, self.trajectories.settings(self.data_seed));
+        train(&device, &self.out, |device, progress, stop| {
+            let context = RunContext { directory: &self.out, cache: &Cache::none(), device, stop };
+            pde::run(sweep, self.data, &settings, context, progress)
+        })
     }
 }

@@ -67,7 +67,7 @@ fn equivariance_leaves_rows_and_figures() {
 }
 
 #[test]
-fn operators_leave_a_table_and_a_figure_and_agree_better_on_finer_meshes() {
+fn operators_agree_better_on_finer_meshes() {
     let directory = tempfile::tempdir().unwrap();
     let text = succeed(&["operators", "--quick"], directory.path());
     for part in ["| operator | 162 | 642 | 2562 | rate |", "operators.svg"] {
@@ -126,7 +126,7 @@ fn nonlinearity_cost_leaves_a_table_and_figures() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_said_before_anything_is_measured() {
+fn output_directories_are_checked_first() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("taken"), "").unwrap();
     for name in ["equivariance", "nonlinearity-cost"] {

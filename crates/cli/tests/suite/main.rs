@@ -1,7 +1,6 @@
 //! The command as a user runs it. One program, because each costs a link.
 
 mod bench;
-mod bodies_experiment;
 #[cfg(unix)]
 mod browser;
 mod cut_off;
@@ -9,9 +8,10 @@ mod data;
 mod elements;
 mod experiment;
 mod experiment_mnist;
+mod experiment_pde;
+mod experiment_sweeps;
 mod mesh;
 mod models;
-mod pde;
 mod train;
 #[cfg(unix)]
 mod view;

@@ -500,22 +500,19 @@ fn steps_of_the_recipe_are_tested_rotated_and_remeshed() {
     fs::write(project.path("jaws/dataset.toml"), parts).unwrap();
     project.succeed(&command);
     let results = project.json("out/results.json");
-    let steps = results["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 2);
-    for step in steps {
-        let conditions = step["accuracy"].as_object().unwrap();
-        assert_eq!(conditions.len(), 3, "{step}");
-        for (condition, runs) in conditions {
-            let accuracy = runs[0].as_f64().unwrap();
-            assert!(accuracy > 0.0 && accuracy < 1.0, "{condition}: {accuracy}");
+    let runs = results["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    let accuracy = |run: &Value, test: &str| run["tests"][test]["scores"]["accuracy"].as_f64().unwrap();
+    for run in runs {
+        let tests = run["tests"].as_object().unwrap();
+        assert_eq!(tests.len(), 3, "{run}");
+        for test in tests.keys() {
+            let accuracy = accuracy(run, test);
+            assert!(accuracy > 0.0 && accuracy < 1.0, "{test}: {accuracy}");
         }
     }
     // Invariant features do not change with a rotation.
-    let difference = |step: &Value| {
-        let accuracy = |condition: &str| step["accuracy"][condition][0].as_f64().unwrap();
-        (accuracy("as_trained") - accuracy("rotated")).abs()
-    };
-    assert!(difference(&steps[1]) < 0.02, "{results}");
+    assert!((accuracy(&runs[1], "as-trained") - accuracy(&runs[1], "rotated")).abs() < 0.02, "{results}");
     // Finished runs are not repeated.
     let model = project.path("out/resampled-seed1/model.safetensors");
     let written = fs::metadata(&model).unwrap().modified().unwrap();

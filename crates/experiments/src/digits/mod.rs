@@ -2,9 +2,9 @@
 //!
 //! ```
 //! use gemcnn_experiments::digits::Mnist;
-//! let few = Mnist::few()?;
-//! assert_eq!((few.train.len(), few.test.len()), (600, 200));
-//! assert_eq!(few.train.labels()[0], 5);
+//! let digits = Mnist::sample()?;
+//! assert_eq!((digits.train.len(), digits.test.len()), (600, 200));
+//! assert_eq!(digits.train.labels()[0], 5);
 //! # Ok::<(), gemcnn_experiments::digits::MnistError>(())
 //! ```
 
@@ -25,7 +25,7 @@ use std::path::Path;
 pub const CLASSES: usize = 10;
 
 /// The first digits of both parts of the data set, for tests and trials.
-const FEW: [(&str, &[u8]); 4] = [
+const SAMPLE: [(&str, &[u8]); 4] = [
     ("train-images", include_bytes!("../../../../fixtures/mnist/train-images-idx3-ubyte.gz")),
     ("train-labels", include_bytes!("../../../../fixtures/mnist/train-labels-idx1-ubyte.gz")),
     ("test-images", include_bytes!("../../../../fixtures/mnist/t10k-images-idx3-ubyte.gz")),
@@ -57,8 +57,8 @@ impl Mnist {
     ///
     /// # Errors
     /// Only if the program was built from damaged files.
-    pub fn few() -> Result<Self, MnistError> {
-        let [images, labels, test_images, test_labels] = FEW.map(|(name, bytes)| Content::inflated(name, bytes));
+    pub fn sample() -> Result<Self, MnistError> {
+        let [images, labels, test_images, test_labels] = SAMPLE.map(|(name, bytes)| Content::inflated(name, bytes));
         Ok(Self { train: Digits::parse(&images?, &labels?)?, test: Digits::parse(&test_images?, &test_labels?)? })
     }
 }

@@ -21,8 +21,8 @@
 
 mod bound;
 mod error;
-mod figures;
 mod model;
+mod report;
 mod surface;
 mod symmetries;
 mod transform;
@@ -163,8 +163,8 @@ impl Settings {
         let over_depth =
             self.depths.contains(&plan.depth) && (plan.model != Model::Gem || plan.samples == Some(self.most_samples));
         // Motions change results only by rounding, whatever the samples, and there are many motions.
-        let mut few = self.samples.iter().step_by(AMBIENT_STRIDE);
-        transform != Transform::Ambient || over_depth || few.any(|&n| plan.samples == Some(n))
+        let mut every_fifth = self.samples.iter().step_by(AMBIENT_STRIDE);
+        transform != Transform::Ambient || over_depth || every_fifth.any(|&n| plan.samples == Some(n))
     }
 }
 

@@ -100,7 +100,7 @@ impl<T: Real> Changes<T> {
 
     fn new(settings: &Settings, surface: Surface, transform: Transform, frames: Frames) -> Result<Self, TaskError> {
         let mesh = surface.mesh(settings.seed)?;
-        let single = |graph: &GaugeGraph| Ok(GraphBatch::new([graph])?);
+        let batch_of = |graph: &GaugeGraph| Ok(GraphBatch::new([graph])?);
         let made = match transform {
             Transform::Gauge => {
                 let graph = frames.graph(&mesh)?;
@@ -108,7 +108,7 @@ impl<T: Real> Changes<T> {
                 let mut rotated = || {
                     let angles: Vec<f64> = mesh.vertices().iter().map(|_| draws.angle()).collect();
                     let rotated = graph.clone().gauge_transform(&angles);
-                    single(&rotated.map_err(|source| TaskError::Geometry { name: "icosahedron".into(), source })?)
+                    batch_of(&rotated.map_err(|source| TaskError::Geometry { name: "icosahedron".into(), source })?)
                 };
                 let mut of_each = || (0..settings.gauges).map(|_| rotated()).collect();
                 let all = (0..settings.models).map(|_| of_each());
@@ -122,13 +122,13 @@ impl<T: Real> Changes<T> {
                     let rounded = |v: f64| T::of(v).as_f64();
                     let moved = mesh.map_vertices(|p| (rotation * p + shift).map(rounded));
                     let moved = moved.map_err(|error| TaskError::setting("motion", error.to_string()))?;
-                    single(&frames.graph(&moved)?)
+                    batch_of(&frames.graph(&moved)?)
                 };
                 let all = (0..settings.motions).map(|_| moved());
                 Made::ForAll(all.collect::<Result<_, TaskError>>()?)
             }
             Transform::Isometry => Made::Permuted {
-                graph: Box::new(single(&frames.graph(&mesh)?)?),
+                graph: Box::new(batch_of(&frames.graph(&mesh)?)?),
                 permutations: rotational_symmetries(&Surface::Icosahedron.mesh(settings.seed)?),
             },
         };

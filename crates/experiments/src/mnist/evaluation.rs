@@ -1,12 +1,13 @@
 //! Tests of trained networks on grids that they were not trained on.
 
+use super::RunSettings;
 use super::samples::{Grids, intensities};
 use super::surface::{Part, Surface};
-use super::{Event, Observer, RunSettings};
 use crate::digits::{CLASSES, Digits};
 use gemcnn_kernels::cross_entropy;
 use gemcnn_nn::{Device, Levels, Module, NnError, Parameters, ProductMode, Tape, Var, Workspace};
 use gemcnn_tasks::TaskError;
+use gemcnn_tasks::train::{Event, Observer};
 use serde::{Deserialize, Serialize};
 
 /// Digits in a batch.
@@ -58,7 +59,7 @@ impl Evaluator<'_> {
     pub fn evaluate(
         &self,
         surfaces: &[Surface],
-        observer: &mut Observer<'_>,
+        observer: &mut dyn Observer,
     ) -> Result<(Vec<Test>, Option<Isometry>), TaskError> {
         let before = match self.device {
             Device::Cpu => None,
@@ -78,7 +79,7 @@ impl Evaluator<'_> {
     fn evaluate_in_f32(
         &self,
         surfaces: &[Surface],
-        observer: &mut Observer<'_>,
+        observer: &mut dyn Observer,
     ) -> Result<(Vec<Test>, Option<Isometry>), TaskError> {
         let mut workspace = Workspace::new(self.device.clone());
         let mut tests = Vec::with_capacity(surfaces.len());
@@ -92,7 +93,12 @@ impl Evaluator<'_> {
                 digits: self.digits.len(),
                 wrong: predictions.iter().zip(labels).filter(|(a, b)| *a != b).count(),
             };
-            observer(Event::Test { test: &test });
+            observer.observe(Event::Note(&format!(
+                "tested on {surface}: {} of {} wrong, {:.2} %",
+                test.wrong,
+                test.digits,
+                100.0 * test.error()
+            )));
             tests.push(test);
             match surface {
                 Surface::Flat => flat = Some(logits),

@@ -19,14 +19,13 @@ pub use settings::{RateRule, RunSettings};
 pub use surface::{GridOptions, Part, Surface};
 
 use crate::digits::{CLASSES, Mnist};
-use crate::runs::{read_json, write_json};
+use crate::output::{invalid, read_json, write_json};
 use evaluation::Evaluator;
 use gemcnn_nn::{Device, Objective};
-use gemcnn_tasks::train::{self, Problem, Record, RunDirectory, StepReport, StopFlag, Trainer, device_name};
+use gemcnn_tasks::train::{Event, Observer, Outcome, Problem, Record, RunDirectory, StopFlag, Trainer, device_name};
 use gemcnn_tasks::{Element, TaskError};
 use samples::{DigitSamples, Grids};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::path::Path;
 
 /// The result in the directory of a finished run.
@@ -84,7 +83,7 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// A short trial with the digits of [`Mnist::few`]: trained on the flat grid, tested on all geometries.
+    /// A short trial with the digits of [`Mnist::sample`]: trained on the flat grid, tested on all geometries.
     pub fn quick() -> Self {
         Self {
             train: vec![Surface::Flat],
@@ -114,67 +113,6 @@ pub struct RunResult {
     pub tests: Vec<Test>,
     /// Comparison of flat and isometric grids, if both were tested.
     pub isometry: Option<Isometry>,
-}
-
-/// Progress of an experiment.
-#[derive(Debug)]
-pub enum Event<'e> {
-    /// A run starts, or resumes from its checkpoint.
-    Started {
-        /// The run.
-        settings: &'e RunSettings,
-        /// Number of epochs in the checkpoint.
-        epochs: usize,
-    },
-    /// The run was finished before.
-    Skipped {
-        /// The run.
-        settings: &'e RunSettings,
-    },
-    /// A training step is queued.
-    Step {
-        /// The run.
-        settings: &'e RunSettings,
-        /// Progress of the epoch.
-        report: &'e StepReport,
-    },
-    /// An epoch is finished and validated.
-    Epoch {
-        /// The run.
-        settings: &'e RunSettings,
-        /// Its losses and accuracies.
-        record: &'e Record,
-    },
-    /// A trained network was tested on one geometry.
-    Test {
-        /// The result.
-        test: &'e Test,
-    },
-    /// A run is finished.
-    Finished {
-        /// Its result.
-        result: &'e RunResult,
-    },
-}
-
-/// Receives the progress of an experiment.
-pub type Observer<'o> = dyn FnMut(Event<'_>) + Send + 'o;
-
-/// Passes the events of a training run to the observer of the experiment.
-struct Relay<'r, 'o> {
-    settings: &'r RunSettings,
-    observer: &'r mut Observer<'o>,
-}
-
-impl train::Observer for Relay<'_, '_> {
-    fn observe(&mut self, event: train::Event<'_>) {
-        let settings = self.settings;
-        match event {
-            train::Event::StepDone(report) => (self.observer)(Event::Step { settings, report }),
-            train::Event::EpochDone(record) => (self.observer)(Event::Epoch { settings, record }),
-            _ => {}
-        }
-    }
 }
 
 impl Experiment {
@@ -217,7 +155,8 @@ impl Experiment {
         Ok(runs)
     }
 
-    /// Runs everything that is not finished in a directory, and returns the results of all runs.
+    /// Runs everything that is not finished in a directory, and returns the report of all finished runs there; `None` if
+    /// a stop is requested.
     ///
     /// # Errors
     /// Settings out of range, a directory with a run of other settings, files that cannot be read or written,
@@ -227,12 +166,17 @@ impl Experiment {
         data: &Mnist,
         folder: &Path,
         device: &Device,
-        observer: &mut Observer<'_>,
-    ) -> Result<Vec<RunResult>, TaskError> {
-        let runs = self.runs(data)?;
+        observer: &mut dyn Observer,
+        stop: &StopFlag,
+    ) -> Result<Option<Report>, TaskError> {
         let digits = data.test.range(0..self.test_digits.unwrap_or(usize::MAX));
-        let tested = Mnist { train: data.train.clone(), test: digits };
-        (runs.iter()).map(|settings| self.run_one(settings, &tested, folder, device, observer)).collect()
+        let data = Mnist { train: data.train.clone(), test: digits };
+        for settings in self.runs(&data)? {
+            if self.run_one(&settings, &data, folder, device, observer, stop)?.is_none() {
+                return Ok(None);
+            }
+        }
+        Report::read(folder).map(Some)
     }
 
     fn run_one(
@@ -241,18 +185,20 @@ impl Experiment {
         data: &Mnist,
         folder: &Path,
         device: &Device,
-        observer: &mut Observer<'_>,
-    ) -> Result<RunResult, TaskError> {
+        observer: &mut dyn Observer,
+        stop: &StopFlag,
+    ) -> Result<Option<RunResult>, TaskError> {
         let run = RunDirectory::open_or_create(&folder.join(settings.name()))?;
         let result_path = run.path().join(RESULT);
+        let title = format!("trained on {}, {}, seed {}", settings.train, settings.model, settings.seed);
         if let Some(result) = read_json::<RunResult>(&result_path)?
             && result.settings == *settings
             && result.has_tested(&self.test, data.test.len())
         {
-            observer(Event::Skipped { settings });
-            return Ok(result);
+            observer.observe(Event::Note(&format!("{title}: already finished")));
+            return Ok(Some(result));
         }
-        let RunSettings { training_digits, validation_digits, .. } = *settings;
+        let RunSettings { training_digits, validation_digits, epochs, .. } = *settings;
         let grids = Grids::new(settings.grids.graphs(settings.train, Part::Train)?);
         let samples = |range| DigitSamples { digits: data.train.range(range), grids: &grids };
         let (network, parameters) = settings.model.network(&settings.grids).init(settings.seed)?;
@@ -264,11 +210,16 @@ impl Experiment {
             per: Element::Mesh,
             classes: None,
             config: &settings.training(device).checked()?,
-            settings: &to_json(settings)?,
+            settings: &serde_json::to_value(settings).map_err(invalid("settings"))?,
         };
-        let mut trainer = Trainer::new(problem, (Box::new(network), parameters), &run, device, &mut train::Silent)?;
-        observer(Event::Started { settings, epochs: trainer.history().len() });
-        trainer.run(&mut Relay { settings, observer }, &StopFlag::new())?;
+        let mut trainer = Trainer::new(problem, (Box::new(network), parameters), &run, device, observer)?;
+        observer.observe(Event::Note(&match trainer.history().len() {
+            0 => format!("{title}: {epochs} epochs"),
+            done => format!("{title}: resuming after {done} of {epochs} epochs"),
+        }));
+        if let Outcome::Stopped { .. } = trainer.run(observer, stop)? {
+            return Ok(None);
+        }
         let history = trainer.history().to_vec();
         let (network, parameters) = trainer.into_model()?;
         let evaluator = Evaluator { settings, network: &*network, parameters: &parameters, device, digits: &data.test };
@@ -285,8 +236,13 @@ impl Experiment {
             isometry,
         };
         write_json(&result_path, &result)?;
-        observer(Event::Finished { result: &result });
-        Ok(result)
+        if let Some(Isometry { digits, different_answers, largest_logit, largest_difference }) = &result.isometry {
+            observer.observe(Event::Note(&format!(
+                "flat and isometric: {different_answers} of {digits} predictions differ; logits (up to \
+                 {largest_logit:.1}) differ by at most {largest_difference:.1e}"
+            )));
+        }
+        Ok(Some(result))
     }
 }
 
@@ -303,8 +259,4 @@ impl RunResult {
     pub fn test(&self, surface: Surface) -> Option<&Test> {
         self.tests.iter().find(|test| test.surface == surface)
     }
-}
-
-fn to_json(settings: &RunSettings) -> Result<Value, TaskError> {
-    serde_json::to_value(settings).map_err(|error| TaskError::setting("settings", error.to_string()))
 }

@@ -2,13 +2,10 @@
 
 use super::surface::GridOptions;
 use crate::digits::CLASSES;
-use crate::runs::named;
+use crate::names::names;
 use gemcnn_nn::layers::{GlobalPool, Regular};
 use gemcnn_nn::{Aggregation, FeatureType, Network, NetworkConfig};
-use gemcnn_tasks::TaskError;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// Samples of the nonlinearity around the circle.
 const SAMPLES: usize = 7;
@@ -35,10 +32,9 @@ pub enum Model {
     Graph,
 }
 
-impl Model {
-    /// All models.
-    pub const ALL: [Self; 3] = [Self::PaperTypes, Self::PaperSize, Self::Graph];
+names!(Model, "model", { PaperTypes: "paper-types", PaperSize: "paper-size", Graph: "graph" });
 
+impl Model {
     /// Feature types between the blocks.
     fn hidden(self) -> [FeatureType; 6] {
         let scaled = |factor: f64| [4.0, 8.0, 12.0, 16.0, 24.0, 32.0].map(|m: f64| (factor * m).round() as usize);
@@ -71,24 +67,6 @@ impl Model {
 /// Factor of the paper's multiplicities that gives the graph network as many parameters as
 /// [`Model::PaperSize`].
 const GRAPH_FACTOR: f64 = 6.71;
-
-impl fmt::Display for Model {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PaperTypes => "paper-types",
-            Self::PaperSize => "paper-size",
-            Self::Graph => "graph",
-        })
-    }
-}
-
-impl FromStr for Model {
-    type Err = TaskError;
-
-    fn from_str(text: &str) -> Result<Self, TaskError> {
-        named("model", &Self::ALL, text)
-    }
-}
 
 #[cfg(test)]
 mod tests {

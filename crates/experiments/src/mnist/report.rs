@@ -1,21 +1,15 @@
 //! The report of an experiment: all results in one file, tables, the figure and pictures of the grids.
 
-use super::{GridOptions, Isometry, Model, Part, RESULT, RunResult, Surface};
+use super::{GridOptions, Model, Part, RESULT, RunResult, Surface};
 use crate::Estimate;
 use crate::digits::Mnist;
-use crate::runs::{read_json, write_json, write_text};
+use crate::output::{self, Table, invalid, read_json};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::Record;
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
-use gemcnn_view::render::{RenderOptions, Shading, Up, View, render};
-use std::fmt;
+use gemcnn_view::render::{Picture, RenderOptions, Shading, Up, View, render};
+use serde::Serialize;
 use std::path::Path;
-
-/// Files of the report.
-const RESULTS: &str = "results.json";
-const TABLE: &str = "table.md";
-const FIGURE: &str = "errors";
-const GRIDS: &str = "grids";
 
 /// The paper's test error in percent after training and testing on the flat grid, with its standard error over
 /// 6 runs.
@@ -23,8 +17,9 @@ const PAPER_FLAT: (f64, f64) = (0.60, 0.05);
 /// The same for the paper's isotropic network, on all grids.
 const PAPER_GRAPH: (f64, f64) = (19.80, 3.43);
 
-/// The finished runs of an experiment. Displays as tables in Markdown.
-#[derive(Debug, Clone, PartialEq)]
+/// The finished runs of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct Report {
     results: Vec<RunResult>,
 }
@@ -45,18 +40,6 @@ impl Report {
         paths.sort();
         let results = paths.iter().map(|path| read_json::<RunResult>(path));
         Ok(Self { results: results.filter_map(Result::transpose).collect::<Result<_, _>>()? })
-    }
-
-    /// Writes `results.json`, `table.md`, `errors.png`, `errors.svg`, and pictures of the grids with a digit on
-    /// each.
-    pub fn write(&self, folder: &Path) -> Result<(), TaskError> {
-        write_json(&folder.join(RESULTS), &self.results)?;
-        write_text(&folder.join(TABLE), &self.to_string())?;
-        if !self.results.is_empty() {
-            self.chart().write(&folder.join(FIGURE))?;
-        }
-        let grids = self.results.first().map(|result| result.settings.grids);
-        write_grids(&folder.join(GRIDS), &grids.unwrap_or_default())
     }
 
     /// The results, sorted by the names of their runs.
@@ -121,92 +104,116 @@ impl Report {
         })
     }
 
-    fn write_errors(&self, f: &mut fmt::Formatter<'_>, model: Model) -> fmt::Result {
+    /// Test errors of a model: a row for each training geometry, a column for each test geometry.
+    fn errors(&self, model: Model) -> Table {
         let tested = self.tested_on();
-        writeln!(f, "| trained on | seeds |{}", cells(&tested))?;
-        writeln!(f, "| --- | --- |{}", " --- |".repeat(tested.len()))?;
+        let first = ["trained on", "seeds"].map(String::from).into_iter();
+        let mut table = Table::new(first.chain(tested.iter().map(Surface::to_string)));
         for train in self.trained_on(model) {
-            write!(f, "| {train} | {} |", self.runs(model, train).count())?;
-            for &test in &tested {
-                match self.error(model, train, test) {
-                    Some(error) => write!(f, " {error} |")?,
-                    None => write!(f, " - |")?,
-                }
-            }
-            writeln!(f)?;
+            let errors =
+                tested.iter().map(|&test| self.error(model, train, test).map_or("-".into(), |e| e.to_string()));
+            table.row([train.to_string(), self.runs(model, train).count().to_string()].into_iter().chain(errors));
         }
-        writeln!(f)
+        table
     }
 
-    fn write_paper(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| flat to flat, test error in % | here | paper |")?;
-        writeln!(f, "| --- | --- | --- |")?;
+    /// Errors on the flat grid, beside those of the paper.
+    fn beside_paper(&self) -> Table {
+        let mut table = Table::new(["flat to flat, test error in %", "here", "paper"]);
         for model in self.models() {
-            let paper = match model {
+            let (paper, deviation) = match model {
                 Model::PaperTypes | Model::PaperSize => PAPER_FLAT,
                 Model::Graph => PAPER_GRAPH,
             };
             if let Some(error) = self.error(model, Surface::Flat, Surface::Flat) {
-                writeln!(f, "| {model} | {error} | {:.2} ± {:.2} |", paper.0, paper.1)?;
+                table.row([model.to_string(), error.to_string(), format!("{paper:.2} ± {deviation:.2}")]);
             }
         }
-        writeln!(f)
+        table
     }
 
-    fn write_isometry(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "| run | predictions that differ between flat and isometric grids | largest difference of a logit | largest logit |"
-        )?;
-        writeln!(f, "| --- | --- | --- | --- |")?;
+    fn isometries(&self) -> Table {
+        let mut table = Table::new([
+            "run",
+            "predictions that differ between flat and isometric grids",
+            "largest difference of a logit",
+            "largest logit",
+        ]);
         for result in &self.results {
             if let Some(isometry) = &result.isometry {
-                let Isometry { digits, different_answers, largest_difference, largest_logit } = isometry;
-                writeln!(
-                    f,
-                    "| {} | {different_answers} of {digits} | {largest_difference:.1e} | {largest_logit:.1} |",
+                table.row([
                     result.settings.name(),
-                )?;
+                    format!("{} of {}", isometry.different_answers, isometry.digits),
+                    format!("{:.1e}", isometry.largest_difference),
+                    format!("{:.1}", isometry.largest_logit),
+                ]);
             }
         }
-        writeln!(f)
+        table
     }
 
-    fn write_times(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| run | device | epochs | seconds per epoch, median | validation error in % |")?;
-        writeln!(f, "| --- | --- | --- | --- | --- |")?;
+    fn times(&self) -> Table {
+        let mut table = Table::new(["run", "device", "epochs", "seconds per epoch, median", "validation error in %"]);
         for result in &self.results {
             let validation = result.history.last().and_then(|record| record.held_out);
-            let accuracy = validation.and_then(|scores| scores.accuracy);
-            let error = accuracy.map_or(f64::NAN, |accuracy| 1.0 - accuracy);
-            let median = median_epoch_seconds(&result.history);
-            writeln!(
-                f,
-                "| {} | {} | {} | {median:.2} | {:.2} |",
+            let accuracy = validation.and_then(|scores| scores.accuracy).unwrap_or(f64::NAN);
+            table.row([
                 result.settings.name(),
-                result.device,
-                result.history.len(),
-                100.0 * error
-            )?;
+                result.device.clone(),
+                result.history.len().to_string(),
+                format!("{:.2}", median_epoch_seconds(&result.history)),
+                format!("{:.2}", 100.0 * (1.0 - accuracy)),
+            ]);
         }
-        Ok(())
+        table
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl output::Report for Report {
+    fn to_markdown(&self) -> String {
+        let mut text = String::new();
         for model in self.models() {
-            let parameters = self.results.iter().find(|r| r.settings.model == model);
+            let parameters = self.results.iter().find(|result| result.settings.model == model);
             let parameters = parameters.map_or(0, |result| result.parameters);
-            writeln!(
-                f,
-                "Test error of {model} ({parameters} parameters) in %, mean and standard error over seeds, by test geometry:\n"
-            )?;
-            self.write_errors(f, model)?;
+            text += &format!(
+                "Test error of {model} ({parameters} parameters) in %, mean and standard error over seeds, by test \
+                 geometry:\n\n{}\n",
+                self.errors(model)
+            );
         }
-        self.write_paper(f)?;
-        self.write_isometry(f)?;
-        self.write_times(f)
+        text + &format!("{}\n{}\n{}", self.beside_paper(), self.isometries(), self.times())
+    }
+
+    fn figures(&self) -> Vec<(String, Chart)> {
+        vec![("errors".into(), self.chart())]
+    }
+
+    /// One test grid of each geometry that the paper shows, with a digit on it.
+    fn pictures(&self) -> Result<Vec<(String, Picture)>, TaskError> {
+        let grids = self.results.first().map_or_else(GridOptions::default, |result| result.settings.grids);
+        let digits = Mnist::sample().map_err(invalid("pictures of the grids"))?.test;
+        let colour = |&ink: &u8| {
+            let blend = |paper: u8, print: u8| {
+                let (paper, print) = (f64::from(paper), f64::from(print));
+                (paper + (print - paper) * f64::from(ink) / 255.0).round() as u8
+            };
+            [blend(232, 30), blend(226, 60), blend(210, 110)]
+        };
+        let colours: Vec<[u8; 3]> = digits.image(0).iter().map(colour).collect();
+        let options = RenderOptions {
+            width: 640,
+            height: 480,
+            view: View::orbit(20.0, 40.0, Up::Z),
+            shading: Shading::Flat,
+            wireframe: true,
+            ..RenderOptions::default()
+        };
+        let picture = |surface: Surface| {
+            let mesh = grids.mesh(surface, Part::Test, 0)?;
+            let picture = render(&mesh, Some(&colours), &[], &options).map_err(invalid(surface.to_string()))?;
+            Ok((format!("grids/{surface}"), picture))
+        };
+        Surface::PICTURED.into_iter().map(picture).collect()
     }
 }
 
@@ -232,52 +239,16 @@ fn in_order(surfaces: impl Iterator<Item = Surface>) -> Vec<Surface> {
     all
 }
 
-/// Cells of a row of a table.
-fn cells(surfaces: &[Surface]) -> String {
-    surfaces.iter().map(|surface| format!(" {surface} |")).collect()
-}
-
-/// Draws one test grid of each geometry that the paper shows, with a digit on it.
-fn write_grids(folder: &Path, grids: &GridOptions) -> Result<(), TaskError> {
-    std::fs::create_dir_all(folder).map_err(TaskError::file(folder))?;
-    let digits = Mnist::few().map_err(|error| TaskError::setting("pictures of the grids", error.to_string()))?.test;
-    let colour = |&ink: &u8| {
-        let blend = |paper: u8, print: u8| {
-            let (paper, print) = (f64::from(paper), f64::from(print));
-            (paper + (print - paper) * f64::from(ink) / 255.0).round() as u8
-        };
-        [blend(232, 30), blend(226, 60), blend(210, 110)]
-    };
-    let colours: Vec<[u8; 3]> = digits.image(0).iter().map(colour).collect();
-    let options = RenderOptions {
-        width: 640,
-        height: 480,
-        view: View::orbit(20.0, 40.0, Up::Z),
-        shading: Shading::Flat,
-        wireframe: true,
-        ..RenderOptions::default()
-    };
-    for surface in Surface::PICTURED {
-        let name = surface.to_string();
-        let mesh = grids.mesh(surface, Part::Test, 0)?;
-        let picture = render(&mesh, Some(&colours), &[], &options)
-            .map_err(|error| TaskError::setting(name.clone(), error.to_string()))?;
-        let path = folder.join(format!("{name}.png"));
-        gemcnn_mesh::write_atomically(&path, |file| file.write_all(&picture.encode_png()))
-            .map_err(TaskError::file(&path))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Experiment, Test};
     use super::*;
+    use crate::output::Report as _;
 
     fn result(model: Model, train: Surface, seed: u64, wrong: [usize; 2]) -> RunResult {
         let experiment =
             Experiment { train: vec![train], models: vec![model], seeds: vec![seed], ..Experiment::quick() };
-        let settings = experiment.runs(&Mnist::few().unwrap()).unwrap().remove(0);
+        let settings = experiment.runs(&Mnist::sample().unwrap()).unwrap().remove(0);
         let test = |surface, wrong| Test { surface, digits: 200, wrong };
         RunResult {
             settings,
@@ -303,7 +274,7 @@ mod tests {
         let flat = report.error(Model::PaperTypes, Surface::Flat, Surface::Flat).unwrap();
         // 1, 2 and 3 %: standard deviation 1, divided by the square root of 3.
         assert_eq!(flat.to_string(), "2.00 ± 0.58");
-        let text = report.to_string();
+        let text = report.to_markdown();
         for line in [
             "| trained on | seeds | flat | 2.25 |",
             "| flat | 3 | 2.00 ± 0.58 | 5.00 ± 0.00 |",

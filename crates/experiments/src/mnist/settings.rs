@@ -2,13 +2,11 @@
 
 use super::model::Model;
 use super::surface::{GridOptions, Surface};
-use crate::runs::named;
+use crate::names::names;
 use gemcnn_nn::Device;
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::{BatchSize, Interval, ScheduleConfig, TrainingConfig};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// Schedule of the learning rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,10 +21,9 @@ pub enum RateRule {
     Cosine,
 }
 
-impl RateRule {
-    /// All rules.
-    pub const ALL: [Self; 3] = [Self::Plateau, Self::OneCycle, Self::Cosine];
+names!(RateRule, "schedule", { Plateau: "plateau", OneCycle: "one-cycle", Cosine: "cosine" });
 
+impl RateRule {
     fn schedule(self) -> ScheduleConfig {
         match self {
             Self::Plateau => ScheduleConfig::Plateau {
@@ -39,24 +36,6 @@ impl RateRule {
             Self::OneCycle => ScheduleConfig::OneCycle { rise: 0.25, first: 0.1, last: 0.0 },
             Self::Cosine => ScheduleConfig::default(),
         }
-    }
-}
-
-impl fmt::Display for RateRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plateau => "plateau",
-            Self::OneCycle => "one-cycle",
-            Self::Cosine => "cosine",
-        })
-    }
-}
-
-impl FromStr for RateRule {
-    type Err = TaskError;
-
-    fn from_str(text: &str) -> Result<Self, TaskError> {
-        named("schedule", &Self::ALL, text)
     }
 }
 

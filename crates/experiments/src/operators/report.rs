@@ -1,11 +1,9 @@
 //! Table and figure of the differences.
 
 use super::{Meshing, Operator, Row, Settings};
-use crate::runs::write_results;
-use gemcnn_tasks::TaskError;
+use crate::output::{self, Table};
 use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Operators by row of the figure, in the order of the table.
 const ROWS: [(&str, [Operator; 7]); 2] = [
@@ -61,36 +59,6 @@ impl Report {
         self.settings.subdivisions.iter().map(point).collect()
     }
 
-    /// The tables in Markdown.
-    pub fn to_markdown(&self) -> String {
-        let mut text = "Relative RMS difference of surface operators between a regular and another meshing of the same \
-                        smooth surfaces, in percent: geometric mean over a bumpy sphere, an ellipsoid and a torus. `rate`: \
-                        exponent of the edge length between the last two resolutions.\n"
-            .to_string();
-        for (meshing, title) in [
-            (Meshing::Isotropic, "Isotropic remeshing"),
-            (Meshing::Irregular, "Vertices moved and edges flipped at random"),
-        ] {
-            text += &format!("\n{title}:\n\n| operator |");
-            for (vertices, _) in self.curve(Operator::Eigenvalues0, meshing) {
-                text += &format!(" {vertices} |");
-            }
-            text += " rate |\n| --- |";
-            text += &" --- |".repeat(self.settings.subdivisions.len() + 1);
-            text += "\n";
-            for operator in ROWS.into_iter().flat_map(|(_, operators)| operators) {
-                let curve = self.curve(operator, meshing);
-                text += &format!("| {} |", operator.name());
-                for (_, difference) in &curve {
-                    let digits = if *difference < 0.01 { 3 } else { 1 };
-                    text += &format!(" {:.digits$} |", 100.0 * difference);
-                }
-                text += &format!(" {:.1} |\n", rate(&curve));
-            }
-        }
-        text
-    }
-
     /// The figure: differences against vertices, a column for each meshing.
     pub fn chart(&self) -> Chart {
         let mut chart = Chart::new("Two meshings of one surface: difference of the results");
@@ -110,19 +78,43 @@ impl Report {
         }
         chart
     }
+}
 
-    /// Writes `results.json`, `table.md` and the figure `operators`.
-    pub fn write(&self, directory: &Path) -> Result<(), TaskError> {
-        write_results(self, &self.to_markdown(), directory)?;
-        self.chart().write(&directory.join("operators"))?;
-        Ok(())
+impl output::Report for Report {
+    fn to_markdown(&self) -> String {
+        let mut text = "Relative RMS difference of surface operators between a regular and another meshing of the same \
+                        smooth surfaces, in percent: geometric mean over a bumpy sphere, an ellipsoid and a torus. `rate`: \
+                        exponent of the edge length between the last two resolutions.\n"
+            .to_string();
+        for (meshing, title) in [
+            (Meshing::Isotropic, "Isotropic remeshing"),
+            (Meshing::Irregular, "Vertices moved and edges flipped at random"),
+        ] {
+            let vertices = self.curve(Operator::Eigenvalues0, meshing).into_iter().map(|(count, _)| count.to_string());
+            let mut table = Table::new(["operator".into()].into_iter().chain(vertices).chain(["rate".into()]));
+            for operator in ROWS.into_iter().flat_map(|(_, operators)| operators) {
+                let curve = self.curve(operator, meshing);
+                let cells = curve.iter().map(|&(_, difference)| {
+                    let digits = if difference < 0.01 { 3 } else { 1 };
+                    format!("{:.digits$}", 100.0 * difference)
+                });
+                let (name, rate) = (operator.name().into(), format!("{:.1}", rate(&curve)));
+                table.row([name].into_iter().chain(cells).chain([rate]));
+            }
+            text += &format!("\n{title}:\n\n{table}");
+        }
+        text
+    }
+
+    fn figures(&self) -> Vec<(String, Chart)> {
+        vec![("operators".into(), self.chart())]
     }
 }
 
 /// Exponent of the edge length between the last two points of a curve. Vertices grow with its inverse square.
 fn rate(curve: &[(f64, f64)]) -> f64 {
     match curve {
-        [.., (few, large), (many, small)] => 2.0 * (large / small).ln() / (many / few).ln(),
+        [.., (coarse, large), (fine, small)] => 2.0 * (large / small).ln() / (fine / coarse).ln(),
         _ => f64::NAN,
     }
 }

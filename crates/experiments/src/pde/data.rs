@@ -2,8 +2,8 @@
 
 use super::equation::Equation;
 use super::shape::{SHAPES, Shape};
+use crate::output::write_text;
 use crate::random::Draws;
-use crate::runs::write_text;
 use gemcnn_mesh::surface::{Evolution, SurfaceLaplacian};
 use gemcnn_mesh::{
     AttributeValues, DVec3, GaugeGraph, GeometryOptions, Mesh, SharedFolder, VertexAttribute, WriteOptions, read_mesh,

@@ -1,13 +1,10 @@
 //! The equations of the experiment, with their time steps and random initial states.
 
+use crate::names::names;
 use crate::random::Draws;
-use crate::runs::named;
 use gemcnn_mesh::surface::{self, State};
 use gemcnn_mesh::{DVec3, Frame};
-use gemcnn_tasks::TaskError;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// Width of the interface between phases, in square roots of the area.
 const INTERFACE: f64 = 0.04;
@@ -26,20 +23,9 @@ pub enum Equation {
     VectorHeat,
 }
 
+names!(Equation, "equation", { Heat: "heat", Wave: "wave", CahnHilliard: "cahn-hilliard", VectorHeat: "vector-heat" });
+
 impl Equation {
-    /// All equations, in the order of the tables.
-    pub const ALL: [Self; 4] = [Self::Heat, Self::Wave, Self::CahnHilliard, Self::VectorHeat];
-
-    /// Name, also of the folder of the data.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Heat => "heat",
-            Self::Wave => "wave",
-            Self::CahnHilliard => "cahn-hilliard",
-            Self::VectorHeat => "vector-heat",
-        }
-    }
-
     /// The equation of the solver.
     pub(super) fn dynamics(self) -> surface::Equation {
         match self {
@@ -109,19 +95,5 @@ impl Bump {
     fn at(&self, point: DVec3) -> DVec3 {
         let distance = point.distance_squared(self.centre);
         self.height * (-0.5 * distance / (self.width * self.width)).exp()
-    }
-}
-
-impl fmt::Display for Equation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for Equation {
-    type Err = TaskError;
-
-    fn from_str(text: &str) -> Result<Self, TaskError> {
-        named("equation", &Self::ALL, text)
     }
 }

@@ -1,14 +1,14 @@
 //! Errors of one step and of predictions that are fed back.
 
 use super::data::HISTORY;
-use super::samples::{Coordinates, PreparedData, Seen};
+use super::samples::{Coordinates, PreparedData, PreparedTrajectory};
+use crate::names::names;
 use gemcnn_mesh::DVec3;
 use gemcnn_nn::{Device, Geometry, NnError, Tape, Workspace};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::train::TrainedModel;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Largest error that is reported: predictions that diverge have no other.
 const LARGEST: f64 = 1000.0;
@@ -25,32 +25,16 @@ pub enum TestPart {
     Mesh,
 }
 
+names!(TestPart, "part", { Time: "time", Init: "init", Mesh: "mesh" });
+
 impl TestPart {
-    /// All parts, in the order of the tables.
-    pub const ALL: [Self; 3] = [Self::Time, Self::Init, Self::Mesh];
-
-    /// Short name.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Time => "time",
-            Self::Init => "init",
-            Self::Mesh => "mesh",
-        }
-    }
-
     /// The trajectories and their first state.
-    fn of(self, data: &PreparedData) -> (&[Seen], usize) {
+    fn of(self, data: &PreparedData) -> (&[PreparedTrajectory], usize) {
         match self {
             Self::Time => (&data.parts[0], data.training_states),
             Self::Init => (&data.parts[1], 0),
             Self::Mesh => (&data.parts[2], 0),
         }
-    }
-}
-
-impl fmt::Display for TestPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 
@@ -62,6 +46,17 @@ pub struct PartErrors {
     pub one_step: f64,
     /// Error after each step of predictions that are fed back, from the first states on.
     pub rolled_out: Vec<f64>,
+}
+
+/// Step of predictions that are fed back that tables show, unless trajectories are shorter.
+const SHOWN: usize = 20;
+
+impl PartErrors {
+    /// The error after 20 steps that are fed back, or after the last one.
+    pub fn after_20(&self) -> f64 {
+        let step = self.rolled_out.len().min(SHOWN);
+        self.rolled_out[..step].last().copied().unwrap_or(0.0)
+    }
 }
 
 /// Predicts the change of all states from features.

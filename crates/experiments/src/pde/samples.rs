@@ -65,6 +65,12 @@ impl Coordinates {
         Combined { of }.into()
     }
 
+    /// How a network with these features sees the states.
+    pub fn of(features: &FeatureConfig) -> Result<Self, TaskError> {
+        let found = [Self::Scalars, Self::Frames, Self::Space].into_iter().find(|kind| kind.features() == *features);
+        found.ok_or_else(|| TaskError::setting("features", "must be the area and five states"))
+    }
+
     /// Features of all vertices from the logarithms of their areas and the last states, oldest first.
     pub fn rows(self, areas: &[f32], states: &[&[f32]]) -> Vec<f32> {
         let width = self.width();
@@ -87,7 +93,7 @@ pub(super) struct Surface {
 }
 
 /// A trajectory as a network sees it.
-pub(super) struct Seen {
+pub(super) struct PreparedTrajectory {
     pub name: String,
     pub surface: usize,
     /// The coordinates of all vertices at each time.
@@ -99,7 +105,7 @@ pub(super) struct Seen {
 pub(super) struct PreparedData {
     pub coordinates: Coordinates,
     pub surfaces: Vec<Surface>,
-    pub parts: [Vec<Seen>; 3],
+    pub parts: [Vec<PreparedTrajectory>; 3],
     pub states: usize,
     pub training_states: usize,
 }
@@ -133,7 +139,12 @@ impl PreparedData {
             for value in states.iter().flatten() {
                 hasher.update(value.to_le_bytes());
             }
-            Seen { name: trajectory.name.clone(), surface: trajectory.mesh, states, checksum: hasher.finalize().into() }
+            PreparedTrajectory {
+                name: trajectory.name.clone(),
+                surface: trajectory.mesh,
+                states,
+                checksum: hasher.finalize().into(),
+            }
         };
         Ok(Self {
             coordinates,
@@ -145,7 +156,7 @@ impl PreparedData {
     }
 
     /// A sample of a trajectory without features and target.
-    pub fn bare(&self, trajectory: &Seen) -> Sample {
+    pub fn bare(&self, trajectory: &PreparedTrajectory) -> Sample {
         Sample {
             name: trajectory.name.clone(),
             kind: self.coordinates.input(),
@@ -165,7 +176,7 @@ pub(super) struct TrainingSamples<'a>(&'a PreparedData);
 
 impl TrainingSamples<'_> {
     /// Trajectory and first state of a sample.
-    fn place(&self, index: usize) -> (&Seen, usize) {
+    fn place(&self, index: usize) -> (&PreparedTrajectory, usize) {
         let windows = self.0.training_states - HISTORY;
         (&self.0.parts[0][index / windows], index % windows)
     }
@@ -204,9 +215,9 @@ impl SampleSource for TrainingSamples<'_> {
 }
 
 /// No samples.
-pub(super) struct Nothing;
+pub(super) struct NoSamples;
 
-impl SampleSource for Nothing {
+impl SampleSource for NoSamples {
     fn len(&self) -> usize {
         0
     }

@@ -3,7 +3,7 @@
 use super::data::{Data, HISTORY};
 use super::evaluation::evaluate;
 use super::samples::{Coordinates, PreparedData};
-use super::{DataSettings, Equation, Row, Settings, TestPart, make};
+use super::{DataSettings, Equation, TestPart, make, spec, sweep};
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::{Device, Target};
 use gemcnn_tasks::SampleSource;
@@ -11,14 +11,11 @@ use std::path::Path;
 
 /// Data of an equation as the network `gem` sees them.
 fn prepared(equation: Equation, folder: &Path) -> (Data, PreparedData) {
-    let settings =
-        Settings { data: DataSettings { vertices: 80, trajectories: 2, steps: 24, seed: 3 }, ..Settings::default() };
-    make(equation, &settings.data, folder, &folder.with_extension("lock")).unwrap();
+    let settings = DataSettings { vertices: 80, trajectories: 2, steps: 24, seed: 3 };
+    make(equation, &settings, folder, &folder.with_extension("lock")).unwrap();
     let data = Data::read(equation, folder).unwrap();
-    let row = Row::all()[0];
-    let config = settings.config(folder, equation, row, 1).unwrap();
-    let coordinates = row.coordinates(equation.dynamics().order());
-    let prepared = PreparedData::new(&data, coordinates, &config).unwrap();
+    let config = sweep().unwrap().config(equation.name(), "gem", 1).unwrap();
+    let prepared = PreparedData::new(&data, Coordinates::of(&config.features).unwrap(), &config).unwrap();
     (data, prepared)
 }
 
@@ -109,4 +106,21 @@ fn errors_are_relative_to_the_deviation_of_the_solution() {
     }
     assert_eq!(drawn.found.len(), drawn.truth.len());
     assert_eq!(drawn.found[24], drawn.truth[4]);
+}
+
+#[test]
+fn rows_have_the_same_number_of_parameters_within_a_tenth() {
+    let sweep = sweep().unwrap();
+    for equation in [Equation::Heat, Equation::VectorHeat] {
+        let count = |row: &str| {
+            let config = sweep.config(equation.name(), row, 1).unwrap();
+            let spec = spec(Coordinates::of(&config.features).unwrap());
+            let (_, parameters) = config.model.init(&spec, 0).unwrap();
+            parameters.trained_count() as f64
+        };
+        for row in sweep.row_names() {
+            let ratio = count(row) / count("gem");
+            assert!((ratio - 1.0).abs() < 0.1, "{equation}, {row}: {ratio}");
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! The laws that the equivariance experiment shows, with few networks and changes.
 
+use gemcnn_experiments::Report as _;
 use gemcnn_experiments::equivariance::{Model, Precision, Report, Row, Settings, Surface, Transform, run};
 use gemcnn_tasks::TaskError;
 use std::sync::LazyLock;
 
-/// Rounding in f64 and f32, with room for the depth of the networks.
+/// Rounding in f64 and f32, with a margin for the depth of the networks.
 const EXACT: f64 = 1e-12;
 const EXACT_SINGLE: f64 = 1e-4;
 
@@ -35,7 +36,7 @@ fn rounding(row: &Row) -> f64 {
 }
 
 #[test]
-fn gauge_error_falls_faster_than_one_over_samples_and_grows_with_depth() {
+fn gauge_error_falls_with_samples_and_grows_with_depth() {
     for model in [Model::Gem, Model::GemWithoutBatchNorm, Model::GemPublished] {
         for mesh in [Surface::Icosahedron, Surface::DeformedIcosahedron] {
             let errors: Vec<(usize, f64)> = rows(model, Transform::Gauge)
@@ -64,7 +65,7 @@ fn gauge_error_falls_faster_than_one_over_samples_and_grows_with_depth() {
 const PUBLISHED: [(usize, f64); 5] = [(5, 7.9e-2), (7, 2.8e-2), (11, 9.4e-3), (21, 2.4e-3), (51, 4.1e-4)];
 
 #[test]
-fn layers_and_first_weights_of_the_published_code_have_its_gauge_error() {
+fn published_layers_and_weights_have_the_published_error() {
     for (samples, published) in PUBLISHED {
         let mut rows = rows(Model::GemPublished, Transform::Gauge)
             .filter(|row| row.precision == Precision::F64 && row.samples == Some(samples));
@@ -76,7 +77,7 @@ fn layers_and_first_weights_of_the_published_code_have_its_gauge_error() {
 }
 
 #[test]
-fn exact_nonlinearities_reach_rounding_on_all_that_is_a_symmetry() {
+fn exact_nonlinearities_have_rounding_errors_only() {
     for model in [Model::GemPolynomial, Model::GemNorm, Model::GemGated] {
         for transform in [Transform::Gauge, Transform::Ambient, Transform::Isometry] {
             for row in rows(model, transform) {
@@ -90,7 +91,7 @@ fn exact_nonlinearities_reach_rounding_on_all_that_is_a_symmetry() {
 }
 
 #[test]
-fn attention_and_messages_reach_rounding_under_gauge_transformations_and_motions() {
+fn attention_and_messages_have_rounding_errors_only() {
     for model in [Model::Attention, Model::Hermes] {
         for transform in [Transform::Gauge, Transform::Ambient] {
             let measured: Vec<_> = rows(model, transform).collect();
@@ -121,7 +122,7 @@ fn ambient_error_is_rounding_for_gauge_equivariant_networks() {
 }
 
 #[test]
-fn shot_frames_fail_on_the_icosahedron_and_recover_on_the_deformed_one() {
+fn shot_frames_fail_on_the_symmetric_icosahedron_only() {
     for row in rows(Model::Shot, Transform::Ambient) {
         let recovered = row.error < rounding(row);
         assert_eq!(recovered, row.mesh == Surface::DeformedIcosahedron, "{row:?}");
@@ -174,7 +175,7 @@ fn figures_have_all_curves() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_errors_and_senseless_settings_are_refused() {
+fn seeds_decide_errors_and_invalid_settings_are_refused() {
     let small = |seed| Settings {
         models: 2,
         gauges: 2,

@@ -1,10 +1,11 @@
 //! Runs of the digits experiment: what they leave behind, and what they compute.
 
+use gemcnn_experiments::Report as _;
 use gemcnn_experiments::digits::{Mnist, SIDE};
-use gemcnn_experiments::mnist::{Event, Experiment, GridOptions, Model, Part, RateRule, Report, RunResult, Surface};
+use gemcnn_experiments::mnist::{Experiment, GridOptions, Model, Part, RateRule, Report, RunResult, Surface};
 use gemcnn_nn::{Archive, Device, FeatureType, GraphBatch, Module, Network, Tape, Workspace};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::train::Record;
+use gemcnn_tasks::train::{Event, Observer, Record, StepReport, StopFlag};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -25,20 +26,42 @@ fn small(schedule: RateRule) -> Experiment {
     }
 }
 
+/// Notes and steps, in words.
+struct Recorder<F: FnMut(&StepReport) + Send> {
+    events: Vec<String>,
+    on_step: F,
+}
+
+impl<F: FnMut(&StepReport) + Send> Observer for Recorder<F> {
+    fn observe(&mut self, event: Event<'_>) {
+        match event {
+            Event::StepDone(report) => {
+                (self.on_step)(report);
+                self.events.push(format!("step {}.{}", report.epoch, report.step));
+            }
+            Event::EpochDone(record) => self.events.push(format!("epoch {}", record.epoch)),
+            Event::Note(note) => {
+                let note = note.rsplit(", seed 3: ").next().unwrap();
+                self.events.push(note.split(':').next().unwrap().into());
+            }
+            _ => {}
+        }
+    }
+}
+
 fn run(experiment: &Experiment, folder: &Path) -> Result<(Vec<RunResult>, Vec<String>), TaskError> {
-    let mut events = Vec::new();
-    let data = Mnist::few().unwrap();
-    let results = experiment.run(&data, folder, &Device::Cpu, &mut |event| {
-        events.push(match event {
-            Event::Started { epochs, .. } => format!("started after {epochs}"),
-            Event::Skipped { .. } => "skipped".into(),
-            Event::Step { report, .. } => format!("step {}.{}", report.epoch, report.step),
-            Event::Epoch { record, .. } => format!("epoch {}", record.epoch),
-            Event::Test { test } => format!("test {}", test.surface),
-            Event::Finished { .. } => "finished".into(),
-        });
-    })?;
-    Ok((results, events))
+    run_until(experiment, folder, |_| {})
+}
+
+fn run_until(
+    experiment: &Experiment,
+    folder: &Path,
+    on_step: impl FnMut(&StepReport) + Send,
+) -> Result<(Vec<RunResult>, Vec<String>), TaskError> {
+    let mut recorder = Recorder { events: Vec::new(), on_step };
+    let data = Mnist::sample().unwrap();
+    let report = experiment.run(&data, folder, &Device::Cpu, &mut recorder, &StopFlag::new())?;
+    Ok((report.unwrap().results().to_vec(), recorder.events))
 }
 
 fn checkpoint(folder: &Path) -> Archive {
@@ -59,36 +82,33 @@ fn same_bits(a: &Archive, b: &Archive) -> bool {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_to_the_same_bits_and_a_finished_one_is_left() {
+fn interrupted_runs_resume_to_the_same_bits() {
     for schedule in [RateRule::Plateau, RateRule::OneCycle] {
         let experiment = small(schedule);
         let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (results, events) = run(&experiment, whole.path()).unwrap();
         let expected = [
-            "started after 0",
+            "2 epochs",
             "step 1.1",
             "step 1.2",
             "epoch 1",
             "step 2.1",
             "step 2.2",
             "epoch 2",
-            "test flat",
-            "test isometric",
-            "finished",
+            "tested on flat",
+            "tested on isometric",
+            "flat and isometric",
         ];
         assert_eq!(events, expected);
 
-        let data = Mnist::few().unwrap();
         let stopped = catch_unwind(AssertUnwindSafe(|| {
-            experiment.run(&data, broken.path(), &Device::Cpu, &mut |event| {
-                if let Event::Step { report, .. } = event {
-                    assert_ne!((report.epoch, report.step), (2, 2), "stop here");
-                }
+            run_until(&experiment, broken.path(), |report| {
+                assert_ne!((report.epoch, report.step), (2, 2), "stop here");
             })
         }));
         assert!(stopped.is_err());
         let (again, events) = run(&experiment, broken.path()).unwrap();
-        assert_eq!(events[..2], ["started after 1", "step 2.1"]);
+        assert_eq!(events[..2], ["resuming after 1 of 2 epochs", "step 2.1"]);
         assert!(same_bits(&checkpoint(whole.path()), &checkpoint(broken.path())));
         assert_eq!(again[0].tests, results[0].tests);
         let model = broken.path().join("1.5-paper-types-3/model.safetensors");
@@ -100,18 +120,18 @@ fn an_interrupted_run_goes_on_to_the_same_bits_and_a_finished_one_is_left() {
         assert_eq!(losses(&again), losses(&results));
 
         let (skipped, events) = run(&experiment, broken.path()).unwrap();
-        assert_eq!((events, &skipped), (vec!["skipped".into()], &again));
+        assert_eq!((events, &skipped), (vec!["already finished".into()], &again));
     }
 }
 
 #[test]
-fn another_test_needs_no_training_and_another_setting_another_folder() {
+fn new_tests_need_no_training_but_new_settings_do() {
     let folder = tempfile::tempdir().unwrap();
     let experiment = small(RateRule::Cosine);
     run(&experiment, folder.path()).unwrap();
     let more = Experiment { test: vec![Surface::Flat, Surface::Rough(2.5)], ..experiment.clone() };
     let (_, events) = run(&more, folder.path()).unwrap();
-    assert_eq!(events, ["started after 2", "test flat", "test 2.5", "finished"]);
+    assert_eq!(events, ["resuming after 2 of 2 epochs", "tested on flat", "tested on 2.5"]);
     let other = Experiment { rate: 0.02, ..experiment };
     match run(&other, folder.path()).unwrap_err() {
         TaskError::OtherRun { path, differences } => {
@@ -209,7 +229,7 @@ fn product(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn on_the_flat_grid_the_convolution_is_a_stencil_of_turned_kernels() {
+fn flat_grid_convolution_is_a_stencil_of_rotated_kernels() {
     let (inputs, outputs) = (2, 3);
     let kind = |multiplicity| FeatureType::uniform(multiplicity, 3);
     let (network, mut parameters) = Network::<f64>::builder(kind(inputs)).conv(&kind(outputs)).init(5).unwrap();

@@ -1,6 +1,7 @@
 //! The measurement of costs, on a small mesh: its numbers are not looked at, only how they hang
 //! together.
 
+use gemcnn_experiments::Report as _;
 use gemcnn_experiments::nonlinearity_cost::{PAPER, Settings, run};
 use gemcnn_nn::Device;
 

@@ -65,12 +65,12 @@ impl Pde {
         let settings = self.trajectories.settings(self.seed);
         settings.check().map_err(Failure::usage)?;
         let equations = self.equations.unwrap_or(Equation::ALL.to_vec());
-        let words: Vec<&str> = equations.iter().map(|equation| equation.word()).collect();
+        let words: Vec<&str> = equations.iter().map(|equation| equation.name()).collect();
         let command = format!("--equations {} {}", words.join(","), settings.command());
         let unfinished = Unfinished::new(&self.folder, command)?;
         let mark = unfinished.begin()?;
         for &equation in &equations {
-            let folder = self.folder.join(equation.word());
+            let folder = self.folder.join(equation.name());
             let what = format!("solving the {equation} equation");
             progress::during(&what, || make(equation, &settings, &folder, mark)).map_err(Failure::input)?;
         }

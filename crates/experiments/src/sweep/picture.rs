@@ -1,28 +1,22 @@
-//! A picture of one test body in all meshings, coloured by the predicted points of the template.
+//! A picture of one test mesh under all tests, coloured by the predicted points of the template.
 
-use super::Meshing;
-use crate::runs::TestSet;
+use super::run::TestSet;
+use crate::output::{invalid, write_bytes};
 use gemcnn_mesh::remesh::remesh;
-use gemcnn_mesh::{DVec3, Faces, Mesh, write_atomically};
+use gemcnn_mesh::{DVec3, Faces, Mesh};
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::data::Split;
 use gemcnn_tasks::predict::{Prediction, template_colours};
 use gemcnn_tasks::train::TrainedModel;
-use gemcnn_view::render::{RenderOptions, Shading, render};
+use gemcnn_view::render::{RenderOptions, Shading, Up, View, render};
 use std::path::Path;
 
-/// Pixels of each body, and height of the picture.
+/// Pixels of each mesh, and height of the picture.
 const WIDTH: u32 = 420;
 const HEIGHT: u32 = 900;
 
-/// Draws the first test body in all meshings side by side.
-pub(super) fn draw(
-    model: &TrainedModel,
-    tests: &[TestSet<Meshing>],
-    device: &Device,
-    path: &Path,
-) -> Result<(), TaskError> {
+/// Draws the first mesh of each test, side by side; nothing if the model does not predict points of a template.
+pub(super) fn draw(model: &TrainedModel, tests: &[TestSet], device: &Device, path: &Path) -> Result<(), TaskError> {
     let Some(template) = &model.template else {
         return Ok(());
     };
@@ -30,13 +24,12 @@ pub(super) fn draw(
     let mut workspace = Workspace::new(device.clone());
     let (mut vertices, mut faces, mut colours) = (Vec::new(), Faces::default(), Vec::new());
     let mut right = 0.0;
-    let refuse = |error: String| TaskError::setting("picture", error);
-    for test in tests {
-        let mut mesh = test.dataset.mesh(Split::Test, 0)?;
-        if let Some((kind, seed)) = &test.options.meshing {
-            mesh = remesh(&mesh, kind, *seed).map_err(|error| refuse(error.to_string()))?.mesh;
+    for TestSet { name, dataset, options } in tests {
+        let mut mesh = dataset.mesh(options.split, 0)?;
+        if let Some((kind, seed)) = &options.meshing {
+            mesh = remesh(&mesh, kind, *seed).map_err(invalid("picture"))?.mesh;
         }
-        let sample = model.sample(test.condition.word(), &mesh)?;
+        let sample = model.sample(name, &mesh)?;
         let Prediction::Classes { classes, .. } = model.predict(&mut workspace, &sample)? else {
             return Ok(());
         };
@@ -52,17 +45,16 @@ pub(super) fn draw(
             faces.push(&corners);
         }
     }
-    let all = Mesh::new(vertices, faces).map_err(|error| refuse(error.to_string()))?;
+    let all = Mesh::new(vertices, faces).map_err(invalid("picture"))?;
     let options = RenderOptions {
         width: WIDTH * tests.len() as u32,
         height: HEIGHT,
-        view: gemcnn_view::render::View::orbit(0.0, 0.0, gemcnn_view::render::Up::Y),
+        view: View::orbit(0.0, 0.0, Up::Y),
         shading: Shading::Flat,
         wireframe: true,
         wire_width: 0.4,
         ..Default::default()
     };
-    let picture = render(&all, Some(&colours), &[], &options);
-    let bytes = picture.map_err(|error| refuse(error.to_string()))?.encode_png();
-    write_atomically(path, |file| file.write_all(&bytes)).map_err(TaskError::file(path))
+    let picture = render(&all, Some(&colours), &[], &options).map_err(invalid("picture"))?;
+    write_bytes(path, &picture.encode_png())
 }

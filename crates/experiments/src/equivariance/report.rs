@@ -1,20 +1,21 @@
-//! The figures, arranged as in the paper: error against depth on the left, against samples on the right.
+//! The table and the figures.
 
-use super::{Model, Precision, Report, Row, Surface, Transform};
+use super::{Model, Precision, Report, Row, Settings, Surface, Transform};
+use crate::output::{self, Table};
 use gemcnn_view::plot::{Axis, Chart, Line, PALETTE, Panel, Series};
 
-impl Report {
-    /// All figures and their file names without extension.
-    pub fn figures(&self) -> Vec<(&'static str, Chart)> {
-        vec![
-            ("equivariance-gauge", self.figure(Transform::Gauge, "Random frames")),
-            ("equivariance-ambient", self.figure(Transform::Ambient, "Rotations and translations in space")),
-            ("equivariance-isometry", self.figure(Transform::Isometry, "Symmetries of the icosahedron")),
-            ("equivariance-exact", self.exact_figure()),
-            ("equivariance-bound", self.bound_figure()),
-        ]
-    }
+/// The networks of the table.
+const TABLED: [(Model, &str); 7] = [
+    (Model::Gem, "GEM-CNN"),
+    (Model::GemPolynomial, "GEM-CNN, polynomial"),
+    (Model::GemNorm, "GEM-CNN, norm"),
+    (Model::GemGated, "GEM-CNN, gated"),
+    (Model::Attention, "attention"),
+    (Model::Hermes, "messages"),
+    (Model::Shot, "SHOT frames"),
+];
 
+impl Report {
     /// One figure: f64 above, f32 below.
     fn figure(&self, transform: Transform, title: &str) -> Chart {
         let chart = Chart::new(title);
@@ -111,6 +112,47 @@ impl Report {
             .series(series("largest error", |row| row.largest_error))
             .series(series("mean error", |row| row.mean_error));
         Chart::new("The regular nonlinearity alone: ReLU, band limit 2").width(560).panel(panel)
+    }
+}
+
+impl output::Report for Report {
+    /// Errors at the settings' fixed depth and number of samples.
+    fn to_markdown(&self) -> String {
+        let Settings { depth, most_samples, .. } = self.settings;
+        let mut table = Table::new(["model", "mesh", "transform", "f64", "f32"]);
+        for (model, model_name) in TABLED {
+            for (mesh, mesh_name) in
+                [(Surface::Icosahedron, "icosahedron"), (Surface::DeformedIcosahedron, "deformed icosahedron")]
+            {
+                for (transform, transform_name) in
+                    [(Transform::Gauge, "gauge"), (Transform::Ambient, "ambient"), (Transform::Isometry, "isometry")]
+                {
+                    let error = |precision: Precision| {
+                        let found = self.rows.iter().find(|row| {
+                            (row.model, row.mesh, row.transform, row.precision) == (model, mesh, transform, precision)
+                                && row.depth == depth
+                                && (model != Model::Gem || row.samples == Some(most_samples))
+                        });
+                        found.map_or("-".into(), |row| format!("{:.1e}", row.error))
+                    };
+                    let names = [model_name, mesh_name, transform_name].map(String::from);
+                    table.row(names.into_iter().chain([error(Precision::F64), error(Precision::F32)]));
+                }
+            }
+        }
+        format!("Equivariance errors, {depth} layers, N = {most_samples}\n\n{table}")
+    }
+
+    /// As in the paper: error against depth on the left, against samples on the right.
+    fn figures(&self) -> Vec<(String, Chart)> {
+        let charts = [
+            ("gauge", self.figure(Transform::Gauge, "Random frames")),
+            ("ambient", self.figure(Transform::Ambient, "Rotations and translations in space")),
+            ("isometry", self.figure(Transform::Isometry, "Symmetries of the icosahedron")),
+            ("exact", self.exact_figure()),
+            ("bound", self.bound_figure()),
+        ];
+        charts.into_iter().map(|(name, chart)| (format!("equivariance-{name}"), chart)).collect()
     }
 }
 

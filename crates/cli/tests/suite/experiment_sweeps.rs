@@ -1,4 +1,4 @@
-//! `gemcnn experiment bodies` as a user runs it: small, twice, and interrupted.
+//! Sweeps as a user runs them: small, twice, interrupted, and from files of their own.
 #![cfg(unix)]
 
 use serde_json::Value;
@@ -56,25 +56,25 @@ fn rows_are_trained_once_and_make_a_table() {
     assert!(text.contains("| Graph CNN | XYZ |") && text.contains("99.73 ± 0.04 |"), "{text}");
     let table = fs::read_to_string(folder.path().join("out/table.md")).unwrap();
     assert!(text.starts_with(&table), "{table}");
-    let results = fs::read_to_string(folder.path().join("out/results.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let rows = results["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2);
-    for row in rows {
-        let run = &row["runs"][0];
-        assert!(run["training_seconds"].as_f64().unwrap() > 0.0, "{row}");
-        assert_eq!(row["accuracy"]["mean"], run["accuracy"], "{row}");
-        for condition in ["rotated", "remeshed"] {
-            let error = run[format!("geodesic_error_{condition}")].as_f64();
-            assert!(error.unwrap() > 0.0, "{row}");
+    let results = || -> Value {
+        let text = fs::read_to_string(folder.path().join("out/results.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let runs = results()["runs"].as_array().unwrap().clone();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert!(run["training_seconds"].as_f64().unwrap() > 0.0, "{run}");
+        let accuracy = run["tests"]["test"]["scores"]["accuracy"].as_f64().unwrap();
+        assert!(table.contains(&format!("| {:.2} |", 100.0 * accuracy)), "{run}");
+        for test in ["test-rotated-1", "test-remeshed"] {
+            assert!(run["tests"][test]["geodesic"]["mean"].as_f64().unwrap() > 0.0, "{run}");
         }
-        assert!(run["parameters"].as_u64().unwrap() > 10_000, "{row}");
+        assert!(run["parameters"].as_u64().unwrap() > 10_000, "{run}");
     }
     // Another seed alone, as beside a process with the first one.
     run(&["--rows", "gem", "--epochs", "1", "--first-seed", "2"], 0);
-    let results = fs::read_to_string(folder.path().join("out/results.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let runs = results["rows"][0]["runs"].as_array().unwrap();
+    let results = results();
+    let runs = results["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 1);
     assert_eq!(runs[0]["seed"], 2);
     assert!(folder.path().join("out/gem-seed2/finished").exists());
@@ -146,13 +146,13 @@ fn networks_on_surfaces_are_tested_on_other_meshings() {
     assert_eq!(status, Some(0), "{message}");
     let results = fs::read_to_string(folder.path().join("out/results.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
-    let rows = results["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2);
-    for row in rows {
-        let meshings = row["meshings"].as_object().unwrap();
-        assert_eq!(meshings.len(), 6, "{row}");
-        for (meshing, runs) in meshings {
-            let mean = runs[0]["mean"].as_f64().unwrap();
+    let runs = results["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let meshings = run["tests"].as_object().unwrap();
+        assert_eq!(meshings.len(), 6, "{run}");
+        for (meshing, evaluation) in meshings {
+            let mean = evaluation["geodesic"]["mean"].as_f64().unwrap();
             assert!(mean > 0.0 && mean < 2.0, "{meshing}: {mean}");
         }
     }
@@ -161,4 +161,75 @@ fn networks_on_surfaces_are_tested_on_other_meshings() {
     }
     let (status, _) = run(&["--rows", "surfaces"]);
     assert_eq!(status, Some(2));
+}
+
+/// Runs `gemcnn experiment` in a folder; returns its output and messages.
+#[track_caller]
+fn experiment(folder: &Path, arguments: &[&str], status: i32) -> [String; 2] {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gemcnn"));
+    command.current_dir(folder).env("GEMCNN_CACHE", folder.join("cache")).arg("experiment").args(arguments);
+    let output = command.output().unwrap();
+    let texts = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_eq!(output.status.code(), Some(status), "{texts:?}");
+    texts
+}
+
+#[test]
+fn experiments_are_listed_and_wrong_names_are_refused() {
+    let folder = tempdir().unwrap();
+    let [list, _] = experiment(folder.path(), &[], 0);
+    for name in ["bodies ", "remeshed ", "segmentation ", "equivariance ", "mnist ", "pde "] {
+        assert!(list.lines().any(|line| line.starts_with(name) && line.len() > 40), "{list}");
+    }
+    let [help, _] = experiment(folder.path(), &["--help"], 0);
+    assert!(help.contains("graph-xyz") && help.contains("diffusion-all+resampled"), "{help}");
+    let [_, message] = experiment(folder.path(), &["body"], 2);
+    assert!(message.contains("neither a file nor an experiment") && message.contains("bodies"), "{message}");
+    for (arguments, part) in [
+        (&["segmentation", "--quick"][..], "short trial"),
+        (&["bodies", "--unregistered"], "--unregistered"),
+        (&["segmentation", "--worlds", "earth"], "earth"),
+        (&["segmentation", "--data", "here", "--remeshed", "there"], "benchmark"),
+    ] {
+        let [_, message] = experiment(folder.path(), arguments, 2);
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_file_of_a_user_makes_a_table_of_worlds() {
+    let folder = tempdir().unwrap();
+    let text = include_str!("../../../../examples/sweeps/worlds.toml");
+    fs::create_dir(folder.path().join("sweeps")).unwrap();
+    fs::write(folder.path().join("sweeps/worlds.toml"), text).unwrap();
+    let command = ["sweeps/worlds.toml", "-o", "out", "--device", "cpu"];
+    let [table, progress] = experiment(folder.path(), &command, 0);
+    assert!(table.contains("| row | same, plain | same, remeshed | other | training (s) | worst rank |"), "{table}");
+    assert_eq!(table.lines().filter(|line| line.starts_with("| narrow |") || line.starts_with("| wide |")).count(), 2);
+    assert!(progress.contains("run 8 of 8: other, wide, seed 2"), "{progress}");
+    assert!(folder.path().join("out/other-wide-seed2/eval-plain.json").exists());
+    // Finished runs are not repeated, and a name that is not there is noted.
+    let wrong = text.replace("scores/accuracy", "scores/acuracy");
+    fs::write(folder.path().join("sweeps/worlds.toml"), wrong).unwrap();
+    let [table, progress] = experiment(folder.path(), &command, 0);
+    assert!(!progress.contains("epoch"), "{progress}");
+    assert!(
+        progress.contains("no number `scores/acuracy`; there are") && progress.contains("scores/loss"),
+        "{progress}"
+    );
+    assert!(table.contains("| wide | - | - | - |"), "{table}");
+    for (right, wrong, line, part) in [
+        ("epochs = 2", "epoch = 2", 11, "unknown field `epoch`"),
+        ("channels = 8", "chanels = 8", 15, "chanels"),
+        ("like = \"narrow\"", "like = \"thin\"", 16, "`thin` is not a row above `wide`"),
+        ("remeshed = {", "remeshed = { turned = 1,", 0, "turned"),
+        ("rate = 0.003", "rate = 300", 12, "training.rate"),
+    ] {
+        assert!(text.contains(right), "{right}");
+        fs::write(folder.path().join("wrong.toml"), text.replace(right, wrong)).unwrap();
+        let [_, message] = experiment(folder.path(), &["wrong.toml"], 1);
+        let place =
+            if line > 0 { format!("wrong.toml:{line}: ") } else { "wrong.toml: TOML parse error at line".into() };
+        assert!(message.contains(&place) && message.contains(part), "{message}");
+    }
 }

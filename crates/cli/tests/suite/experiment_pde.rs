@@ -101,14 +101,16 @@ fn networks_of_equal_size_learn_a_step_and_are_trained_once() {
     assert!(output.stdout.starts_with(&table));
     let results = results(&place.join("out"));
     let runs = results["runs"].as_array().unwrap();
+    let (still, runs) = runs.split_first().unwrap();
+    assert_eq!((&still["row"], runs.len()), (&"no change".into(), 2));
     let parameters: Vec<f64> = (runs.iter()).map(|run| run["parameters"].as_f64().unwrap()).collect();
     assert!((parameters[0] / parameters[1] - 1.0).abs() < 0.1);
     for run in runs {
         for (part, steps) in [("time", 1), ("init", 20), ("mesh", 20)] {
-            let error = |of: &Value| of[part]["one_step"].as_f64().unwrap();
-            let (found, still) = (error(&run["parts"]), error(&results["still"]["vector-heat"]));
+            let error = |of: &Value| of["tests"][part]["one_step"].as_f64().unwrap();
+            let (found, still) = (error(run), error(still));
             assert!(found > 0.0 && found < still, "{part}: {found}, {still}");
-            let rolled_out = run["parts"][part]["rolled_out"].as_array().unwrap();
+            let rolled_out = run["tests"][part]["rolled_out"].as_array().unwrap();
             assert_eq!(rolled_out.len(), steps);
             if part != "time" {
                 let last = rolled_out[19].as_f64().unwrap();
@@ -149,7 +151,7 @@ fn a_killed_experiment_continues_to_the_same_results() {
         let output = command(out).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
-    let errors = |out: &str| results(&place.join(out))["runs"][0]["parts"].clone();
+    let errors = |out: &str| results(&place.join(out))["runs"][1]["tests"].clone();
     assert_eq!(errors("out"), errors("whole"));
     let other = command("out").args(["--epochs", "5"]).output().unwrap();
     assert_eq!(other.status.code(), Some(2), "an option was given twice");
