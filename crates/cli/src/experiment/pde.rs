@@ -12,8 +12,10 @@ use gemcnn_nn::ProductMode;
 use gemcnn_tasks::data::Cache;
 use std::path::PathBuf;
 
-/// Train networks of equal size on single time steps of equations on surfaces, and test them at later times, from other
-/// initial states and on other meshes, for single steps and with predictions fed back.
+/// Train networks of equal size as solvers of equations on surfaces.
+///
+/// They are trained on single time steps, and tested at later times, from other initial states and on other meshes, for
+/// single steps and with predictions fed back.
 ///
 /// Writes table.md, results.json, errors.svg and a directory for each run to OUT, with an animated picture of
 /// predictions beside the solution. Finished runs are not repeated and interrupted runs resume: after Ctrl-C or a

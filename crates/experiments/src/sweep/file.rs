@@ -431,16 +431,25 @@ impl Sweep {
                 return refuse("labels", format!("{count} labels, but `labels` has {titles} titles"));
             }
         }
-        if self.rows.0.is_empty() || self.seeds == 0 {
+        if self.row_names().is_empty() || self.seeds == 0 {
             return Err(self.error(&["rows"], "there are no rows or no seeds to run"));
+        }
+        let (rows, worlds) = (self.rows.names(), self.worlds.names());
+        for (key, names) in [("rows", &rows), ("worlds", &worlds), ("tests", &self.tests.names())] {
+            if let Some(name) = names.iter().find(|name| name.is_empty() || name.contains(['/', '\\'])) {
+                return Err(self.error(&[key, name], format!("`{name}` cannot be part of a file name")));
+            }
+        }
+        if let Some(name) = self.quick.iter().flat_map(|quick| &quick.rows).find(|name| !rows.contains(&name.as_str()))
+        {
+            return Err(self.error(&["quick"], unknown("row", name, &rows)));
         }
         for (world, settings) in self.worlds.iter() {
             if let Some(row) = settings.rows.keys().find(|row| self.rows.get(row).is_none()) {
-                return Err(self.error(&["worlds", world, "rows", row], unknown("row", row, &self.rows.names())));
+                return Err(self.error(&["worlds", world, "rows", row], unknown("row", row, &rows)));
             }
         }
         for column in self.tables.iter().flat_map(|table| &table.columns) {
-            let worlds = self.worlds.names();
             let refuse = |problem| Err(self.error(&["tables"], format!("column `{}`: {problem}", column.title)));
             if let Some(world) = &column.world
                 && !worlds.contains(&world.as_str())
@@ -457,15 +466,8 @@ impl Sweep {
                 return refuse("without a `value`, the title must be one of `labels`".into());
             }
         }
-        for (world, row) in self.worlds_and_rows(&self.rows.names()) {
-            self.config(world, row, 1)?;
-        }
-        Ok(())
-    }
-
-    /// Pairs of a world and a row.
-    fn worlds_and_rows<'a>(&'a self, rows: &[&'a str]) -> Vec<(&'a str, &'a str)> {
-        self.world_names().into_iter().flat_map(|world| rows.iter().map(move |&row| (world, row))).collect()
+        let mut pairs = self.world_names().into_iter().flat_map(|world| rows.iter().map(move |row| (world, row)));
+        pairs.try_for_each(|(world, row)| self.config(world, row, 1).map(drop))
     }
 
     /// Names of the worlds to run; a single empty one if the sweep has none.
