@@ -8,6 +8,7 @@
 pub mod activation;
 pub mod aggregate;
 mod aligned;
+pub mod arguments;
 pub mod attention;
 pub mod batch_norm;
 mod bf16;
@@ -54,6 +55,7 @@ pub mod weighted_conv;
 pub use activation::Activation;
 pub use aggregate::Aggregation;
 pub use aligned::Aligned;
+pub use arguments::{Anywhere, Gpu, Host};
 pub use error::{KernelError, check_length};
 pub use feature_type::{FeatureType, ParseTypeError, irrep_dimension};
 pub use graph::{EdgePhases, GraphArrays, GraphParts, GraphSlices, GraphView};

@@ -147,6 +147,13 @@ pub struct HostScratch<'e, T> {
     pub wide: &'e mut Scratch<f64>,
 }
 
+impl<T> HostScratch<'_, T> {
+    /// The same memory for a call.
+    pub fn reborrow(&mut self) -> HostScratch<'_, T> {
+        HostScratch { narrow: self.narrow, wide: self.wide }
+    }
+}
+
 impl<'e, T: Real> Executor<'e, T> {
     /// The CPU's scratch memory, for an operator without a CUDA version.
     ///

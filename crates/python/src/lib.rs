@@ -17,6 +17,7 @@ mod graph;
 mod hierarchy;
 mod mesh;
 mod operators;
+mod pass;
 mod runs;
 mod settings;
 mod shapes;

@@ -2,10 +2,13 @@
 
 use crate::cuda::use_torch;
 use crate::errors;
+use crate::pass::passes;
 use crate::settings::{activation, by_type, kind};
 use crate::tensor::{Failure, Place, Scalar};
 use gemcnn_kernels::linear::{self, Linear};
-use gemcnn_kernels::norm_gate::{self, GatedNonlinearity, NormNonlinearity, rotating_irreps};
+use gemcnn_kernels::norm_gate::{
+    GatedBackward, GatedForward, GatedNonlinearity, NormBackward, NormForward, NormNonlinearity, rotating_irreps,
+};
 use gemcnn_kernels::pool;
 use gemcnn_kernels::pool::cuda::{DeviceClusterSlices, DeviceClusterView};
 use gemcnn_kernels::pool::transport::{ClusterSlices, ClusterView};
@@ -170,96 +173,16 @@ fn norm((text, word, epsilon): (&str, &str, f64)) -> PyResult<NormNonlinearity> 
     Ok(NormNonlinearity { kind: kind(text)?, activation: activation(word)?, epsilon })
 }
 
-#[pyfunction]
-fn norm_forward(
-    py: Python<'_>,
-    settings: (&str, &str, f64),
-    rows: usize,
-    x: &Bound<'_, PyAny>,
-    bias: &Bound<'_, PyAny>,
-    y: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let op = &norm(settings)?;
-    by_type!(x, T => {
-        let place = Place::of(x)?;
-        let (x, bias) = (place.view::<T>("x", x)?, place.view::<T>("bias", bias)?);
-        let y = place.view_mut::<T>("y", y)?;
-        place.run::<T>(py, |run| {
-            dispatch!(run, norm_gate::norm_forward(op; rows, x, bias, y));
-            Ok(())
-        })
-    })
-}
-
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "one for each tensor")]
-fn norm_backward(
-    py: Python<'_>,
-    settings: (&str, &str, f64),
-    rows: usize,
-    x: &Bound<'_, PyAny>,
-    bias: &Bound<'_, PyAny>,
-    dy: &Bound<'_, PyAny>,
-    dx: &Bound<'_, PyAny>,
-    dbias: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let op = &norm(settings)?;
-    by_type!(x, T => {
-        let place = Place::of(x)?;
-        let (x, bias) = (place.view::<T>("x", x)?, place.view::<T>("bias", bias)?);
-        let dy = place.view::<T>("dy", dy)?;
-        let dx = place.view_mut::<T>("dx", dx)?;
-        let dbias = place.zeros::<T>("dbias", dbias)?;
-        place.run::<T>(py, |run| {
-            dispatch!(run, norm_gate::norm_backward(op; rows, x, bias, dy, dx, dbias; wide_scratch));
-            Ok(())
-        })
-    })
-}
-
 /// Of `(type, activation)`.
 fn gated((text, word): (&str, &str)) -> PyResult<GatedNonlinearity> {
     Ok(GatedNonlinearity { output: kind(text)?, activation: activation(word)? })
 }
 
-#[pyfunction]
-fn gated_forward(
-    py: Python<'_>,
-    settings: (&str, &str),
-    rows: usize,
-    x: &Bound<'_, PyAny>,
-    y: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let op = &gated(settings)?;
-    by_type!(x, T => {
-        let place = Place::of(x)?;
-        let (x, y) = (place.view::<T>("x", x)?, place.view_mut::<T>("y", y)?);
-        place.run::<T>(py, |run| {
-            dispatch!(run, norm_gate::gated_forward(op; rows, x, y));
-            Ok(())
-        })
-    })
-}
-
-#[pyfunction]
-fn gated_backward(
-    py: Python<'_>,
-    settings: (&str, &str),
-    rows: usize,
-    x: &Bound<'_, PyAny>,
-    dy: &Bound<'_, PyAny>,
-    dx: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let op = &gated(settings)?;
-    by_type!(x, T => {
-        let place = Place::of(x)?;
-        let (x, dy) = (place.view::<T>("x", x)?, place.view::<T>("dy", dy)?);
-        let dx = place.view_mut::<T>("dx", dx)?;
-        place.run::<T>(py, |run| {
-            dispatch!(run, norm_gate::gated_backward(op; rows, x, dy, dx));
-            Ok(())
-        })
-    })
+passes! {
+    norm_forward = norm(&str, &str, f64) => NormForward(rows: usize);
+    norm_backward = norm(&str, &str, f64) => NormBackward(rows: usize);
+    gated_forward = gated(&str, &str) => GatedForward(rows: usize);
+    gated_backward = gated(&str, &str) => GatedBackward(rows: usize);
 }
 
 /// Tensors of clusters: offsets, members, cluster of each vertex, and phases.
@@ -339,9 +262,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(linear_backward, module)?)?;
     module.add_function(wrap_pyfunction!(regular_forward, module)?)?;
     module.add_function(wrap_pyfunction!(regular_backward, module)?)?;
-    module.add_function(wrap_pyfunction!(norm_forward, module)?)?;
-    module.add_function(wrap_pyfunction!(norm_backward, module)?)?;
-    module.add_function(wrap_pyfunction!(gated_forward, module)?)?;
-    module.add_function(wrap_pyfunction!(gated_backward, module)?)?;
+    add_passes(module)?;
     module.add_function(wrap_pyfunction!(transport_pool, module)?)
 }

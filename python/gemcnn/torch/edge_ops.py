@@ -9,62 +9,60 @@ import torch
 from torch import Tensor
 
 from .. import _gemcnn
-from .ops import _GRAPH, _differentiable, _operator, _wanted, operators
+from .ops import _GRAPH, _differentiable, _operator, _simple, operators
 from .types import FeatureType, dimension
 
 _TYPES = "str input, str output"
 
-# Products of queries with the keys of each edge.
+# Products of queries with the keys of each edge, and the gauge convolution with a weight for each edge. The gradients of each
+# are made of both.
 
 
-def _product_run(query: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    products = _product_fake(query, x, weight, *rest)
-    parts = (query.contiguous(), x.contiguous(), weight.contiguous())
-    _gemcnn.edge_product(rest[9:], rest[:9], *parts, products)
-    return products
+def _call(rest: tuple[Any, ...], bias: Tensor | None = None) -> tuple[Any, ...]:
+    """The first arguments of native functions: types and whether there is a bias, and the graph."""
+    return (*rest[9:], bias is not None), rest[:9]
 
 
-def _product_fake(query: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(rest[1].shape[0])
+def _product(rest: tuple[Any, ...], inputs: tuple[Tensor, ...], products: Tensor) -> None:
+    _gemcnn.edge_product(*_call(rest), *inputs, products)
 
 
-def _product_backward_run(
-    dy: Tensor, query: Tensor, x: Tensor, weight: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    graph, types = rest[:9], rest[9:]
-    dy, query, x, weight = (part.contiguous() for part in (dy, query, x, weight))
-    dquery, dx, dweight = torch.empty_like(query), torch.empty_like(x), torch.empty_like(weight)
+def _product_backward(
+    rest: tuple[Any, ...], inputs: tuple[Tensor, ...], dy: Tensor, gradients: tuple[Tensor, ...]
+) -> None:
+    (query, x, weight), (dquery, dx, dweight) = inputs, gradients
     # With the gradient as weights of the edges, both are weighted convolutions.
-    _gemcnn.weighted_conv(types, graph, dy, x, weight, None, dquery)
-    _gemcnn.weighted_conv_backward(types, graph, dy, x, weight, None, query, dx, dweight, None)
-    return dquery, dx, dweight
+    _gemcnn.weighted_conv(*_call(rest), dy, x, weight, None, dquery)
+    _gemcnn.weighted_conv_backward(*_call(rest), dy, x, weight, None, query, dx, dweight, None)
 
 
-def _like_parts(dy: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return tuple(part.new_empty(part.shape) for part in rest[:3])
+def _weighted(rest: tuple[Any, ...], inputs: tuple[Any, ...], y: Tensor) -> None:
+    x, factors, weight, bias = inputs
+    _gemcnn.weighted_conv(*_call(rest, bias), factors, x, weight, bias, y)
 
 
-def _product_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:3])
-    ctx.rest = inputs[3:]
+def _weighted_backward(
+    rest: tuple[Any, ...], inputs: tuple[Any, ...], dy: Tensor, gradients: tuple[Any, ...]
+) -> None:
+    (x, factors, weight, bias), (dx, dfactors, dweight, dbias) = inputs, gradients
+    _gemcnn.weighted_conv_backward(*_call(rest, bias), factors, x, weight, bias, dy, dx, dweight, dbias)
+    _gemcnn.edge_product(*_call(rest), dy, x, weight, dfactors)
 
 
-def _product_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    return cast(tuple[Any, ...], operators.edge_product_backward(dy, *ctx.saved_tensors, *ctx.rest))
-
-
-_operator(
-    f"edge_product(Tensor query, Tensor x, Tensor weight, {_GRAPH}, {_TYPES}) -> Tensor",
-    _product_run,
-    _product_fake,
+_simple(
+    "edge_product query x weight",
+    f"{_GRAPH}, {_TYPES}",
+    lambda query, x, weight, *rest: (rest[1].shape[0],),
+    _product,
+    _product_backward,
 )
-_operator(
-    f"edge_product_backward(Tensor dy, Tensor query, Tensor x, Tensor weight, {_GRAPH}, {_TYPES})"
-    " -> (Tensor, Tensor, Tensor)",
-    _product_backward_run,
-    _like_parts,
+_simple(
+    "weighted_conv x factors weight bias?",
+    f"{_GRAPH}, {_TYPES}",
+    lambda x, factors, weight, bias, *rest: (rest[0].shape[0] - 1, dimension(rest[10])),
+    _weighted,
+    _weighted_backward,
 )
-_differentiable("edge_product", 3, _product_saved, _product_gradient, "edge_product_backward")
 
 
 # Softmax over the edges of each vertex.
@@ -104,65 +102,6 @@ _operator(
     _softmax_fake,
 )
 _differentiable("edge_softmax", 1, _softmax_saved, _softmax_gradient, "edge_softmax_backward")
-
-
-# Gauge convolution with a weight for each edge.
-
-
-def _weighted_run(x: Tensor, factors: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
-    y = _weighted_fake(x, factors, weight, bias, *rest)
-    used = None if bias is None else bias.contiguous()
-    parts = (factors.contiguous(), x.contiguous(), weight.contiguous())
-    _gemcnn.weighted_conv(rest[9:], rest[:9], *parts, used, y)
-    return y
-
-
-def _weighted_fake(x: Tensor, factors: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
-    return x.new_empty((rest[0].shape[0] - 1, dimension(rest[10])))
-
-
-def _weighted_backward_run(
-    dy: Tensor, x: Tensor, factors: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    graph, types = rest[:9], rest[9:]
-    dy, x, factors, weight = (part.contiguous() for part in (dy, x, factors, weight))
-    dx, dfactors, dweight = torch.empty_like(x), torch.empty_like(factors), torch.empty_like(weight)
-    used = None if bias is None else bias.contiguous()
-    dbias = None if used is None else torch.empty_like(used)
-    _gemcnn.weighted_conv_backward(types, graph, factors, x, weight, used, dy, dx, dweight, dbias)
-    _gemcnn.edge_product(types, graph, dy, x, weight, dfactors)
-    return dx, dfactors, dweight, x.new_empty(0) if dbias is None else dbias
-
-
-def _weighted_backward_fake(
-    dy: Tensor, x: Tensor, factors: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
-) -> tuple[Tensor, ...]:
-    dbias = x.new_empty(0) if bias is None else bias.new_empty(bias.shape)
-    return (*_like_parts(dy, x, factors, weight), dbias)
-
-
-def _weighted_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:4])
-    ctx.rest = inputs[4:]
-
-
-def _weighted_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    found = operators.weighted_conv_backward(dy, *ctx.saved_tensors, *ctx.rest)
-    return _wanted(found, ctx.needs_input_grad)
-
-
-_operator(
-    f"weighted_conv(Tensor x, Tensor factors, Tensor weight, Tensor? bias, {_GRAPH}, {_TYPES}) -> Tensor",
-    _weighted_run,
-    _weighted_fake,
-)
-_operator(
-    "weighted_conv_backward(Tensor dy, Tensor x, Tensor factors, Tensor weight, Tensor? bias, "
-    f"{_GRAPH}, {_TYPES}) -> (Tensor, Tensor, Tensor, Tensor)",
-    _weighted_backward_run,
-    _weighted_backward_fake,
-)
-_differentiable("weighted_conv", 4, _weighted_saved, _weighted_gradient, "weighted_conv_backward")
 
 
 # Mean of nonlinear messages. Edges are computed in pieces, and again in the backward pass.
@@ -255,6 +194,10 @@ def _messages_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return cast(tuple[Any, ...], operators.messages_backward(dy, *ctx.saved_tensors, *ctx.rest))
 
 
+def _messages_backward_fake(dy: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return tuple(part.new_empty(part.shape) for part in rest[:3])
+
+
 _FUNCTION = f"{_GRAPH}, {_TYPES}, int samples, str activation"
 _operator(
     f"messages(Tensor x, Tensor weight, Tensor bias, {_FUNCTION}) -> Tensor", _messages_run, _messages_fake
@@ -263,6 +206,6 @@ _operator(
     f"messages_backward(Tensor dy, Tensor x, Tensor weight, Tensor bias, {_FUNCTION})"
     " -> (Tensor, Tensor, Tensor)",
     _messages_backward_run,
-    _like_parts,
+    _messages_backward_fake,
 )
 _differentiable("messages", 3, _messages_saved, _messages_gradient, "messages_backward")

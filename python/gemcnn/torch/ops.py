@@ -181,6 +181,73 @@ def _wanted(gradients: tuple[Any, ...], needed: tuple[bool, ...]) -> tuple[Any, 
     return tuple(value if need else None for value, need in zip(gradients, needed, strict=False))
 
 
+def _contiguous(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(None if tensor is None else tensor.contiguous() for tensor in tensors)
+
+
+def _simple(
+    signature: str,
+    settings: str,
+    shape: Callable[..., tuple[int, ...]],
+    forward: Callable[..., None],
+    backward: Callable[..., None],
+) -> None:
+    """Defines an operator that keeps its inputs, and its gradient, which has the shapes of the inputs.
+
+    Args:
+        signature: name of the operator and of its inputs; an input with `?` can be None.
+        settings: schema of its other arguments.
+        shape: of the output, from all arguments.
+        forward: computes, from the other arguments and the inputs, the output.
+        backward: computes, from the other arguments, the inputs and the gradient of the output, the gradients of the inputs.
+    """
+    name, *names = signature.split()
+    count, gradient = len(names), f"{name}_backward"
+    inputs = ", ".join(f"Tensor{'?' * name.endswith('?')} {name.rstrip('?')}" for name in names)
+
+    def fake(*arguments: Any) -> Tensor:
+        return cast(Tensor, arguments[0].new_empty(shape(*arguments)))
+
+    def run(*arguments: Any) -> Tensor:
+        y = fake(*arguments)
+        forward(arguments[count:], _contiguous(arguments[:count]), y)
+        return y
+
+    # The gradient of a single input is no tuple.
+    def fake_gradient(dy: Tensor, x: Tensor, *arguments: Any) -> Any:
+        like = [x.new_empty(0 if part is None else part.shape) for part in (x, *arguments[: count - 1])]
+        return tuple(like) if count > 1 else like[0]
+
+    def run_gradient(dy: Tensor, *arguments: Any) -> Any:
+        parts = _contiguous(arguments[:count])
+        found = fake_gradient(dy, *parts)
+        all_found = found if count > 1 else (found,)
+        gradients = (None if part is None else value for part, value in zip(parts, all_found, strict=True))
+        backward(arguments[count:], parts, dy.contiguous(), tuple(gradients))
+        return found
+
+    def saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:count])
+        ctx.settings = inputs[count:]
+
+    def gradients(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        found = getattr(operators, gradient)(dy, *ctx.saved_tensors, *ctx.settings)
+        return _wanted(found if count > 1 else (found,), ctx.needs_input_grad)
+
+    results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    _operator(f"{name}({inputs}, {settings}) -> Tensor", run, fake)
+    _operator(f"{gradient}(Tensor dy, {inputs}, {settings}) -> {results}", run_gradient, fake_gradient)
+    _differentiable(name, count, saved, gradients, gradient)
+
+
+def _rows(forward: Any, backward: Any) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The two functions of an operator on rows, from those of `_gemcnn`."""
+    return (
+        lambda settings, inputs, y: forward(settings, y.shape[0], *inputs, y),
+        lambda settings, inputs, dy, gradients: backward(settings, dy.shape[0], *inputs, dy, *gradients),
+    )
+
+
 # Gauge convolution.
 
 
@@ -325,7 +392,7 @@ _operator(
 _differentiable("linear", 3, _linear_saved, _linear_gradient, "linear_backward")
 
 
-# Nonlinearities without parameters: regular and gated.
+# Nonlinearities: regular, gated and norm.
 
 
 def _saved_input(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -372,84 +439,18 @@ _operator(
 _differentiable("regular", 1, _saved_input, _regular_gradient, "regular_backward")
 
 
-def _gated_run(x: Tensor, type: str, activation: str) -> Tensor:
-    y = _gated_fake(x, type, activation)
-    _gemcnn.gated_forward((type, activation), x.shape[0], x.contiguous(), y)
-    return y
-
-
-def _gated_fake(x: Tensor, type: str, activation: str) -> Tensor:
-    return x.new_empty((x.shape[0], dimension(type)))
-
-
-def _gated_backward_run(dy: Tensor, x: Tensor, type: str, activation: str) -> Tensor:
-    x = x.contiguous()
-    dx = torch.empty_like(x)
-    _gemcnn.gated_backward((type, activation), x.shape[0], x, dy.contiguous(), dx)
-    return dx
-
-
-def _gated_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    return (operators.gated_backward(dy, *ctx.saved_tensors, *ctx.settings),)
-
-
-_operator("gated(Tensor x, str type, str activation) -> Tensor", _gated_run, _gated_fake)
-_operator(
-    "gated_backward(Tensor dy, Tensor x, str type, str activation) -> Tensor",
-    _gated_backward_run,
-    _like_input,
+_simple(
+    "gated x",
+    "str type, str activation",
+    lambda x, type, _: (x.shape[0], dimension(type)),
+    *_rows(_gemcnn.gated_forward, _gemcnn.gated_backward),
 )
-_differentiable("gated", 1, _saved_input, _gated_gradient, "gated_backward")
-
-
-# Norm nonlinearity.
-
-
-def _norm_run(x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float) -> Tensor:
-    x = x.contiguous()
-    y = torch.empty_like(x)
-    settings = (type, activation, epsilon)
-    _gemcnn.norm_forward(settings, x.shape[0], x, bias.contiguous(), y)
-    return y
-
-
-def _norm_fake(x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _norm_backward_run(
-    dy: Tensor, x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float
-) -> tuple[Tensor, Tensor]:
-    x, bias = x.contiguous(), bias.contiguous()
-    dx, dbias = torch.empty_like(x), torch.empty_like(bias)
-    settings = (type, activation, epsilon)
-    _gemcnn.norm_backward(settings, x.shape[0], x, bias, dy.contiguous(), dx, dbias)
-    return dx, dbias
-
-
-def _norm_backward_fake(
-    dy: Tensor, x: Tensor, bias: Tensor, type: str, activation: str, epsilon: float
-) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), bias.new_empty(bias.shape)
-
-
-def _norm_saved(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.settings = inputs[2:]
-
-
-def _norm_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    return cast(tuple[Any, ...], operators.norm_backward(dy, *ctx.saved_tensors, *ctx.settings))
-
-
-_NORM = "str type, str activation, float epsilon"
-_operator(f"norm(Tensor x, Tensor bias, {_NORM}) -> Tensor", _norm_run, _norm_fake)
-_operator(
-    f"norm_backward(Tensor dy, Tensor x, Tensor bias, {_NORM}) -> (Tensor, Tensor)",
-    _norm_backward_run,
-    _norm_backward_fake,
+_simple(
+    "norm x bias",
+    "str type, str activation, float epsilon",
+    lambda x, *_: x.shape,
+    *_rows(_gemcnn.norm_forward, _gemcnn.norm_backward),
 )
-_differentiable("norm", 2, _norm_saved, _norm_gradient, "norm_backward")
 
 
 # Pooling with transport, and back.

@@ -128,7 +128,8 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
     let mut mapped = vec![0.0; g.len()];
     self_map::forward(&map, rows, &g, w.product, &[], &mut mapped, &mut scratch).unwrap();
     let mut products = vec![0.0; rows * c];
-    irrep::dot(&vectors, Grouping::Irreps, rows, &g, &mapped, &mut products).unwrap();
+    let (features, grouping, y) = (&vectors, Grouping::Irreps, &mut products[..]);
+    irrep::Dot { features, grouping, rows, a: &g[..], b: &mapped[..], y }.on_host().unwrap();
     let mut p = vec![0.0; rows * c];
     activation::forward(&Activation::Tanh, &products, &mut p).unwrap();
     let layer = |x: &[f64], weight: &[f64], bias: &[f64]| {

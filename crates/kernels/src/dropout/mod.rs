@@ -15,12 +15,18 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::arguments::kinds;
 use crate::error::check_rows;
 use crate::random::Stream;
 use crate::real::compiled;
 use crate::{FeatureType, KernelError, Real};
 
 pub use meshes::drop_meshes;
+
+kinds! {
+    /// Random numbers: a stream, which has a salt on a GPU.
+    Draws = Stream, (&'a cuda::DeviceStream, u64);
+}
 
 /// What is dropped as a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -22,11 +22,17 @@ mod tests;
 
 pub use mixture::{Mixture, mix, mix_backward};
 
+use crate::arguments::kinds;
 use crate::error::{Length, check_count};
 use crate::real::compiled;
 use crate::rotated_sum::{Term, rotated_sum};
 use crate::{Aggregation, FeatureType, KernelError, Real};
 use std::ops::Range;
+
+kinds! {
+    /// The incidence of a batch.
+    Incidence = &'a IncidenceArrays<T>, &'a cuda::DeviceIncidence;
+}
 
 const OPERATOR: &str = "incidence";
 

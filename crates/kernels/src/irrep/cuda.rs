@@ -1,112 +1,46 @@
 //! Norms, dot products and products with invariants on a GPU.
 
-use super::{Grouping, OPERATOR, check_epsilon};
-use crate::FeatureType;
-use crate::cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, over_irreps, to_u32};
+use super::{Dot, Grouping, Norm, NormBackward, OPERATOR, Scale};
+use crate::Gpu;
+use crate::cuda::{CudaDevice, CudaError, KernelSource, Share, args, over_irreps, to_u32};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("irrep", include_str!("irrep.cu"));
 
-/// The product of every irrep, or the root of its sum with epsilon.
-fn dot_irreps(
+pub(super) fn norm(
     device: &CudaDevice,
-    features: &FeatureType,
-    rows: usize,
-    (a, b): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
-    epsilon: Option<f64>,
-    y: &DeviceSliceMut<'_, f32>,
+    Norm { features, epsilon, rows, x, y }: Norm<'_, Gpu>,
 ) -> Result<(), CudaError> {
-    let (root, epsilon) = (u32::from(epsilon.is_some()), epsilon.unwrap_or(0.0) as f32);
-    let (kernel, share) = ((SOURCE, "dot_irreps"), Share::Irreps);
+    let arguments = args![x, x, 1u32, epsilon as f32, &y];
     // SAFETY: lengths were checked.
-    unsafe { over_irreps(device, kernel, features, share, rows, args![a, b, root, epsilon, y]) }
+    unsafe { over_irreps(device, (SOURCE, "dot_irreps"), features, Share::Irreps, rows, arguments) }
 }
 
-/// `y` = the norm of every irrep; see [`norm`](super::norm).
-pub fn norm(
-    device: &CudaDevice,
-    features: &FeatureType,
-    epsilon: f64,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check_epsilon(epsilon)?;
-    Grouping::Irreps.check(features, rows, &[("x", x)], ("y", y.view()))?;
-    dot_irreps(device, features, rows, (x, x), Some(epsilon), &y)
-}
-
-/// Overwrites `dx` with the gradient of [`norm`].
-pub fn norm_backward(
-    device: &CudaDevice,
-    features: &FeatureType,
-    epsilon: f64,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check_epsilon(epsilon)?;
-    let maps = [("x", x), ("dx", dx.view())];
-    Grouping::Irreps.check(features, rows, &maps, ("dy", dy))?;
-    let (kernel, arguments) = ((SOURCE, "norm_backward"), args![x, epsilon as f32, dy, &dx]);
+pub(super) fn norm_backward(device: &CudaDevice, pass: NormBackward<'_, Gpu>) -> Result<(), CudaError> {
+    let NormBackward { features, epsilon, rows, x, dy, dx } = pass;
+    let arguments = args![x, epsilon as f32, dy, &dx];
     // SAFETY: lengths were checked.
-    unsafe { over_irreps(device, kernel, features, Share::Irreps, rows, arguments) }
+    unsafe { over_irreps(device, (SOURCE, "norm_backward"), features, Share::Irreps, rows, arguments) }
 }
 
-/// `y` = invariant products of `a` and `b`; see [`dot`](super::dot).
-pub fn dot(
-    device: &CudaDevice,
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    a: DeviceSlice<'_, f32>,
-    b: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    grouping.check(features, rows, &[("a", a), ("b", b)], ("y", y.view()))?;
-    let Grouping::Heads(heads) = grouping else {
-        return dot_irreps(device, features, rows, (a, b), None, &y);
-    };
-    let (kernel, share) = ((SOURCE, "dot_heads"), Share::WarpOfHead(heads));
-    let arguments = args![a, b, &y, to_u32(OPERATOR, heads)?];
+pub(super) fn dot(device: &CudaDevice, pass: Dot<'_, Gpu>) -> Result<(), CudaError> {
+    let Dot { features, grouping, rows, a, b, y } = pass;
     // SAFETY: lengths were checked, and every head has the same number of irreps.
-    unsafe { over_irreps(device, kernel, features, share, rows, arguments) }
-}
-
-/// Overwrites the gradients of [`dot`] that are wanted.
-#[allow(clippy::too_many_arguments)]
-pub fn dot_backward(
-    device: &CudaDevice,
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    a: DeviceSlice<'_, f32>,
-    b: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    da: Option<DeviceSliceMut<'_, f32>>,
-    db: Option<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    if let Some(da) = da {
-        scale(device, features, grouping, rows, b, dy, da)?;
-    }
-    match db {
-        Some(db) => scale(device, features, grouping, rows, a, dy, db),
-        None => Ok(()),
+    unsafe {
+        match grouping {
+            Grouping::Irreps => {
+                let arguments = args![a, b, 0u32, 0.0f32, &y];
+                over_irreps(device, (SOURCE, "dot_irreps"), features, Share::Irreps, rows, arguments)
+            }
+            Grouping::Heads(heads) => {
+                let arguments = args![a, b, &y, to_u32(OPERATOR, heads)?];
+                over_irreps(device, (SOURCE, "dot_heads"), features, Share::WarpOfHead(heads), rows, arguments)
+            }
+        }
     }
 }
 
-/// `y` = `x` times invariants; see [`scale`](super::scale).
-pub fn scale(
-    device: &CudaDevice,
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    factors: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let maps = [("x", x), ("y", y.view())];
-    grouping.check(features, rows, &maps, ("factors", factors))?;
+pub(super) fn scale(device: &CudaDevice, pass: Scale<'_, Gpu>) -> Result<(), CudaError> {
+    let Scale { features, grouping, rows, x, factors, y } = pass;
     let share = match grouping {
         Grouping::Irreps => Share::Irreps,
         Grouping::Heads(heads) => Share::IrrepsOfHeads(heads),
@@ -114,26 +48,4 @@ pub fn scale(
     let arguments = args![x, factors, &y, to_u32(OPERATOR, grouping.count(features))?];
     // SAFETY: lengths were checked.
     unsafe { over_irreps(device, (SOURCE, "scale"), features, share, rows, arguments) }
-}
-
-/// Overwrites the gradients of [`scale`] that are wanted.
-#[allow(clippy::too_many_arguments)]
-pub fn scale_backward(
-    device: &CudaDevice,
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    factors: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    dfactors: Option<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    if let Some(dx) = dx {
-        scale(device, features, grouping, rows, dy, factors, dx)?;
-    }
-    match dfactors {
-        Some(dfactors) => dot(device, features, grouping, rows, x, dy, dfactors),
-        None => Ok(()),
-    }
 }

@@ -1,18 +1,19 @@
 //! The same maps over runs of channels, rows in parallel.
 
-use super::Grouping;
+use super::{Dot, Grouping, Norm, NormBackward, Scale};
 use crate::parallel::for_rows;
-use crate::{FeatureType, Real};
+use crate::{Host, Real};
 
-/// `y = finish(<a, b>)`.
-pub(super) fn dot<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    a: &[T],
-    b: &[T],
-    y: &mut [T],
-    epsilon: Option<T>,
-) {
+pub(super) fn norm<T: Real>(Norm { features, epsilon, rows, x, y }: Norm<'_, Host<T>>) {
+    products(Dot { features, grouping: Grouping::Irreps, rows, a: x, b: x, y }, Some(T::of(epsilon)));
+}
+
+pub(super) fn dot<T: Real>(pass: Dot<'_, Host<T>>) {
+    products(pass, None);
+}
+
+/// `y = <a, b>`, or the root of its sum with epsilon.
+fn products<T: Real>(Dot { features, grouping, a, b, y, .. }: Dot<'_, Host<T>>, epsilon: Option<T>) {
     let (runs, width) = (grouping.runs(features), features.dimension());
     for_rows(
         y,
@@ -39,7 +40,7 @@ pub(super) fn dot<T: Real>(
     );
 }
 
-pub(super) fn scale<T: Real>(features: &FeatureType, grouping: Grouping, x: &[T], factors: &[T], y: &mut [T]) {
+pub(super) fn scale<T: Real>(Scale { features, grouping, x, factors, y, .. }: Scale<'_, Host<T>>) {
     let (runs, width) = (grouping.runs(features), features.dimension());
     let count = grouping.count(features);
     for_rows(
@@ -66,7 +67,8 @@ pub(super) fn scale<T: Real>(features: &FeatureType, grouping: Grouping, x: &[T]
     );
 }
 
-pub(super) fn norm_backward<T: Real>(features: &FeatureType, epsilon: T, x: &[T], dy: &[T], dx: &mut [T]) {
+pub(super) fn norm_backward<T: Real>(NormBackward { features, epsilon, x, dy, dx, .. }: NormBackward<'_, Host<T>>) {
+    let epsilon = T::of(epsilon);
     let (width, count) = (features.dimension(), Grouping::Irreps.count(features));
     for_rows(
         dx,

@@ -6,8 +6,8 @@
 //! scale:  y_i = s_i x_i                                   dx_i = s_i dy_i,  ds_i = <x_i, dy_i>
 //! ```
 //!
-//! `i` runs over the irreps of a row: the channels of order 0, then those of order 1, and so on. [`dot`] and
-//! [`scale`] also work on heads ([`Grouping`]), whose irreps share one scalar. Scalars are rows of
+//! `i` runs over the irreps of a row: the channels of order 0, then those of order 1, and so on. [`Dot`] and
+//! [`Scale`] also work on heads ([`Grouping`]), whose irreps share one scalar. Scalars are rows of
 //! [`Grouping::count`] numbers. Only the inputs are needed in the backward pass.
 
 pub mod cuda;
@@ -16,9 +16,8 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Length, check_count};
-use crate::real::compiled;
-use crate::{FeatureType, KernelError, Real, irrep_dimension};
+use crate::arguments::arguments;
+use crate::{FeatureType, KernelError, irrep_dimension};
 
 const OPERATOR: &str = "irrep";
 
@@ -49,21 +48,11 @@ impl Grouping {
         }
     }
 
-    fn check<S: Length>(
-        self,
-        features: &FeatureType,
-        rows: usize,
-        maps: &[(&'static str, S)],
-        (name, scalars): (&'static str, S),
-    ) -> Result<(), KernelError> {
-        if let Self::Heads(heads) = self {
-            check_heads(OPERATOR, features, heads)?;
+    fn check(self, features: &FeatureType) -> Result<(), KernelError> {
+        match self {
+            Self::Irreps => Ok(()),
+            Self::Heads(heads) => check_heads(OPERATOR, features, heads),
         }
-        let (width, count) = (features.dimension(), self.count(features));
-        for (name, values) in maps {
-            check_count(OPERATOR, name, values.length(), rows.saturating_mul(width))?;
-        }
-        check_count(OPERATOR, name, scalars.length(), rows.saturating_mul(count))
     }
 
     /// The runs of numbers of a row that have consecutive scalars, or share one.
@@ -119,110 +108,40 @@ fn check_epsilon(epsilon: f64) -> Result<(), KernelError> {
     })
 }
 
-/// `y` = the norm of every irrep, `sqrt(|x|^2 + epsilon)`: `x` `[rows, dimension]` to `y` `[rows, irreps]`.
-///
-/// # Errors
-/// An epsilon that is not positive, or lengths that do not fit.
-pub fn norm<T: Real>(
-    features: &FeatureType,
-    epsilon: f64,
-    rows: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    check_epsilon(epsilon)?;
-    Grouping::Irreps.check(features, rows, &[("x", x)], ("y", y))?;
-    dots(features, Grouping::Irreps, x, x, y, Some(T::of(epsilon)));
-    Ok(())
-}
-
-/// Overwrites `dx` with the gradient of [`norm`].
-pub fn norm_backward<T: Real>(
-    features: &FeatureType,
-    epsilon: f64,
-    rows: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    check_epsilon(epsilon)?;
-    Grouping::Irreps.check(features, rows, &[("x", x), ("dx", dx)], ("dy", dy))?;
-    compiled!(fast::norm_backward as fn(&FeatureType, T, &[T], &[T], &mut [T]))(features, T::of(epsilon), x, dy, dx);
-    Ok(())
-}
-
-/// `y` = invariant products of `a` and `b`, both `[rows, dimension]`: `[rows, scalars]`.
-pub fn dot<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    a: &[T],
-    b: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    grouping.check(features, rows, &[("a", a), ("b", b)], ("y", y))?;
-    dots(features, grouping, a, b, y, None);
-    Ok(())
-}
-
-fn dots<T: Real>(features: &FeatureType, grouping: Grouping, a: &[T], b: &[T], y: &mut [T], epsilon: Option<T>) {
-    compiled!(fast::dot as fn(&FeatureType, Grouping, &[T], &[T], &mut [T], Option<T>))(
-        features, grouping, a, b, y, epsilon,
-    );
-}
-
-/// Overwrites the gradients of [`dot`] that are wanted.
-#[allow(clippy::too_many_arguments)]
-pub fn dot_backward<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    a: &[T],
-    b: &[T],
-    dy: &[T],
-    da: Option<&mut [T]>,
-    db: Option<&mut [T]>,
-) -> Result<(), KernelError> {
-    if let Some(da) = da {
-        scale(features, grouping, rows, b, dy, da)?;
+arguments! {
+    /// `y` = the norm of every irrep, `sqrt(|x|^2 + epsilon)`.
+    Norm = norm(OPERATOR) {
+        features: &'a FeatureType, epsilon: f64, rows: usize;
+        x: read[rows, features.dimension()],
+        y: write[rows, Grouping::Irreps.count(features)];
+        check_epsilon(epsilon)?;
     }
-    match db {
-        Some(db) => scale(features, grouping, rows, a, dy, db),
-        None => Ok(()),
-    }
-}
 
-/// `y` = `x` times invariants: `x` and `y` are `[rows, dimension]`, `factors` is `[rows, scalars]`.
-pub fn scale<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    x: &[T],
-    factors: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    grouping.check(features, rows, &[("x", x), ("y", y)], ("factors", factors))?;
-    compiled!(fast::scale as fn(&FeatureType, Grouping, &[T], &[T], &mut [T]))(features, grouping, x, factors, y);
-    Ok(())
-}
-
-/// Overwrites the gradients of [`scale`] that are wanted.
-#[allow(clippy::too_many_arguments)]
-pub fn scale_backward<T: Real>(
-    features: &FeatureType,
-    grouping: Grouping,
-    rows: usize,
-    x: &[T],
-    factors: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    dfactors: Option<&mut [T]>,
-) -> Result<(), KernelError> {
-    if let Some(dx) = dx {
-        scale(features, grouping, rows, dy, factors, dx)?;
+    /// Overwrites `dx` with the gradient of [`Norm`].
+    NormBackward = norm_backward(OPERATOR) {
+        features: &'a FeatureType, epsilon: f64, rows: usize;
+        x: read[rows, features.dimension()],
+        dy: read[rows, Grouping::Irreps.count(features)],
+        dx: write[rows, features.dimension()];
+        check_epsilon(epsilon)?;
     }
-    match dfactors {
-        Some(dfactors) => dot(features, grouping, rows, x, dy, dfactors),
-        None => Ok(()),
+
+    /// `y` = invariant products of `a` and `b`. The gradient by one is the other, [scaled](Scale) with `dy`.
+    Dot = dot(OPERATOR) {
+        features: &'a FeatureType, grouping: Grouping, rows: usize;
+        a: read[rows, features.dimension()],
+        b: read[rows, features.dimension()],
+        y: write[rows, grouping.count(features)];
+        grouping.check(features)?;
+    }
+
+    /// `y` = `x` times invariants. The gradient by `x` is `dy`, scaled likewise; that by the factors is the [product](Dot)
+    /// of `x` and `dy`.
+    Scale = scale(OPERATOR) {
+        features: &'a FeatureType, grouping: Grouping, rows: usize;
+        x: read[rows, features.dimension()],
+        factors: read[rows, grouping.count(features)],
+        y: write[rows, features.dimension()];
+        grouping.check(features)?;
     }
 }

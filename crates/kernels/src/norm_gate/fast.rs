@@ -1,41 +1,31 @@
 //! Loops over the channels of an order, which are contiguous.
 
-use super::{Block, GatedNonlinearity, NormNonlinearity, blocks, sigmoid};
+use super::{Block, GatedBackward, GatedForward, NormBackward, NormForward, blocks, rotating_irreps, sigmoid};
 use crate::activation::{Slopes, Values};
 use crate::parallel::Loop;
 use crate::partials::{fold_partials, partial_rows, partials_length};
-use crate::{Real, Scratch};
+use crate::{FeatureType, Host, HostScratch, Real};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Rows of one task.
 const TASK_ROWS: usize = 64;
 
-struct NormForward<'a, T> {
-    config: &'a NormNonlinearity,
-    blocks: &'a [Block],
-    bias: &'a [T],
-    x: &'a [T],
-    y: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for NormForward<'_, T> {
+impl<T: Real> WithSimd for NormForward<'_, Host<T>> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let activation = &self.config.activation;
-        let (width, scalars) = (self.config.kind.dimension(), self.config.kind.multiplicity(0));
-        let epsilon = T::of(self.config.epsilon);
-        let mut radius = vec![T::zero(); self.bias.len()];
+        let Self { op, bias, x, y, .. } = self;
+        let (width, scalars, blocks) = (op.kind.dimension(), op.kind.multiplicity(0), blocks(&op.kind));
+        let activation = &op.activation;
+        let mut radius = vec![T::zero(); bias.len()];
         let (mut shifted, mut value) = (radius.clone(), radius.clone());
-        let rows = self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width));
-        for (x, y) in rows {
-            let (x_scalars, y_scalars) = (&x[..scalars], &mut y[..scalars]);
-            Values { activation, x: x_scalars, y: y_scalars }.with_simd(simd);
-            radii(self.blocks, epsilon, x, self.bias, &mut radius, &mut shifted);
+        for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
+            Values { activation, x: &x[..scalars], y: &mut y[..scalars] }.with_simd(simd);
+            radii(&blocks, T::of(op.epsilon), x, bias, &mut radius, &mut shifted);
             Values { activation, x: &shifted, y: &mut value }.with_simd(simd);
-            for block in self.blocks {
+            for block in &blocks {
                 let (xa, xb) = block.components(x);
                 let (ya, yb) = block.components_mut(y);
                 let factors = block.of(&value).iter().zip(block.of(&radius));
@@ -87,46 +77,39 @@ impl Block {
     }
 }
 
-pub(super) fn norm_forward<T: Real>(config: &NormNonlinearity, x: &[T], bias: &[T], y: &mut [T]) {
-    let blocks = &blocks(&config.kind);
-    let task = (TASK_ROWS * config.kind.dimension()).max(1);
+/// A task is the pass over some of the rows.
+pub(super) fn norm_forward<T: Real>(NormForward { op, rows, x, bias, y }: NormForward<'_, Host<T>>) {
+    let task = (TASK_ROWS * op.kind.dimension()).max(1);
     y.par_chunks_mut(task).zip(x.par_chunks(task)).run(|(y, x)| {
-        Arch::new().dispatch(NormForward { config, blocks, bias, x, y });
+        Arch::new().dispatch(NormForward { op, rows, x, bias, y });
     });
 }
 
-struct NormBackward<'a, T> {
-    config: &'a NormNonlinearity,
-    blocks: &'a [Block],
-    bias: &'a [T],
-    x: &'a [T],
-    dy: &'a [T],
-    dx: &'a mut [T],
-    dbias: &'a mut [f64],
-}
+/// The pass over some of the rows, and partial sums in the place of the gradient of the bias.
+struct PartialNormBackward<'a, T: Real>(NormBackward<'a, Host<T>>, &'a mut [f64]);
 
-impl<T: Real> WithSimd for NormBackward<'_, T> {
+impl<T: Real> WithSimd for PartialNormBackward<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let activation = &self.config.activation;
-        let (width, scalars) = (self.config.kind.dimension(), self.config.kind.multiplicity(0));
-        let epsilon = T::of(self.config.epsilon);
-        let ones = vec![T::one(); self.bias.len()];
+        let Self(NormBackward { op, x, bias, dy, dx, .. }, dbias) = self;
+        let (width, scalars, blocks) = (op.kind.dimension(), op.kind.multiplicity(0), blocks(&op.kind));
+        let activation = &op.activation;
+        let ones = vec![T::one(); bias.len()];
         let (mut radius, mut shifted) = (ones.clone(), ones.clone());
         let (mut value, mut slope) = (ones.clone(), ones.clone());
-        let inputs = self.x.chunks_exact(width).zip(self.dy.chunks_exact(width));
-        for ((x, dy), dx) in inputs.zip(self.dx.chunks_exact_mut(width)) {
+        let inputs = x.chunks_exact(width).zip(dy.chunks_exact(width));
+        for ((x, dy), dx) in inputs.zip(dx.chunks_exact_mut(width)) {
             Slopes { activation, x: &x[..scalars], dy: &dy[..scalars], dx: &mut dx[..scalars] }.with_simd(simd);
-            radii(self.blocks, epsilon, x, self.bias, &mut radius, &mut shifted);
+            radii(&blocks, T::of(op.epsilon), x, bias, &mut radius, &mut shifted);
             Values { activation, x: &shifted, y: &mut value }.with_simd(simd);
             Slopes { activation, x: &shifted, dy: &ones, dx: &mut slope }.with_simd(simd);
-            for block in self.blocks {
+            for block in &blocks {
                 let ((xa, xb), (da, db)) = (block.components(x), block.components(dy));
                 let (dxa, dxb) = block.components_mut(dx);
                 let (radius, value) = (block.of(&radius), block.of(&value));
-                let (slope, dbias) = (block.of(&slope), block.of_mut(self.dbias));
+                let (slope, dbias) = (block.of(&slope), block.of_mut(dbias));
                 let gradients = dxa.iter_mut().zip(dxb).zip(dbias);
                 let points = xa.iter().zip(xb).zip(da.iter().zip(db));
                 let functions = radius.iter().zip(value).zip(slope);
@@ -146,26 +129,17 @@ impl<T: Real> WithSimd for NormBackward<'_, T> {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn norm_backward<T: Real>(
-    config: &NormNonlinearity,
-    vertices: usize,
-    x: &[T],
-    bias: &[T],
-    dy: &[T],
-    dx: &mut [T],
-    dbias: &mut [T],
-    scratch: &mut Scratch<f64>,
-) {
-    let blocks = &blocks(&config.kind);
+pub(super) fn norm_backward<T: Real>(pass: NormBackward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let NormBackward { op, rows, x, bias, dy, dx, dbias } = pass;
     // At least one value per partial sum, so that types with scalars only need no special case.
     let sums = bias.len().max(1);
-    let task = (partial_rows(vertices) * config.kind.dimension()).max(1);
-    let partials = scratch.take(partials_length(vertices, sums));
+    let task = (partial_rows(rows) * op.kind.dimension()).max(1);
+    let partials = scratch.wide.take(partials_length(rows, sums));
     partials.fill(0.0);
     (partials.par_chunks_mut(sums)).zip(dx.par_chunks_mut(task)).zip(x.par_chunks(task).zip(dy.par_chunks(task))).run(
-        |((dbias, dx), (x, dy))| {
-            Arch::new().dispatch(NormBackward { config, blocks, bias, x, dy, dx, dbias });
+        |((sums, dx), (x, dy))| {
+            let rows = PartialNormBackward(NormBackward { op, rows, x, bias, dy, dx, dbias: &mut [] }, sums);
+            Arch::new().dispatch(rows);
         },
     );
     for (dbias, sum) in dbias.iter_mut().zip(fold_partials(partials, sums)) {
@@ -173,29 +147,22 @@ pub(super) fn norm_backward<T: Real>(
     }
 }
 
-struct GatedForward<'a, T> {
-    config: &'a GatedNonlinearity,
-    blocks: &'a [Block],
-    gates: usize,
-    x: &'a [T],
-    y: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for GatedForward<'_, T> {
+impl<T: Real> WithSimd for GatedForward<'_, Host<T>> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (output, scalars) = (self.config.output.dimension(), self.config.output.multiplicity(0));
-        let mut open = vec![T::zero(); self.gates];
-        let inputs = self.x.chunks_exact(output + self.gates);
-        for (x, y) in inputs.zip(self.y.chunks_exact_mut(output)) {
-            Values { activation: &self.config.activation, x: &x[..scalars], y: &mut y[..scalars] }.with_simd(simd);
-            let (gates, x) = split_gates(x, scalars, self.gates);
+        let Self { op, x, y, .. } = self;
+        let (output, scalars) = (op.output.dimension(), op.output.multiplicity(0));
+        let (count, blocks) = (rotating_irreps(&op.output), blocks(&op.output));
+        let mut open = vec![T::zero(); count];
+        for (x, y) in x.chunks_exact(output + count).zip(y.chunks_exact_mut(output)) {
+            Values { activation: &op.activation, x: &x[..scalars], y: &mut y[..scalars] }.with_simd(simd);
+            let (gates, x) = split_gates(x, scalars, count);
             for (open, &gate) in open.iter_mut().zip(gates) {
                 *open = sigmoid(gate);
             }
-            for block in self.blocks {
+            for block in &blocks {
                 let (xa, xb) = block.behind_scalars(scalars).components(x);
                 let (ya, yb) = block.components_mut(y);
                 let places = xa.iter().zip(xb).zip(ya.iter_mut().zip(yb));
@@ -222,44 +189,28 @@ impl Block {
     }
 }
 
-pub(super) fn gated_forward<T: Real>(config: &GatedNonlinearity, x: &[T], y: &mut [T]) {
-    let gates = super::rotating_irreps(&config.output);
-    let blocks = &blocks(&config.output);
-    let output = config.output.dimension();
-    let task = |width: usize| (TASK_ROWS * width).max(1);
-    y.par_chunks_mut(task(output)).zip(x.par_chunks(task(output + gates))).run(|(y, x)| {
-        Arch::new().dispatch(GatedForward { config, blocks, gates, x, y });
+pub(super) fn gated_forward<T: Real>(GatedForward { op, rows, x, y }: GatedForward<'_, Host<T>>) {
+    let task = |kind: &FeatureType| (TASK_ROWS * kind.dimension()).max(1);
+    y.par_chunks_mut(task(&op.output)).zip(x.par_chunks(task(&op.input()))).run(|(y, x)| {
+        Arch::new().dispatch(GatedForward { op, rows, x, y });
     });
 }
 
-struct GatedBackward<'a, T> {
-    config: &'a GatedNonlinearity,
-    blocks: &'a [Block],
-    gates: usize,
-    x: &'a [T],
-    dy: &'a [T],
-    dx: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for GatedBackward<'_, T> {
+impl<T: Real> WithSimd for GatedBackward<'_, Host<T>> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (output, scalars) = (self.config.output.dimension(), self.config.output.multiplicity(0));
-        let input = output + self.gates;
-        let inputs = self.x.chunks_exact(input).zip(self.dy.chunks_exact(output));
-        for ((x, dy), dx) in inputs.zip(self.dx.chunks_exact_mut(input)) {
-            Slopes {
-                activation: &self.config.activation,
-                x: &x[..scalars],
-                dy: &dy[..scalars],
-                dx: &mut dx[..scalars],
-            }
-            .with_simd(simd);
-            let (gates, x) = split_gates(x, scalars, self.gates);
-            let (dgates, dx) = dx[scalars..].split_at_mut(self.gates);
-            for block in self.blocks {
+        let Self { op, x, dy, dx, .. } = self;
+        let (output, scalars) = (op.output.dimension(), op.output.multiplicity(0));
+        let (count, blocks) = (rotating_irreps(&op.output), blocks(&op.output));
+        let inputs = x.chunks_exact(output + count).zip(dy.chunks_exact(output));
+        for ((x, dy), dx) in inputs.zip(dx.chunks_exact_mut(output + count)) {
+            let (dy_scalars, dx_scalars) = (&dy[..scalars], &mut dx[..scalars]);
+            Slopes { activation: &op.activation, x: &x[..scalars], dy: dy_scalars, dx: dx_scalars }.with_simd(simd);
+            let (gates, x) = split_gates(x, scalars, count);
+            let (dgates, dx) = dx[scalars..].split_at_mut(count);
+            for block in &blocks {
                 let behind = block.behind_scalars(scalars);
                 let ((xa, xb), (da, db)) = (behind.components(x), block.components(dy));
                 let (dxa, dxb) = behind.components_mut(dx);
@@ -277,15 +228,10 @@ impl<T: Real> WithSimd for GatedBackward<'_, T> {
     }
 }
 
-pub(super) fn gated_backward<T: Real>(config: &GatedNonlinearity, x: &[T], dy: &[T], dx: &mut [T]) {
-    let gates = super::rotating_irreps(&config.output);
-    let blocks = &blocks(&config.output);
-    let output = config.output.dimension();
-    let task = |width: usize| (TASK_ROWS * width).max(1);
-    dx.par_chunks_mut(task(output + gates))
-        .zip(x.par_chunks(task(output + gates)))
-        .zip(dy.par_chunks(task(output)))
-        .run(|((dx, x), dy)| {
-            Arch::new().dispatch(GatedBackward { config, blocks, gates, x, dy, dx });
-        });
+pub(super) fn gated_backward<T: Real>(GatedBackward { op, rows, x, dy, dx }: GatedBackward<'_, Host<T>>) {
+    let task = |kind: &FeatureType| (TASK_ROWS * kind.dimension()).max(1);
+    let (input, output) = (task(&op.input()), task(&op.output));
+    dx.par_chunks_mut(input).zip(x.par_chunks(input)).zip(dy.par_chunks(output)).run(|((dx, x), dy)| {
+        Arch::new().dispatch(GatedBackward { op, rows, x, dy, dx });
+    });
 }

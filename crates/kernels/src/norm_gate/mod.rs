@@ -23,9 +23,11 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Length, check_count, check_length, check_rows};
-use crate::real::compiled;
-use crate::{Activation, FeatureType, KernelError, Real, Scratch};
+use crate::arguments::arguments;
+use crate::{Activation, FeatureType, KernelError, Real};
+
+const NORM: &str = "norm nonlinearity";
+const GATED: &str = "gated nonlinearity";
 
 /// Number of irreps of order above 0: biases of a norm, or gates of a gated nonlinearity.
 pub fn rotating_irreps(kind: &FeatureType) -> usize {
@@ -49,22 +51,14 @@ impl NormNonlinearity {
         Self { kind, activation, epsilon: 1e-8 }
     }
 
-    fn check<S: Length>(
-        &self,
-        operator: &'static str,
-        vertices: usize,
-        bias: S,
-        maps: &[(&'static str, S)],
-    ) -> Result<(), KernelError> {
-        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
-            return Err(KernelError::Setting {
-                operator,
+    fn check(&self) -> Result<(), KernelError> {
+        match self.epsilon > 0.0 && self.epsilon.is_finite() {
+            true => Ok(()),
+            false => Err(KernelError::Setting {
+                operator: NORM,
                 problem: format!("epsilon must be positive, but is {}", self.epsilon),
-            });
+            }),
         }
-        check_count(operator, "bias", bias.length(), rotating_irreps(&self.kind))?;
-        let expected = vertices.saturating_mul(self.kind.dimension());
-        maps.iter().try_for_each(|(name, values)| check_count(operator, name, values.length(), expected))
     }
 }
 
@@ -95,71 +89,41 @@ impl GatedNonlinearity {
     }
 }
 
-/// `y` = the norm nonlinearity of `x`; both are `vertices` rows of the type.
-pub fn norm_forward<T: Real>(
-    config: &NormNonlinearity,
-    vertices: usize,
-    x: &[T],
-    bias: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    let operator = "norm nonlinearity forward";
-    config.check(operator, vertices, bias, &[("x", x), ("y", y)])?;
-    compiled!(fast::norm_forward as fn(&NormNonlinearity, &[T], &[T], &mut [T]))(config, x, bias, y);
-    Ok(())
-}
+arguments! {
+    /// `y` = the norm nonlinearity of `x`.
+    NormForward = norm_forward(NORM) {
+        op: &'a NormNonlinearity, rows: usize;
+        x: read[rows, op.kind.dimension()],
+        bias: read[rotating_irreps(&op.kind)],
+        y: write[rows, op.kind.dimension()];
+        op.check()?;
+    }
 
-/// Overwrites `dx` and adds to the gradient of the bias.
-#[allow(clippy::too_many_arguments)]
-pub fn norm_backward<T: Real>(
-    config: &NormNonlinearity,
-    vertices: usize,
-    x: &[T],
-    bias: &[T],
-    dy: &[T],
-    dx: &mut [T],
-    dbias: &mut [T],
-    scratch: &mut Scratch<f64>,
-) -> Result<(), KernelError> {
-    let operator = "norm nonlinearity backward";
-    let maps = [("x", x), ("dy", dy), ("dx", &*dx)];
-    config.check(operator, vertices, bias, &maps)?;
-    check_length(operator, "dbias", dbias, bias.len())?;
-    compiled!(
-        fast::norm_backward as fn(&NormNonlinearity, usize, &[T], &[T], &[T], &mut [T], &mut [T], &mut Scratch<f64>)
-    )(config, vertices, x, bias, dy, dx, dbias, scratch);
-    Ok(())
-}
+    /// Overwrites `dx` and adds to the gradient of the bias.
+    NormBackward = norm_backward(NORM, scratch) {
+        op: &'a NormNonlinearity, rows: usize;
+        x: read[rows, op.kind.dimension()],
+        bias: read[rotating_irreps(&op.kind)],
+        dy: read[rows, op.kind.dimension()],
+        dx: write[rows, op.kind.dimension()],
+        dbias: add[rotating_irreps(&op.kind)];
+        op.check()?;
+    }
 
-/// `y` = the gated nonlinearity of `x`. `x` has `vertices` rows of the input type, `y` of the output type.
-pub fn gated_forward<T: Real>(
-    config: &GatedNonlinearity,
-    vertices: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    let operator = "gated nonlinearity forward";
-    check_rows(operator, "x", x, vertices, config.input().dimension())?;
-    check_rows(operator, "y", y, vertices, config.output.dimension())?;
-    compiled!(fast::gated_forward as fn(&GatedNonlinearity, &[T], &mut [T]))(config, x, y);
-    Ok(())
-}
+    /// `y` = the gated nonlinearity of `x`.
+    GatedForward = gated_forward(GATED) {
+        op: &'a GatedNonlinearity, rows: usize;
+        x: read[rows, op.input().dimension()],
+        y: write[rows, op.output.dimension()],
+    }
 
-/// Overwrites `dx`, including the gradients of the gates.
-pub fn gated_backward<T: Real>(
-    config: &GatedNonlinearity,
-    vertices: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    let operator = "gated nonlinearity backward";
-    let input = config.input().dimension();
-    check_rows(operator, "x", x, vertices, input)?;
-    check_rows(operator, "dy", dy, vertices, config.output.dimension())?;
-    check_rows(operator, "dx", dx, vertices, input)?;
-    compiled!(fast::gated_backward as fn(&GatedNonlinearity, &[T], &[T], &mut [T]))(config, x, dy, dx);
-    Ok(())
+    /// Overwrites `dx`, including the gradients of the gates.
+    GatedBackward = gated_backward(GATED) {
+        op: &'a GatedNonlinearity, rows: usize;
+        x: read[rows, op.input().dimension()],
+        dy: read[rows, op.output.dimension()],
+        dx: write[rows, op.input().dimension()],
+    }
 }
 
 /// `1/(1 + exp(-x))`.

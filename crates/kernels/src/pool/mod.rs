@@ -8,5 +8,12 @@ pub mod reference;
 mod tests;
 pub mod transport;
 
+use crate::arguments::kinds;
+
 pub use global::{max, max_backward, mean, mean_backward};
 pub use transport::{pool, pool_backward, unpool, unpool_backward};
+
+kinds! {
+    /// The clusters of a batch.
+    Clusters = transport::ClusterView<'a, T>, cuda::DeviceClusterView<'a>;
+}

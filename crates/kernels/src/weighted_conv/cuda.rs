@@ -1,6 +1,7 @@
 //! The gauge convolution with weights of edges on a GPU, and the products with keys.
 
-use super::{OPERATOR, check_products, check_settings, fast::plain};
+use super::{Backward, Forward, OPERATOR, Products, fast::plain};
+use crate::Gpu;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
@@ -12,40 +13,18 @@ use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
 
-/// Overwrites `y` with the weighted convolution of `x`.
-pub fn forward(
-    device: &CudaDevice,
-    op: &GaugeConv,
-    graph: DeviceGraphView<'_>,
-    factors: DeviceSlice<'_, f32>,
-    x: DeviceSlice<'_, f32>,
-    weights: Weights<DeviceSlice<'_, f32>>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check_settings(op)?;
-    check_length(OPERATOR, "factors", factors, graph.edge_count())?;
-    let graph = graph.with_factors(factors);
-    gauge_conv::cuda::forward(device, op, graph, x, weights, y)
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+    let Forward { op, graph, factors, x, weight, bias, y } = pass;
+    let weights = Weights { neighbour: weight, self_term: DeviceSlice::empty(), bias };
+    gauge_conv::cuda::forward(device, op, graph.with_factors(factors), x, weights, y)
 }
 
-/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
-#[allow(clippy::too_many_arguments)]
-pub fn backward(
-    device: &CudaDevice,
-    op: &GaugeConv,
-    graph: DeviceGraphView<'_>,
-    factors: DeviceSlice<'_, f32>,
-    x: DeviceSlice<'_, f32>,
-    weights: Weights<DeviceSlice<'_, f32>>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    gradients: Weights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    check_settings(op)?;
-    let edges = graph.edge_count();
-    check_length(OPERATOR, "factors", factors, edges)?;
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { op, graph, factors, x, weight, bias, dy, dx, dweight, dbias } = pass;
     let reversed = reversed_factors(device, graph, factors, 1)?;
     let graph = graph.with_reversed_factors(device, factors, reversed.view(), 1)?;
+    let weights = Weights { neighbour: weight, self_term: DeviceSlice::empty(), bias };
+    let gradients = Weights { neighbour: dweight, self_term: DeviceSliceMut::empty(), bias: dbias };
     gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)
 }
 
@@ -104,18 +83,9 @@ impl Plan {
     }
 }
 
-/// Overwrites `products` with `<y_p, K(theta_pq) rho(g_pq) x_q>` for every edge.
-pub fn products(
-    device: &CudaDevice,
-    op: &GaugeConv,
-    graph: DeviceGraphView<'_>,
-    y: DeviceSlice<'_, f32>,
-    x: DeviceSlice<'_, f32>,
-    weight: DeviceSlice<'_, f32>,
-    mut products: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<(), CudaError> {
+    let Products { op, graph, y, x, weight, mut products } = pass;
     let vertices = graph.vertex_count();
-    check_products(op, graph.counts(), y, x, weight, products.view())?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     if inputs == 0 || outputs == 0 {
         return device.clear(products.reborrow());

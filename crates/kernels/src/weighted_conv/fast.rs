@@ -1,11 +1,12 @@
 //! The products tile by tile: `B` of a tile in the cache, then one pass over its edges.
 
+use super::{Backward, Forward, Products};
 use crate::aggregate::Direction;
 use crate::complex::{Conjugate, complex_product, is_whole};
-use crate::gauge_conv::{GaugeConv, Stack, Weights};
+use crate::gauge_conv::{self, GaugeConv, Stack, Weights};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{self, memory_length, spread, worker_count};
-use crate::{Aggregation, Destination, GraphView, Real, Scratch};
+use crate::{Aggregation, Destination, GraphView, Host, HostScratch, KernelError, Real};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -17,15 +18,21 @@ pub(super) fn plain(op: &GaugeConv) -> GaugeConv {
     GaugeConv { aggregation: Aggregation::Sum, bias: false, ..op.clone() }
 }
 
-pub(super) fn products<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    y: &[T],
-    x: &[T],
-    weight: &[T],
-    products: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>, scratch: HostScratch<'_, T>) -> Result<(), KernelError> {
+    let Forward { op, graph, factors, x, weight, bias, y } = pass;
+    let weights = Weights { neighbour: weight, self_term: &[], bias };
+    gauge_conv::forward(op, graph.with_factors(factors), x, weights, y, scratch.narrow)
+}
+
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) -> Result<(), KernelError> {
+    let Backward { op, graph, factors, x, weight, bias, dy, dx, dweight, dbias } = pass;
+    let weights = Weights { neighbour: weight, self_term: &[], bias };
+    let gradients = Weights { neighbour: dweight, self_term: &mut [], bias: dbias };
+    gauge_conv::backward(op, graph.with_factors(factors), x, weights, dy, dx, gradients, scratch.narrow)
+}
+
+pub(super) fn products<T: Real>(pass: Products<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Products { op, graph, y, x, weight, products } = pass;
     let vertices = graph.vertex_count();
     let op = plain(op);
     let stack = Stack::new(&op, 0, Direction::Forward);
@@ -33,7 +40,7 @@ pub(super) fn products<T: Real>(
     let workers = worker_count(tiles);
     let each = (TILE * stack.row + stack.gather.memory(graph)).max(1);
     let each = memory_length(workers, each);
-    let memory = scratch.take(2 * stack.weights + workers * each);
+    let memory = scratch.narrow.take(2 * stack.weights + workers * each);
     let (stacked, memory) = memory.split_at_mut(stack.weights);
     let (transposed, memory) = memory.split_at_mut(stack.weights);
     let nothing: &[T] = &[];

@@ -30,10 +30,9 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Length, check_count, check_length};
-use crate::gauge_conv::{self, GaugeConv, Weights};
-use crate::real::compiled;
-use crate::{GraphView, KernelError, Real, Scratch};
+use crate::KernelError;
+use crate::arguments::{Graph, arguments};
+use crate::gauge_conv::GaugeConv;
 
 const OPERATOR: &str = "weighted_conv";
 
@@ -48,75 +47,43 @@ fn check_settings(op: &GaugeConv) -> Result<(), KernelError> {
     })
 }
 
-fn check_factors<T: Real>(graph: GraphView<'_, T>, factors: &[T]) -> Result<(), KernelError> {
-    check_length(OPERATOR, "factors", factors, graph.edge_count())
-}
+arguments! {
+    /// Overwrites `y` with the weighted convolution of `x`.
+    Forward = forward(OPERATOR, scratch) {
+        op: &'a GaugeConv;
+        graph: Graph,
+        factors: read[graph.edge_count()],
+        x: read[graph.vertex_count(), op.input.dimension()],
+        weight: read[op.neighbour_count()],
+        bias: read[op.bias_count()],
+        y: write[graph.vertex_count(), op.output.dimension()];
+        check_settings(op)?;
+    }
 
-/// Overwrites `y` with the weighted convolution of `x`.
-pub fn forward<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    factors: &[T],
-    x: &[T],
-    weights: Weights<&[T]>,
-    y: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    check_settings(op)?;
-    check_factors(graph, factors)?;
-    let graph = graph.with_factors(factors);
-    gauge_conv::forward(op, graph, x, weights, y, scratch)
-}
+    /// Overwrites `dx` if it is given, and adds to the gradients of the weights. [`Products`] with `dy` gives the gradient of
+    /// the factors.
+    Backward = backward(OPERATOR, scratch) {
+        op: &'a GaugeConv;
+        graph: Graph,
+        factors: read[graph.edge_count()],
+        x: read[graph.vertex_count(), op.input.dimension()],
+        weight: read[op.neighbour_count()],
+        bias: read[op.bias_count()],
+        dy: read[graph.vertex_count(), op.output.dimension()],
+        dx: write_if[graph.vertex_count(), op.input.dimension()],
+        dweight: add[op.neighbour_count()],
+        dbias: add[op.bias_count()];
+        check_settings(op)?;
+    }
 
-/// Overwrites `dx` if it is given, and adds to the gradients of the weights. [`products`] with `dy` gives the gradient
-/// of the factors.
-#[allow(clippy::too_many_arguments)]
-pub fn backward<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    factors: &[T],
-    x: &[T],
-    weights: Weights<&[T]>,
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    gradients: Weights<&mut [T]>,
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    check_settings(op)?;
-    check_factors(graph, factors)?;
-    let graph = graph.with_factors(factors);
-    gauge_conv::backward(op, graph, x, weights, dy, dx, gradients, scratch)
-}
-
-/// Overwrites `products` with `<y_p, K(theta_pq) rho(g_pq) x_q>` for every edge. `weight` are the neighbour weights.
-pub fn products<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    y: &[T],
-    x: &[T],
-    weight: &[T],
-    products: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    check_products(op, graph.counts(), y, x, weight, products)?;
-    compiled!(fast::products as fn(&GaugeConv, GraphView<'_, T>, &[T], &[T], &[T], &mut [T], &mut Scratch<T>))(
-        op, graph, y, x, weight, products, scratch,
-    );
-    Ok(())
-}
-
-fn check_products<S: Length>(
-    op: &GaugeConv,
-    (vertices, edges): (usize, usize),
-    y: S,
-    x: S,
-    weight: S,
-    products: S,
-) -> Result<(), KernelError> {
-    check_settings(op)?;
-    let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
-    check_count(OPERATOR, "y", y.length(), vertices * outputs)?;
-    check_count(OPERATOR, "x", x.length(), vertices * inputs)?;
-    check_count(OPERATOR, "weight", weight.length(), op.neighbour_count())?;
-    check_count(OPERATOR, "products", products.length(), edges)
+    /// Overwrites `products` with `<y_p, K(theta_pq) rho(g_pq) x_q>` for every edge.
+    Products = products(OPERATOR, scratch) {
+        op: &'a GaugeConv;
+        graph: Graph,
+        y: read[graph.vertex_count(), op.output.dimension()],
+        x: read[graph.vertex_count(), op.input.dimension()],
+        weight: read[op.neighbour_count()],
+        products: write[graph.edge_count()];
+        check_settings(op)?;
+    }
 }

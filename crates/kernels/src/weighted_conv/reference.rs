@@ -1,20 +1,11 @@
 //! The products edge by edge, as in their formula.
 
-use super::check_products;
+use super::Products;
 use crate::aggregate::reference::rotated;
-use crate::gauge_conv::GaugeConv;
-use crate::{GraphView, KernelError, Real};
+use crate::{Host, Real};
 
-/// Reference version of [`products`](super::products).
-pub fn products<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    y: &[T],
-    x: &[T],
-    weight: &[T],
-    products: &mut [T],
-) -> Result<(), KernelError> {
-    check_products(op, graph.counts(), y, x, weight, products)?;
+/// Reference version of [`Products`].
+pub fn products<T: Real>(Products { op, graph, y, x, weight, products }: Products<'_, Host<T>>) {
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     for p in 0..graph.vertex_count() {
         for edge in graph.row(p) {
@@ -27,5 +18,4 @@ pub fn products<T: Real>(
             products[edge] = query.iter().zip(&key).map(|(&y, &k)| y * k).sum();
         }
     }
-    Ok(())
 }

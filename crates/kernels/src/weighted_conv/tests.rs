@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{
     arrays, assert_adjoint, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,
 };
-use crate::{FeatureType, GraphArrays};
+use crate::{FeatureType, GraphArrays, Host, Real};
 use gemcnn_mesh::NeighbourWeights;
 
 fn operators() -> Vec<GaugeConv> {
@@ -34,21 +34,17 @@ fn data<T: Real>(op: &GaugeConv, graph: &GraphArrays<T>) -> [Vec<T>; 4] {
     ]
 }
 
-fn weights<T>(neighbour: &[T]) -> Weights<&[T]> {
-    Weights { neighbour, self_term: &[], bias: &[] }
-}
-
 fn check<T: Real>(tolerance: f64) {
     // The second kind has coefficients of its own, which the factors replace.
     let graphs = [NeighbourWeights::Count, NeighbourWeights::Jets];
     for (name, graph) in arrays::<T>(graphs.into_iter().flat_map(weighted_graphs).collect()) {
         for op in operators() {
             let [y, x, weight, _] = data(&op, &graph);
+            let (op, graph, y, x, weight) = (&op, graph.view(), &y[..], &x[..], &weight[..]);
             let mut expected = vec![T::nan(); graph.edge_count()];
-            reference::products(&op, graph.view(), &y, &x, &weight, &mut expected).unwrap();
-            let mut found = vec![T::nan(); graph.edge_count()];
-            let mut scratch = Scratch::new();
-            products(&op, graph.view(), &y, &x, &weight, &mut found, &mut scratch).unwrap();
+            let mut found = expected.clone();
+            reference::products(Products { op, graph, y, x, weight, products: &mut expected });
+            Products { op, graph, y, x, weight, products: &mut found[..] }.on_host().unwrap();
             let error = difference(&found, &expected);
             assert!(error < tolerance, "{name}: {error:e}, {op:?}");
         }
@@ -65,20 +61,19 @@ fn fast_products_equal_the_reference() {
 fn products_are_the_derivative_by_the_factors() {
     for (name, graph) in graphs::<f64>() {
         for op in operators() {
-            let [dy, x, weight, factors] = data(&op, &graph);
-            let (mut y, mut scratch) = (vec![f64::NAN; dy.len()], Scratch::new());
-            let view = graph.view();
-            forward(&op, view, &factors, &x, weights(&weight), &mut y, &mut scratch).unwrap();
-            let mut gradient = vec![f64::NAN; factors.len()];
-            reference::products(&op, view, &dy, &x, &weight, &mut gradient).unwrap();
-            assert_adjoint(name, dot(&y, &dy), &factors, &gradient);
+            let [dy, x, weight, factors] = &data(&op, &graph);
+            let (op, graph, bias) = (&op, graph.view(), &[]);
+            let (mut y, mut products) = (vec![f64::NAN; dy.len()], vec![f64::NAN; factors.len()]);
+            Forward::<Host<_>> { op, graph, factors, x, weight, bias, y: &mut y }.on_host().unwrap();
+            reference::products(Products { op, graph, y: dy, x, weight, products: &mut products });
+            assert_adjoint(name, dot(&y, dy), factors, &products);
             let (mut dx, mut dweight) = (vec![f64::NAN; x.len()], vec![0.0; weight.len()]);
-            let gradients = Weights { neighbour: &mut dweight[..], self_term: &mut [], bias: &mut [] };
-            let wanted = Some(&mut dx[..]);
-            let values = weights(&weight[..]);
-            backward(&op, view, &factors, &x, values, &dy, wanted, gradients, &mut scratch).unwrap();
-            assert_adjoint(name, dot(&y, &dy), &x, &dx);
-            assert_adjoint(name, dot(&y, &dy), &weight, &dweight);
+            let (to, dbias) = (Some(&mut dx[..]), &mut []);
+            Backward::<Host<_>> { op, graph, factors, x, weight, bias, dy, dx: to, dweight: &mut dweight, dbias }
+                .on_host()
+                .unwrap();
+            assert_adjoint(name, dot(&y, dy), x, &dx);
+            assert_adjoint(name, dot(&y, dy), weight, &dweight);
         }
     }
 }
@@ -86,17 +81,16 @@ fn products_are_the_derivative_by_the_factors() {
 #[test]
 fn products_are_the_same_on_any_number_of_threads() {
     let (_, graph) = graphs::<f32>().swap_remove(0);
-    let op = operators().swap_remove(0);
-    let [y, x, weight, mut out] = data(&op, &graph);
-    assert_same_on_any_threads(|| {
-        let (mut out, mut scratch) = (out.clone(), Scratch::new());
-        products(&op, graph.view(), &y, &x, &weight, &mut out, &mut scratch).unwrap();
-        out
-    });
-    let error = products(&op, graph.view(), &y[1..], &x, &weight, &mut out, &mut Scratch::new());
-    assert_eq!(wrong_length(error.unwrap_err()), ("y", y.len() - 1, y.len()));
-    let rings = GaugeConv { rings: 2, ..op };
-    let weight = [&weight[..], &weight].concat();
-    let error = products(&rings, graph.view(), &y, &x, &weight, &mut out, &mut Scratch::new());
+    let op = &operators().swap_remove(0);
+    let [y, x, weight, out] = &data(op, &graph);
+    let graph = graph.view();
+    let run = |op, y, weight| {
+        let mut out = out.clone();
+        Products::<Host<_>> { op, graph, y, x, weight, products: &mut out }.on_host().map(|()| out)
+    };
+    assert_same_on_any_threads(|| run(op, y, weight).unwrap());
+    assert_eq!(wrong_length(run(op, &y[1..], weight).unwrap_err()), ("y", y.len() - 1, y.len()));
+    let rings = GaugeConv { rings: 2, ..op.clone() };
+    let error = run(&rings, y, &[&weight[..], weight].concat());
     assert!(matches!(error, Err(KernelError::Setting { .. })));
 }

@@ -4,7 +4,7 @@ use super::nonlinearity::single_channels;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
 use crate::{Builder, Levels, Module, NnError, Tape, Var};
-use gemcnn_kernels::norm_gate::{self, GatedNonlinearity as Operator, rotating_irreps};
+use gemcnn_kernels::norm_gate::{GatedForward, GatedNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
 
@@ -64,7 +64,9 @@ impl<T: Real> Nonlinearity<T> for Gates {
     fn moments(&self, output: &FeatureType) -> Vec<f64> {
         let single = single_channels(output);
         let operator = self.operator(&single);
-        drawn_moments([&operator.input(), &single], 1.0, |x, y| norm_gate::gated_forward(&operator, DRAWS, x, y))
+        drawn_moments([&operator.input(), &single], 1.0, |x, y| {
+            GatedForward { op: &operator, rows: DRAWS, x, y }.on_host()
+        })
     }
 
     /// Adds the parameters of the normalisation `norm`, if there is one.

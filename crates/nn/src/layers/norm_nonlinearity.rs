@@ -4,7 +4,7 @@ use super::nonlinearity::single_channels;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
 use crate::{Builder, Levels, Module, NnError, ParameterId, Role, Tape, Var};
-use gemcnn_kernels::norm_gate::{self, NormNonlinearity as Operator, rotating_irreps};
+use gemcnn_kernels::norm_gate::{NormForward, NormNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl<T: Real> Nonlinearity<T> for Norms {
         drawn_moments([&single, &single], 1.0, |x, y| {
             let config = Operator::new(single.clone(), self.activation.clone());
             let bias = vec![0.0; rotating_irreps(&single)];
-            norm_gate::norm_forward(&config, DRAWS, x, &bias, y)
+            NormForward { op: &config, rows: DRAWS, x, bias: &bias[..], y }.on_host()
         })
     }
 

@@ -2,19 +2,16 @@
 
 use super::*;
 use gemcnn_kernels::attention::{Attention, HeadWeights, cuda};
-use gemcnn_kernels::gauge_conv::{GaugeConv, Weights};
+use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::self_map::SelfMap;
-use gemcnn_kernels::{Scratch, edges, irrep_dimension, weighted_conv};
+use gemcnn_kernels::weighted_conv::{Backward, Forward, Products};
+use gemcnn_kernels::{edges, irrep_dimension};
 
 /// Of products in tf32; the logits and their gradients are differences.
 const TOLERANCE: f64 = 1e-2;
 
 /// Weights of a head.
 type Head = HeadWeights<Vec<f32>>;
-
-fn weights<S>(neighbour: S, bias: S, self_term: S) -> Weights<S> {
-    Weights { neighbour, self_term, bias }
-}
 
 /// Index in the output of each number of a head.
 fn places(op: &Attention, head: usize) -> Vec<usize> {
@@ -27,7 +24,7 @@ fn places(op: &Attention, head: usize) -> Vec<usize> {
 
 /// `y`, `dx` and the gradients of all weights, head by head.
 fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head], dy: &[f64]) -> [Vec<f64>; 3] {
-    let (view, vertices) = (graph.view(), graph.vertex_count());
+    let (graph, vertices) = (graph.view(), graph.vertex_count());
     let outputs = op.output.dimension();
     let part = op.part();
     let width = part.dimension();
@@ -37,7 +34,7 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
         let conv = |bias: bool| GaugeConv { self_term: false, bias, ..GaugeConv::new(op.input.clone(), part.clone()) };
         let (key_op, value_op) = (conv(false), conv(true));
         let map = SelfMap { input: op.input.clone(), output: part.clone(), bias: false };
-        let [wq, wk, wv, bias] = [&weight.query, &weight.key, &weight.value, &weight.bias].map(|w| wide(w));
+        let [wq, wk, wv, wb] = [&weight.query, &weight.key, &weight.value, &weight.bias].map(|w| wide(w));
         let places = places(op, head);
         let scale = (width as f64).sqrt().recip();
         let s = &mut scratch;
@@ -46,11 +43,14 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
         query.iter_mut().for_each(|q| *q *= scale);
         let edge_row = || vec![0.0; graph.edge_count()];
         let (mut logits, mut a) = (edge_row(), edge_row());
-        weighted_conv::products(&key_op, view, &query, x, &wk, &mut logits, s).unwrap();
-        edges::softmax(1, view, &logits, &mut a).unwrap();
+        let products = |y: &[f64], weight: &[f64], products: &mut [f64]| {
+            Products { op: &key_op, graph, y, x, weight, products }.on_host().unwrap();
+        };
+        products(&query, &wk, &mut logits);
+        edges::softmax(1, graph, &logits, &mut a).unwrap();
         let mut part_y = query.clone();
-        let values = weights(&wv[..], &bias[..], &[]);
-        weighted_conv::forward(&value_op, view, &a, x, values, &mut part_y, s).unwrap();
+        let (op, weight, bias) = (&value_op, &wv[..], &wb[..]);
+        Forward { op, graph, factors: &a[..], x, weight, bias, y: &mut part_y[..] }.on_host().unwrap();
         let mut part_dy = Vec::with_capacity(query.len());
         for (row, part_row) in part_y.chunks_exact(width).enumerate() {
             for (&place, &value) in places.iter().zip(part_row) {
@@ -60,20 +60,18 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
         }
         let mut add = vec![0.0; x.len()];
         let mut add_to_dx = |add: &[f64]| dx.iter_mut().zip(add).for_each(|(dx, a)| *dx += a);
-        let [mut dq, mut dk, mut dv, mut db] = [&wq, &wk, &wv, &bias].map(|w| vec![0.0; w.len()]);
-        let to = weights(&mut dv[..], &mut db[..], &mut []);
-        let (da, part_dx) = (&part_dy[..], Some(&mut add[..]));
-        weighted_conv::backward(&value_op, view, &a, x, values, da, part_dx, to, s).unwrap();
+        let [mut dq, mut dk, mut dv, mut db] = [&wq, &wk, &wv, &wb].map(|w| vec![0.0; w.len()]);
+        let (factors, dy, to, dweight, dbias) = (&a[..], &part_dy[..], Some(&mut add[..]), &mut dv[..], &mut db[..]);
+        Backward { op, graph, factors, x, weight, bias, dy, dx: to, dweight, dbias }.on_host().unwrap();
         add_to_dx(&add);
         let (mut da, mut dl) = (edge_row(), edge_row());
-        weighted_conv::products(&key_op, view, &part_dy, x, &wv, &mut da, s).unwrap();
-        edges::softmax_backward(1, view, &a, &da, &mut dl).unwrap();
-        let keys = weights(&wk[..], &[], &[]);
+        products(&part_dy, &wv, &mut da);
+        edges::softmax_backward(1, graph, &a, &da, &mut dl).unwrap();
         let mut dquery = query.clone();
-        weighted_conv::forward(&key_op, view, &dl, x, keys, &mut dquery, s).unwrap();
-        let to = weights(&mut dk[..], &mut [], &mut []);
-        let wanted = Some(&mut add[..]);
-        weighted_conv::backward(&key_op, view, &dl, x, keys, &query, wanted, to, s).unwrap();
+        let (op, factors, weight, bias) = (&key_op, &dl[..], &wk[..], &[][..]);
+        Forward { op, graph, factors, x, weight, bias, y: &mut dquery[..] }.on_host().unwrap();
+        let (dy, to, dweight, dbias) = (&query[..], Some(&mut add[..]), &mut dk[..], &mut [][..]);
+        Backward { op, graph, factors, x, weight, bias, dy, dx: to, dweight, dbias }.on_host().unwrap();
         add_to_dx(&add);
         dquery.iter_mut().for_each(|q| *q *= scale);
         let wanted = Some(&mut add[..]);

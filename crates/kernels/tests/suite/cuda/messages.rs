@@ -1,12 +1,9 @@
 //! The gauge convolution with weights of edges, products with keys, and the ends of messages.
 
 use super::*;
-use gemcnn_kernels::gauge_conv::{GaugeConv, Weights};
-use gemcnn_kernels::{Scratch, messages, weighted_conv};
-
-fn weights<S>(neighbour: S, self_term: S, bias: S) -> Weights<S> {
-    Weights { neighbour, self_term, bias }
-}
+use gemcnn_kernels::gauge_conv::GaugeConv;
+use gemcnn_kernels::messages;
+use gemcnn_kernels::weighted_conv::{Backward, Forward, Products};
 
 #[test]
 fn weighted_convolutions_and_products() {
@@ -22,40 +19,20 @@ fn weighted_convolutions_and_products() {
             ("2x0 + 1x1", "1x2"),
         ] {
             let op = GaugeConv { self_term: false, ..GaugeConv::new(kind(input), kind(output)) };
-            let x = random(vertices * op.input.dimension(), 1);
-            let dy = random(vertices * op.output.dimension(), 2);
-            let weight = random(op.neighbour_count(), 3);
-            let bias = random(op.bias_count(), 4);
-            let factors = random(edge_count, 5);
-            let (wx, wdy, ww, wb, wf) = (wide(&x), wide(&dy), wide(&weight), wide(&bias), wide(&factors));
-            let (view, mut scratch) = (graph.wide.view(), Scratch::new());
-            let values = weights(&ww[..], &[], &wb[..]);
-            let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
-            let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
-            let mut products = vec![0.0; edge_count];
-            weighted_conv::forward(&op, view, &wf, &wx, values, &mut y, &mut scratch).unwrap();
-            let gradients = weights(&mut dw[..], &mut [], &mut db[..]);
-            let wanted = Some(&mut dx[..]);
-            weighted_conv::backward(&op, view, &wf, &wx, values, &wdy, wanted, gradients, &mut scratch).unwrap();
-            weighted_conv::reference::products(&op, view, &wdy, &wx, &ww, &mut products).unwrap();
-            let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db), ("products", &products)];
-            let what = format!("{}, {input} to {output}", graph.name);
-            checks.check(&what, expected, |device| {
-                use weighted_conv::cuda;
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let (x, dy, w, b, f) = (up(&x), up(&dy), up(&weight), up(&bias), up(&factors));
-                let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
-                let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
-                let mut products = poisoned(device, edge_count);
-                let (graph, f, xs) = (on_device.view(), f.view(), x.view());
-                let values = weights(w.view(), DeviceSlice::empty(), b.view());
-                cuda::forward(device, &op, graph, f, xs, values, y.view_mut()).unwrap();
-                let gradients = weights(dw.view_mut(), DeviceSliceMut::empty(), db.view_mut());
-                let wanted = Some(dx.view_mut());
-                let dys = dy.view();
-                cuda::backward(device, &op, graph, f, xs, values, dys, wanted, gradients).unwrap();
-                let to = products.view_mut();
-                cuda::products(device, &op, graph, dys, xs, w.view(), to).unwrap();
+            let (op, what) = (&op, format!("{}, {input} to {output}", graph.name));
+            let (xs, ys) = (vertices * op.input.dimension(), vertices * op.output.dimension());
+            checks.compare(&what, ["y", "dx", "dweight", "dbias", "products"], |on| {
+                let [x, dy, factors] = [(xs, 1), (ys, 2), (edge_count, 5)].map(|(n, seed)| on.random(n, seed));
+                let (weight, bias) = (on.random(op.neighbour_count(), 3), on.random(op.bias_count(), 4));
+                let [mut y, mut dx, mut products] = [ys, xs, edge_count].map(|n| on.nan(n));
+                let (mut dw, mut db) = (on.filled(op.neighbour_count(), 0.5), on.filled(op.bias_count(), 0.25));
+                let graph = on.graph(&graph, &on_device);
+                let (run, x, dy, factors) = (&mut on.executor(), x.view(), dy.view(), factors.view());
+                let (weight, bias) = (weight.view(), bias.view());
+                Forward { op, graph, factors, x, weight, bias, y: y.view_mut() }.run(run).unwrap();
+                let (to, dweight, dbias) = (Some(dx.view_mut()), dw.view_mut(), db.view_mut());
+                Backward { op, graph, factors, x, weight, bias, dy, dx: to, dweight, dbias }.run(run).unwrap();
+                Products { op, graph, y: dy, x, weight, products: products.view_mut() }.run(run).unwrap();
                 [y, dx, dw, db, products]
             });
         }

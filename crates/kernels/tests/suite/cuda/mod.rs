@@ -1,4 +1,4 @@
-//! Every operator on a GPU, forward and backward, against the reference versions in f64 on the CPU.
+//! Every operator on a GPU, forward and backward, against the versions in f64 on the CPU.
 //!
 //! Without a GPU these tests are skipped and say why; with `GEMCNN_REQUIRE_CUDA=1` they fail instead.
 //!
@@ -25,13 +25,13 @@ mod primitives;
 
 use gemcnn_fixtures::{shaken, weighted};
 use gemcnn_kernels::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceSlice, DeviceSliceMut, ProductMode,
+    CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceGraphView, DeviceSlice, DeviceSliceMut, ProductMode,
 };
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{
-    Activation, Aggregation, FeatureType, GraphArrays, GraphParts, KernelError, activation, aggregate, batch_norm,
-    classifier, cross_entropy, dropout, elementwise, gauge_conv, linear, norm_gate, pool, regression, regular,
-    self_map,
+    Activation, Aggregation, Executor, FeatureType, GraphArrays, GraphParts, GraphView, HostScratch, KernelError,
+    OnDevice, Resolve, Scratch, View, ViewMut, activation, aggregate, batch_norm, classifier, cross_entropy, dropout,
+    elementwise, gauge_conv, linear, norm_gate, pool, regression, regular, self_map,
 };
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, NeighbourWeights};
@@ -124,12 +124,88 @@ impl Checks {
         device.set_tile_bytes(default_tile);
     }
 
+    /// The same, where the expected results are those of the same work on the host in f64.
+    fn compare<const N: usize>(&mut self, what: &str, names: [&str; N], work: impl Fn(&mut Place<'_>) -> [Numbers; N]) {
+        let expected = work(&mut Place::default()).map(|numbers| numbers.0.host().unwrap());
+        let expected = std::array::from_fn(|place| (names[place], &expected[place][..]));
+        self.check(what, expected, |device| {
+            work(&mut Place { device: Some(device), ..Place::default() }).map(|numbers| numbers.0.cuda().unwrap())
+        });
+    }
+
     fn finish(self, operator: &str) {
         println!(
             "{operator}: {} comparisons, largest relative error {:.2e} (f32), {:.2e} (tf32), {:.2e} (bf16)",
             self.count, self.worst[0], self.worst[1], self.worst[2]
         );
         assert!(self.failures.is_empty(), "\n{}", self.failures.join("\n"));
+    }
+}
+
+/// Where a test runs passes: on the host in f64, or on a device.
+#[derive(Default)]
+struct Place<'d> {
+    device: Option<&'d CudaDevice>,
+    narrow: Scratch<f64>,
+    wide: Scratch<f64>,
+}
+
+impl Place<'_> {
+    fn numbers(&self, values: &[f32]) -> Numbers {
+        Numbers(match self.device {
+            None => OnDevice::Host(wide(values)),
+            Some(device) => OnDevice::Cuda(device.upload(values).unwrap()),
+        })
+    }
+
+    fn random(&self, count: usize, seed: u64) -> Numbers {
+        self.numbers(&random(count, seed))
+    }
+
+    fn filled(&self, count: usize, value: f32) -> Numbers {
+        self.numbers(&vec![value; count])
+    }
+
+    /// To be overwritten.
+    fn nan(&self, count: usize) -> Numbers {
+        self.filled(count, f32::NAN)
+    }
+
+    fn graph<'g>(
+        &self,
+        graph: &'g Graph,
+        on_device: &'g DeviceGraph,
+    ) -> OnDevice<GraphView<'g, f64>, DeviceGraphView<'g>> {
+        match self.device {
+            None => OnDevice::Host(graph.wide.view()),
+            Some(_) => OnDevice::Cuda(on_device.view()),
+        }
+    }
+
+    fn executor(&mut self) -> Executor<'_, f64> {
+        match self.device {
+            None => Executor::Host(HostScratch { narrow: &mut self.narrow, wide: &mut self.wide }),
+            Some(device) => Executor::Cuda(device),
+        }
+    }
+}
+
+/// Numbers in the memory of a [`Place`].
+struct Numbers(OnDevice<Vec<f64>, DeviceBuffer<f32>>);
+
+impl Numbers {
+    fn view(&self) -> View<'_, f64> {
+        match &self.0 {
+            OnDevice::Host(numbers) => OnDevice::Host(numbers),
+            OnDevice::Cuda(numbers) => OnDevice::Cuda(numbers.view()),
+        }
+    }
+
+    fn view_mut(&mut self) -> ViewMut<'_, f64> {
+        match &mut self.0 {
+            OnDevice::Host(numbers) => OnDevice::Host(numbers),
+            OnDevice::Cuda(numbers) => OnDevice::Cuda(numbers.view_mut()),
+        }
     }
 }
 

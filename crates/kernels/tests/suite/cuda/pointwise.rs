@@ -219,45 +219,21 @@ fn norm_and_gated_nonlinearities() {
                 ..norm_gate::NormNonlinearity::new(kind(output), activation.clone())
             };
             let gated = norm_gate::GatedNonlinearity { output: kind(output), activation };
-            let width = norm.kind.dimension();
-            let x = random(rows * gated.input().dimension(), 1);
-            let nx = &x[..rows * width];
-            let dy = random(rows * width, 2);
-            let bias = random(norm_gate::rotating_irreps(&norm.kind), 3);
-            let (wx, wnx, wdy, wb) = (wide(&x), wide(nx), wide(&dy), wide(&bias));
-            let zeros = |count: usize| vec![0.0; count];
-            let (mut y, mut dx, mut db) = (zeros(dy.len()), zeros(dy.len()), vec![0.5; bias.len()]);
-            norm_gate::reference::norm_forward(&norm, &wnx, &wb, &mut y);
-            norm_gate::reference::norm_backward(&norm, &wnx, &wb, &wdy, &mut dx, &mut db);
-            let (mut gy, mut gdx) = (zeros(dy.len()), zeros(x.len()));
-            norm_gate::reference::gated_forward(&gated, &wx, &mut gy);
-            norm_gate::reference::gated_backward(&gated, &wx, &wdy, &mut gdx);
-            let what = format!("{rows} rows, {output}");
-            let expected =
-                [("norm y", &y[..]), ("norm dx", &dx), ("norm dbias", &db), ("gated y", &gy), ("gated dx", &gdx)];
-            checks.check(&what, expected, |device| {
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let nan = |count: usize| poisoned(device, count);
-                let (x, nx, dy, bias) = (up(&x), up(nx), up(&dy), up(&bias));
-                let (mut y, mut dx) = (nan(dy.len()), nan(dy.len()));
-                let mut db = up(&vec![0.5; bias.len()]);
-                use norm_gate::cuda;
-                cuda::norm_forward(device, &norm, rows, nx.view(), bias.view(), y.view_mut()).unwrap();
-                cuda::norm_backward(
-                    device,
-                    &norm,
-                    rows,
-                    nx.view(),
-                    bias.view(),
-                    dy.view(),
-                    dx.view_mut(),
-                    db.view_mut(),
-                )
-                .unwrap();
-                let (mut gy, mut gdx) = (nan(dy.len()), nan(x.len()));
-                cuda::gated_forward(device, &gated, rows, x.view(), gy.view_mut()).unwrap();
-                cuda::gated_backward(device, &gated, rows, x.view(), dy.view(), gdx.view_mut()).unwrap();
-                [y, dx, db, gy, gdx]
+            let (input, biases) = (gated.input().dimension(), norm_gate::rotating_irreps(&norm.kind));
+            let (what, width) = (format!("{rows} rows, {output}"), norm.kind.dimension());
+            let names = ["norm y", "norm dx", "norm dbias", "gated y", "gated dx"];
+            checks.compare(&what, names, |on| {
+                use norm_gate::{GatedBackward, GatedForward, NormBackward, NormForward};
+                let (x, gx, dy) = (on.random(rows * width, 1), on.random(rows * input, 1), on.random(rows * width, 2));
+                let (bias, mut dbias) = (on.random(biases, 3), on.filled(biases, 0.5));
+                let [mut y, mut dx, mut gy, mut gdx] = [width, width, width, input].map(|n| on.nan(rows * n));
+                let (run, x, gx, dy, bias) = (&mut on.executor(), x.view(), gx.view(), dy.view(), bias.view());
+                NormForward { op: &norm, rows, x, bias, y: y.view_mut() }.run(run).unwrap();
+                let (to, db) = (dx.view_mut(), dbias.view_mut());
+                NormBackward { op: &norm, rows, x, bias, dy, dx: to, dbias: db }.run(run).unwrap();
+                GatedForward { op: &gated, rows, x: gx, y: gy.view_mut() }.run(run).unwrap();
+                GatedBackward { op: &gated, rows, x: gx, dy, dx: gdx.view_mut() }.run(run).unwrap();
+                [y, dx, dbias, gy, gdx]
             });
         }
     }

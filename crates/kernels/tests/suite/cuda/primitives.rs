@@ -2,11 +2,12 @@
 
 use super::*;
 use gemcnn_kernels::diffusion::{self, Diffusion, Filters, Spectra};
-use gemcnn_kernels::{Scratch, edges, elementwise, incidence, irrep, mesh_product};
+use gemcnn_kernels::{edges, elementwise, incidence, irrep, mesh_product};
 
 #[test]
 fn invariants_of_irreps() {
     use irrep::Grouping::{Heads, Irreps};
+    use irrep::{Dot, Norm, NormBackward, Scale};
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device);
     for rows in ROWS {
@@ -18,51 +19,21 @@ fn invariants_of_irreps() {
             ("1x1", Irreps),
             ("0x0", Heads(2)),
         ] {
-            let features = kind(text);
-            let (a, b) = (random(rows * features.dimension(), 1), random(rows * features.dimension(), 2));
-            let s = random(rows * grouping.count(&features), 3);
-            let d = random(rows * Irreps.count(&features), 4);
-            let (wa, wb, ws) = (wide(&a), wide(&b), wide(&s));
-            let (mut norm, mut dnorm) = (vec![0.0; d.len()], vec![0.0; a.len()]);
-            let (mut dot, mut scale) = (vec![0.0; s.len()], vec![0.0; a.len()]);
-            irrep::reference::norm(&features, 1e-3, rows, &wa, &mut norm);
-            irrep::reference::norm_backward(&features, 1e-3, rows, &wa, &wide(&d), &mut dnorm);
-            irrep::reference::dot(&features, grouping, rows, &wa, &wb, &mut dot);
-            irrep::reference::scale(&features, grouping, rows, &wa, &ws, &mut scale);
+            let features = &kind(text);
+            let [width, scalars, irreps] =
+                [features.dimension(), grouping.count(features), Irreps.count(features)].map(|n| rows * n);
             // Gradients of both products are products again.
-            let mut scale_b = vec![0.0; a.len()];
-            irrep::reference::scale(&features, grouping, rows, &wb, &ws, &mut scale_b);
-            let expected = [
-                ("norm", &norm[..]),
-                ("norm dx", &dnorm),
-                ("dot", &dot),
-                ("dot da", &scale_b),
-                ("dot db", &scale),
-                ("scale", &scale),
-                ("scale dx", &scale_b),
-                ("scale dfactors", &dot),
-            ];
-            checks.check(&format!("{rows} rows of {text}"), expected, |device| {
-                use irrep::cuda;
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let nan = |count: usize| poisoned(device, count);
-                let (a, b, s, d) = (up(&a), up(&b), up(&s), up(&d));
-                let (f, g) = (&features, grouping);
-                let (mut norm, mut dnorm) = (nan(d.len()), nan(a.len()));
-                cuda::norm(device, f, 1e-3, rows, a.view(), norm.view_mut()).unwrap();
-                let (x, dy) = (a.view(), d.view());
-                cuda::norm_backward(device, f, 1e-3, rows, x, dy, dnorm.view_mut()).unwrap();
-                let (mut dot, mut da, mut db) = (nan(s.len()), nan(a.len()), nan(a.len()));
-                cuda::dot(device, f, g, rows, a.view(), b.view(), dot.view_mut()).unwrap();
-                let (x, y, dy) = (a.view(), b.view(), s.view());
-                let wanted = (Some(da.view_mut()), Some(db.view_mut()));
-                cuda::dot_backward(device, f, g, rows, x, y, dy, wanted.0, wanted.1).unwrap();
-                let (mut scale, mut dx, mut ds) = (nan(a.len()), nan(a.len()), nan(s.len()));
-                cuda::scale(device, f, g, rows, a.view(), s.view(), scale.view_mut()).unwrap();
-                let (x, y, dy) = (a.view(), s.view(), b.view());
-                let wanted = (Some(dx.view_mut()), Some(ds.view_mut()));
-                cuda::scale_backward(device, f, g, rows, x, y, dy, wanted.0, wanted.1).unwrap();
-                [norm, dnorm, dot, da, db, scale, dx, ds]
+            let names = ["norm", "norm dx", "dot", "scale"];
+            checks.compare(&format!("{rows} rows of {text}"), names, |on| {
+                let (a, b, s, d) =
+                    (on.random(width, 1), on.random(width, 2), on.random(scalars, 3), on.random(irreps, 4));
+                let [mut norm, mut dx, mut dot, mut scale] = [irreps, width, scalars, width].map(|n| on.nan(n));
+                let (run, a, b, epsilon) = (&mut on.executor(), a.view(), b.view(), 1e-3);
+                Norm { features, epsilon, rows, x: a, y: norm.view_mut() }.run(run).unwrap();
+                NormBackward { features, epsilon, rows, x: a, dy: d.view(), dx: dx.view_mut() }.run(run).unwrap();
+                Dot { features, grouping, rows, a, b, y: dot.view_mut() }.run(run).unwrap();
+                Scale { features, grouping, rows, x: a, factors: s.view(), y: scale.view_mut() }.run(run).unwrap();
+                [norm, dx, dot, scale]
             });
         }
     }
