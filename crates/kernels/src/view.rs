@@ -174,16 +174,29 @@ impl<'e, T: Real> Executor<'e, T> {
 /// CPU version takes. Errors are returned with `?`.
 ///
 /// ```
-/// use gemcnn_kernels::{Executor, HostScratch, OnDevice, Scratch, View, ViewMut, dispatch, elementwise};
+/// use gemcnn_kernels::{Executor, HostScratch, KernelError, OnDevice, Scratch, View, ViewMut, dispatch};
+///
+/// mod shift {
+///     use gemcnn_kernels::{KernelError, cuda::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut}};
+///
+///     pub fn forward(by: f32, x: &[f32], y: &mut [f32]) -> Result<(), KernelError> {
+///         Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x + by))
+///     }
+///
+///     pub mod cuda {
+///         use super::*;
+///         pub fn forward(_: &CudaDevice, _: f32, _: DeviceSlice<'_, f32>, _: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
+///             unimplemented!("launches a kernel")
+///         }
+///     }
+/// }
 ///
 /// let (mut narrow, mut wide) = (Scratch::<f32>::new(), Scratch::new());
 /// let run = Executor::Host(HostScratch { narrow: &mut narrow, wide: &mut wide });
-/// let mut y = [0.0f32; 2];
-/// let a: View<'_, f32> = OnDevice::Host(&[1.0, 2.0]);
-/// let b: View<'_, f32> = OnDevice::Host(&[3.0, 4.0]);
-/// let result: ViewMut<'_, f32> = OnDevice::Host(&mut y);
-/// dispatch!(run, elementwise::add(; a, b, result));
-/// assert_eq!(y, [4.0, 6.0]);
+/// let mut result = [0.0f32; 2];
+/// let (x, y): (View<'_, f32>, ViewMut<'_, f32>) = (OnDevice::Host(&[1.0, 2.0]), OnDevice::Host(&mut result));
+/// dispatch!(run, shift::forward(0.5; x, y));
+/// assert_eq!(result, [1.5, 2.5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[macro_export]

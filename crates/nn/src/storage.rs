@@ -4,7 +4,8 @@ use crate::device::{expect_single, single_slice, single_slice_mut};
 use crate::pool::clear;
 use crate::{Buffer, NnError, Workspace};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
-use gemcnn_kernels::{Executor, OnDevice, Real, View, ViewMut, dispatch, elementwise};
+use gemcnn_kernels::elementwise::Accumulate;
+use gemcnn_kernels::{OnDevice, Real, View, ViewMut};
 use std::borrow::Cow;
 
 /// A buffer on the device of its tape. It returns to its memory pool when dropped.
@@ -128,8 +129,6 @@ impl<T: Real> Workspace<T> {
 
     /// Adds `other` to `sum`.
     pub(crate) fn accumulate(&mut self, sum: &mut Storage<T>, other: &Storage<T>) -> Result<(), NnError> {
-        let run: Executor<'_, T> = self.executor();
-        dispatch!(run, elementwise::accumulate(; other.view(), sum.view_mut()));
-        Ok(())
+        Ok(Accumulate { a: other.view(), y: sum.view_mut() }.run(&mut self.executor())?)
     }
 }

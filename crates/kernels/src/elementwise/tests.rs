@@ -9,16 +9,17 @@ fn kinds() -> [FeatureType; 5] {
 fn sums_and_multiples() {
     let (a, b): (Vec<f32>, Vec<f32>) = (random(20_001, 1), random(20_001, 2));
     let mut y = vec![0.0; a.len()];
-    add(&a, &b, &mut y).unwrap();
+    let (a, b) = (&a[..], &b[..]);
+    Add { a, b, y: &mut y[..] }.on_host().unwrap();
     assert!((0..a.len()).all(|i| y[i] == a[i] + b[i]));
-    accumulate(&b, &mut y).unwrap();
+    Accumulate { a: b, y: &mut y[..] }.on_host().unwrap();
     assert!((0..a.len()).all(|i| y[i] == a[i] + b[i] + b[i]));
-    scale(3.0, &a, &mut y).unwrap();
+    Scale { factor: 3.0, x: a, y: &mut y[..] }.on_host().unwrap();
     assert!((0..a.len()).all(|i| y[i] == 3.0 * a[i]));
-    assert!(add(&a, &b[1..], &mut y).is_err());
-    assert!(add(&a, &b, &mut y[1..]).is_err());
-    assert!(accumulate(&a[1..], &mut y).is_err());
-    assert!(scale(1.0, &a[1..], &mut y).is_err());
+    assert!(Add { a, b: &b[1..], y: &mut y[..] }.on_host().is_err());
+    assert!(Add { a, b, y: &mut y[1..] }.on_host().is_err());
+    assert!(Accumulate { a: &a[1..], y: &mut y[..] }.on_host().is_err());
+    assert!(Scale { factor: 1.0, x: &a[1..], y: &mut y[..] }.on_host().is_err());
 }
 
 #[test]
@@ -30,18 +31,19 @@ fn concatenation_interleaves_the_orders_and_split_undoes_it() {
                 let b: Vec<f64> = random(vertices * second.dimension(), 2);
                 let mut y = vec![f64::NAN; a.len() + b.len()];
                 let mut expected = y.clone();
-                concatenate(&first, &second, vertices, &a, &b, &mut y).unwrap();
-                reference::concatenate(&first, &second, vertices, &a, &b, &mut expected);
+                let (first, second, rows) = (&first, &second, vertices);
+                Concatenate { first, second, rows, a: &a[..], b: &b[..], y: &mut y[..] }.on_host().unwrap();
+                reference::concatenate(first, second, vertices, &a, &b, &mut expected);
                 assert_eq!(y, expected, "{first} and {second}");
                 let (mut da, mut db) = (vec![f64::NAN; a.len()], vec![f64::NAN; b.len()]);
-                split(&first, &second, vertices, &y, &mut da, &mut db).unwrap();
+                Split { first, second, rows, y: &y[..], a: &mut da[..], b: &mut db[..] }.on_host().unwrap();
                 assert!(da == a && db == b, "{first} and {second}");
             }
         }
     }
-    let kind = &kinds()[1];
-    assert!(concatenate(kind, kind, 1, &[0f32; 3], &[0.0; 3], &mut [0.0; 5]).is_err());
-    assert!(split(kind, kind, 1, &[0f32; 6], &mut [0.0; 3], &mut [0.0; 2]).is_err());
+    let (first, second, rows, x) = (&kinds()[1], &kinds()[1], 1, [0f32; 6]);
+    assert!(Concatenate { first, second, rows, a: &x[..3], b: &x[..3], y: &mut [0.0; 5][..] }.on_host().is_err());
+    assert!(Split { first, second, rows, y: &x[..], a: &mut [0.0; 3][..], b: &mut [0.0; 2][..] }.on_host().is_err());
 }
 
 #[test]
@@ -54,12 +56,13 @@ fn slices_take_the_named_channels_and_have_the_adjoint() {
             let x: Vec<f64> = random(vertices * kind.dimension(), 1);
             let mut y = vec![f64::NAN; vertices * output.dimension()];
             let mut expected = y.clone();
-            slice(&config, vertices, &x, &mut y).unwrap();
+            let (slice, rows) = (&config, vertices);
+            Select { slice, rows, x: &x[..], y: &mut y[..] }.on_host().unwrap();
             reference::slice(&config, &output, vertices, &x, &mut expected);
             assert_eq!(y, expected);
             let dy: Vec<f64> = random(y.len(), 2);
             let mut dx = vec![f64::NAN; x.len()];
-            unslice(&config, vertices, &dy, &mut dx).unwrap();
+            Unselect { slice, rows, dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap();
             assert!((dot(&y, &dy) - dot(&x, &dx)).abs() < 1e-12);
         }
     }
@@ -99,7 +102,7 @@ fn threads_do_not_change_a_bit() {
         let mut y = vec![0.0; x.len()];
         rotate(kind, &angles, &x, &mut y).unwrap();
         let mut both = vec![0.0; 2 * x.len()];
-        concatenate(kind, kind, 500, &x, &y, &mut both).unwrap();
+        Concatenate { first: kind, second: kind, rows: 500, a: &x[..], b: &y[..], y: &mut both[..] }.on_host().unwrap();
         both
     });
 }
@@ -112,22 +115,22 @@ fn softmax_is_that_of_each_row_and_its_gradient_is_right() {
             .map(|x| 800.0 + 3.0 * x)
             .collect();
         let (mut y, mut expected) = (vec![f64::NAN; x.len()], vec![f64::NAN; x.len()]);
-        softmax(width, &x, &mut y).unwrap();
+        Softmax { width, rows, x: &x[..], y: &mut y[..] }.on_host().unwrap();
         reference::softmax(width, &x, &mut expected);
         check_close(&y, &expected, 1e-14, "softmax");
         let dy: Vec<f64> = random(x.len(), 2);
         let mut dx = vec![f64::NAN; x.len()];
-        softmax_backward(width, &y, &dy, &mut dx).unwrap();
+        SoftmaxBackward { width, rows, y: &y[..], dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap();
         check_gradient(&x, &dx, |x| {
             let mut y = vec![0.0; x.len()];
-            softmax(width, x, &mut y).unwrap();
+            Softmax { width, rows, x, y: &mut y[..] }.on_host().unwrap();
             dot(&y, &dy)
         });
     }
-    let x = [0.0; 7];
-    assert!(softmax(3, &x, &mut x.clone()).is_err());
-    assert!(softmax(0, &x, &mut x.clone()).is_err());
-    assert!(softmax(7, &x, &mut [0.0; 6]).is_err());
+    for (width, rows, x, y) in [(3, 2, 7, 7), (0, 7, 7, 7), (7, 1, 7, 6)] {
+        let (x, y) = (&vec![0.0; x][..], &mut vec![0.0; y][..]);
+        assert!(Softmax { width, rows, x, y }.on_host().is_err());
+    }
 }
 
 #[test]
@@ -136,14 +139,17 @@ fn maxima_of_blocks_and_their_gradient() {
     let x = [1.0, 5.0, -2.0, 3.0, 4.0, -2.0, 2.0, 6.0, -3.0];
     let x: Vec<f64> = x.iter().copied().chain(x.iter().map(|x| -x)).collect();
     let mut y = vec![f64::NAN; 6];
-    block_maximum(3, 3, &x, &mut y).unwrap();
+    let (blocks, width, rows) = (3, 3, 2);
+    BlockMaximum { blocks, width, rows, x: &x[..], y: &mut y[..] }.on_host().unwrap();
     assert_eq!(y, [3.0, 6.0, -2.0, -1.0, -4.0, 3.0]);
     let dy = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     let mut dx = vec![f64::NAN; x.len()];
-    block_maximum_backward(3, 3, &x, &y, &dy, &mut dx).unwrap();
+    BlockMaximumBackward { blocks, width, rows, x: &x[..], y: &y[..], dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap();
     let first = [0.0, 0.0, 3.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0];
     let second = [4.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 6.0];
     assert_eq!(dx, [first, second].concat());
-    assert!(block_maximum(0, 3, &[0.0f32; 0], &mut [0.0; 3]).is_err());
-    assert!(block_maximum(2, 3, &[0.0f32; 7], &mut [0.0; 3]).is_err());
+    for (blocks, count) in [(0, 0), (2, 7)] {
+        let (x, y) = (&vec![0.0; count][..], &mut [0.0; 3][..]);
+        assert!(BlockMaximum { blocks, width: 3, rows: 1, x, y }.on_host().is_err());
+    }
 }

@@ -8,7 +8,8 @@ use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var}
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, RowResults, Rows};
 use gemcnn_kernels::cross_entropy::Targets;
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
-use gemcnn_kernels::{Executor, Real, Resolve, dispatch, elementwise};
+use gemcnn_kernels::elementwise::Accumulate;
+use gemcnn_kernels::{Executor, Real, Resolve};
 use std::sync::Arc;
 
 /// The backward pass of a classifier whose gradients were computed with its loss.
@@ -33,8 +34,8 @@ impl<T: Real> LossOperator<T> for ClassifierLoss {
     ) -> Result<[Option<Storage<T>>; 1], NnError> {
         for (id, gradient) in [(Some(self.0.weight), weight), (self.0.bias, bias)] {
             let gradient = scaled(context, loss_weight, gradient)?;
-            let (_, [sum], run) = context.gradients([id])?;
-            dispatch!(run, elementwise::accumulate(; gradient.view(), sum));
+            let (_, [y], mut run) = context.gradients([id])?;
+            Accumulate { a: gradient.view(), y }.run(&mut run)?;
         }
         Ok([Some(scaled(context, loss_weight, features)?)])
     }

@@ -1,8 +1,11 @@
-//! Sums, multiples, and concatenation and selection of channels.
+//! Sums, multiples, concatenation and selection of channels, softmax, and maxima over blocks of them.
 
-use crate::{Context, NnError, Operator, Storage, Tape, Var};
-use gemcnn_kernels::elementwise::{self, Slice};
-use gemcnn_kernels::{FeatureType, Real, dispatch};
+use crate::{Context, Keep, NnError, Operator, Recipe, Storage, Tape, Var};
+use gemcnn_kernels::elementwise::{
+    self, BlockMaximum, BlockMaximumBackward, Concatenate, Scale, Select, Slice, Softmax, SoftmaxBackward, Split,
+    Unselect,
+};
+use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
 /// Sum of two features, computed in place if no other variable shares one of them. Saves nothing.
@@ -28,7 +31,7 @@ impl<T: Real> Operator<T, 2> for Add {
             b
         } else {
             let mut sum = context.buffer(a.len())?;
-            dispatch!(context.executor(), elementwise::add(; a.view(), b.view(), sum.view_mut()));
+            elementwise::Add { a: a.view(), b: b.view(), y: sum.view_mut() }.run(&mut context.executor())?;
             Arc::new(sum)
         };
         Ok((Var::new(kind, rows, sum), ()))
@@ -52,121 +55,18 @@ impl<T: Real> Operator<T, 2> for Add {
     }
 }
 
-/// Product of features with a constant. Saves nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Scale(pub f64);
-
-impl Scale {
-    fn run<T: Real>(self, context: &mut Context<'_, T>, x: &Storage<T>) -> Result<Storage<T>, NnError> {
-        let mut y = context.buffer(x.len())?;
-        dispatch!(context.executor(), elementwise::scale(self.0; x.view(), y.view_mut()));
-        Ok(y)
-    }
-}
-
-impl<T: Real> Operator<T> for Scale {
-    type Saved = ();
-
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, ()), NnError> {
-        let (kind, rows) = (x.kind().clone(), x.rows());
-        Ok((Var::new(kind, rows, self.run(context, &x.into_storage())?), ()))
-    }
-
-    fn backward(
-        &self,
-        context: &mut Context<'_, T>,
-        (): (),
-        dy: Storage<T>,
-        _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
-        Ok([Some(self.run(context, &dy)?)])
-    }
-}
-
 /// Scales the gradient of a loss of weight 1 to another weight.
 pub(super) fn scaled<T: Real>(
     context: &mut Context<'_, T>,
     weight: f64,
     gradient: Storage<T>,
 ) -> Result<Storage<T>, NnError> {
-    match weight == 1.0 {
-        true => Ok(gradient),
-        false => Scale(weight).run(context, &gradient),
+    if weight == 1.0 {
+        return Ok(gradient);
     }
-}
-
-/// Concatenation of the channels of two features, order by order. Saves the types.
-///
-/// # Shapes
-/// Inputs: as many rows of any types; output: rows of
-/// [`FeatureType::concatenated`](gemcnn_kernels::FeatureType::concatenated).
-#[derive(Debug, Clone, Copy)]
-pub struct Concatenate;
-
-impl<T: Real> Operator<T, 2> for Concatenate {
-    type Saved = ([FeatureType; 2], usize);
-
-    fn forward(&self, context: &mut Context<'_, T>, [a, b]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved), NnError> {
-        b.expect_rows("the right operand of a concatenation", a.rows())?;
-        let (kinds, rows) = ([a.kind().clone(), b.kind().clone()], a.rows());
-        let kind = kinds[0].concatenated(&kinds[1]);
-        let mut y = context.buffer(rows * kind.dimension())?;
-        let run = context.executor();
-        dispatch!(
-            run,
-            elementwise::concatenate(&kinds[0], &kinds[1], rows; a.view(), b.view(), y.view_mut())
-        );
-        Ok((Var::new(kind, rows, y), (kinds, rows)))
-    }
-
-    fn backward(
-        &self,
-        context: &mut Context<'_, T>,
-        ([first, second], rows): Self::Saved,
-        dy: Storage<T>,
-        _: [bool; 2],
-    ) -> Result<[Option<Storage<T>>; 2], NnError> {
-        let mut da = context.buffer(rows * first.dimension())?;
-        let mut db = context.buffer(rows * second.dimension())?;
-        let run = context.executor();
-        dispatch!(
-            run,
-            elementwise::split(&first, &second, rows; dy.view(), da.view_mut(), db.view_mut())
-        );
-        Ok([Some(da), Some(db)])
-    }
-}
-
-/// Selection of a range of channels of each order. Saves nothing.
-///
-/// # Shapes
-/// `x`: rows of `slice.kind`; `y`: as many rows of `slice.output()`.
-#[derive(Debug, Clone)]
-pub struct SelectChannels(pub Arc<Slice>);
-
-impl<T: Real> Operator<T> for SelectChannels {
-    type Saved = usize;
-
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, usize), NnError> {
-        x.expect_kind("input of a slice", &self.0.kind)?;
-        let kind = self.0.output()?;
-        let rows = x.rows();
-        let mut y = context.buffer(rows * kind.dimension())?;
-        dispatch!(context.executor(), elementwise::slice(&self.0, rows; x.view(), y.view_mut()));
-        Ok((Var::new(kind, rows, y), rows))
-    }
-
-    fn backward(
-        &self,
-        context: &mut Context<'_, T>,
-        rows: usize,
-        dy: Storage<T>,
-        _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
-        let mut dx = context.buffer(rows * self.0.kind.dimension())?;
-        dispatch!(context.executor(), elementwise::unslice(&self.0, rows; dy.view(), dx.view_mut()));
-        Ok([Some(dx)])
-    }
+    let mut y = context.buffer(gradient.len())?;
+    Scale { factor: weight, x: gradient.view(), y: y.view_mut() }.run(&mut context.executor())?;
+    Ok(y)
 }
 
 impl<'a, T: Real> Tape<'a, T> {
@@ -178,21 +78,75 @@ impl<'a, T: Real> Tape<'a, T> {
         self.apply(Add, [a, b])
     }
 
-    /// Applies [`Scale`].
+    /// Product of features with a constant. Keeps nothing.
     pub fn scale(&mut self, factor: f64, x: Var<T>) -> Result<Var<T>, NnError> {
-        self.apply(Scale(factor), [x])
+        let output = (x.kind().clone(), x.rows());
+        self.record(
+            Recipe { state: factor, inputs: [x], parameters: [], output, keep: Keep::Nothing },
+            |&factor, run, [x], [], y| Scale { factor, x, y }.run(run),
+            |&factor, run, [(_, y)], [], (_, x)| Scale { factor, x, y }.run(run),
+        )
     }
 
-    /// Applies [`Concatenate`].
+    /// Concatenation of the channels of two features, order by order: rows of
+    /// [`FeatureType::concatenated`](gemcnn_kernels::FeatureType::concatenated). Keeps the types.
     ///
     /// # Errors
     /// Different numbers of rows.
     pub fn concatenate(&mut self, a: Var<T>, b: Var<T>) -> Result<Var<T>, NnError> {
-        self.apply(Concatenate, [a, b])
+        b.expect_rows("the right operand of a concatenation", a.rows())?;
+        let (first, second, rows) = (a.kind().clone(), b.kind().clone(), a.rows());
+        let output = (first.concatenated(&second), rows);
+        self.record(
+            Recipe { state: (first, second, rows), inputs: [a, b], parameters: [], output, keep: Keep::Nothing },
+            |&(ref first, ref second, rows), run, [a, b], [], y| Concatenate { first, second, rows, a, b, y }.run(run),
+            |&(ref first, ref second, rows), run, [(_, a), (_, b)], [], (_, y)| {
+                Split { first, second, rows, y, a, b }.run(run)
+            },
+        )
     }
 
-    /// Applies [`SelectChannels`].
+    /// Selection of a range of channels of each order: rows of `slice.kind` become as many rows of `slice.output()`. Keeps
+    /// nothing.
     pub fn slice(&mut self, slice: &Arc<Slice>, x: Var<T>) -> Result<Var<T>, NnError> {
-        self.apply(SelectChannels(Arc::clone(slice)), [x])
+        x.expect_kind("input of a slice", &slice.kind)?;
+        let (state, output) = ((Arc::clone(slice), x.rows()), (slice.output()?, x.rows()));
+        self.record(
+            Recipe { state, inputs: [x], parameters: [], output, keep: Keep::Nothing },
+            |&(ref slice, rows), run, [x], [], y| Select { slice, rows, x, y }.run(run),
+            |&(ref slice, rows), run, [(_, dx)], [], (_, dy)| Unselect { slice, rows, dy, dx }.run(run),
+        )
+    }
+
+    /// Softmax over the scalars of each row. Keeps the result.
+    ///
+    /// # Errors
+    /// Features that are not scalars.
+    pub fn softmax(&mut self, x: Var<T>) -> Result<Var<T>, NnError> {
+        x.expect_scalars("the input of a softmax")?;
+        let (state, output) = ((x.kind().dimension(), x.rows()), (x.kind().clone(), x.rows()));
+        self.record(
+            Recipe { state, inputs: [x], parameters: [], output, keep: Keep::Output },
+            |&(width, rows), run, [x], [], y| Softmax { width, rows, x, y }.run(run),
+            |&(width, rows), run, [(_, dx)], [], (y, dy)| SoftmaxBackward { width, rows, y, dy, dx }.run(run),
+        )
+    }
+
+    /// The largest value of each channel over several blocks of a row: rows of `blocks` times as many scalars as those of
+    /// the result, block after block. Keeps its input and its result.
+    ///
+    /// # Errors
+    /// Features that are not scalars, or whose number is no multiple of that of the blocks.
+    pub fn block_maximum(&mut self, blocks: usize, x: Var<T>) -> Result<Var<T>, NnError> {
+        x.expect_scalars("the input of a block maximum")?;
+        let (width, rows) = (x.kind().dimension() / blocks.max(1), x.rows());
+        let (state, output) = ((blocks, width, rows), (FeatureType::scalars(width), rows));
+        self.record(
+            Recipe { state, inputs: [x], parameters: [], output, keep: Keep::InputsAndOutput },
+            |&(blocks, width, rows), run, [x], [], y| BlockMaximum { blocks, width, rows, x, y }.run(run),
+            |&(blocks, width, rows), run, [(x, dx)], [], (y, dy)| {
+                BlockMaximumBackward { blocks, width, rows, x, y, dy, dx }.run(run)
+            },
+        )
     }
 }

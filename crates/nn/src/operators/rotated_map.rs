@@ -1,8 +1,9 @@
 //! One linear map in several rotations.
 
 use crate::{Context, IncidenceBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
+use gemcnn_kernels::elementwise::Accumulate;
 use gemcnn_kernels::linear::{self, Linear};
-use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, elementwise, incidence};
+use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, incidence};
 use std::sync::Arc;
 
 /// Linear map of each row of scalars with several rotations of one matrix, `y = (x W_1^T, ..., x W_n^T)`. The rotated
@@ -96,8 +97,8 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
                 &self.kind, Aggregation::Sum; arrays.view(), drotated.view(), sums.view_mut()
             )
         );
-        let (_, [dweight], run) = context.gradients([Some(self.weight)])?;
-        dispatch!(run, elementwise::accumulate(; sums.view(), dweight));
+        let (_, [y], mut run) = context.gradients([Some(self.weight)])?;
+        Accumulate { a: sums.view(), y }.run(&mut run)?;
         Ok([dx])
     }
 }

@@ -2,7 +2,7 @@
 //! working GPU each test prints what it skips and why, or fails if `GEMCNN_REQUIRE_CUDA` is 1.
 
 use crate::common::{self, batch, bumpy_grid, bumpy_sphere, random};
-use gemcnn_kernels::elementwise;
+use gemcnn_kernels::elementwise::Accumulate;
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, shapes};
 use gemcnn_nn::layers::{AngularConvConfig, EquivariantLinearConfig, Gates, GlobalPool, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
@@ -496,7 +496,7 @@ fn a_captured_graph_keeps_its_memory_and_refuses_the_host() {
             let copy = x.duplicate(&device)?;
             let twice = copy.duplicate(&device)?;
             drop(copy);
-            elementwise::cuda::accumulate(&device, twice.view(), sum.view_mut())
+            Accumulate { a: twice.view(), y: sum.view_mut() }.launch(&device)
         })
         .unwrap();
     let others: Vec<_> = (0..4).map(|_| device.upload(&[7.0f32; 1000]).unwrap()).collect();

@@ -121,16 +121,18 @@ fn update_tiles<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elementwise::Concatenate;
     use crate::regular::{self, Regular};
     use crate::testing::{assert_same_on_any_threads, difference, random};
-    use crate::{Activation, elementwise, self_map};
+    use crate::{Activation, self_map};
 
     /// The layers one after the other.
     fn composed<T: Real>(function: &HostUpdate<'_, T>, [x, m]: [&[T]; 2], weights: &[T]) -> Vec<T> {
         let (kind, each) = (function.kind(), function.map.parameter_count());
         let vertices = x.len() / kind.dimension();
         let mut values = vec![T::zero(); 2 * x.len()];
-        elementwise::concatenate(kind, kind, vertices, x, m, &mut values).unwrap();
+        let concatenate = Concatenate { first: kind, second: kind, rows: vertices, a: x, b: m, y: &mut values[..] };
+        concatenate.on_host().unwrap();
         let (mut matrices, mut biases) = weights.split_at((function.layers + 1) * each);
         for layer in 0..function.layers {
             let mut map = function.map.clone();

@@ -159,7 +159,9 @@ fn updates_in_one_kernel() {
         let [x, m, dy] = [1, 2, 3].map(|seed| random(vertices * width, seed));
         let mut joined = vec![0.0; 2 * x.len()];
         let (wide_x, wide_m) = (wide(&x), wide(&m));
-        elementwise::concatenate(&kind, &kind, vertices, &wide_x, &wide_m, &mut joined).unwrap();
+        let (first, second, rows) = (&kind, &kind, vertices);
+        let (a, b) = (&wide_x[..], &wide_m[..]);
+        elementwise::Concatenate { first, second, rows, a, b, y: &mut joined[..] }.on_host().unwrap();
         let (mut values, mut sums) = (vec![joined], Vec::new());
         let mut scratch = Scratch::new();
         for (map, layer) in maps.iter().zip(&layers) {
@@ -191,7 +193,8 @@ fn updates_in_one_kernel() {
             gradients.insert(0, of_layer);
         }
         let (mut dx, mut dm) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-        elementwise::split(&kind, &kind, vertices, &gradient, &mut dx, &mut dm).unwrap();
+        let (a, b) = (&mut dx[..], &mut dm[..]);
+        elementwise::Split { first, second, rows, y: &gradient[..], a, b }.on_host().unwrap();
         dx.iter_mut().zip(&dy).for_each(|(dx, &dy)| *dx += f64::from(dy));
 
         let up = |values: &[f32]| device.upload(values).unwrap();

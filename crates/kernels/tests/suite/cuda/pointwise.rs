@@ -1,6 +1,9 @@
 //! Operators that work number by number, irrep by irrep or channel by channel.
 
 use super::*;
+use gemcnn_kernels::elementwise::{
+    Accumulate, Add, Concatenate, Scale, Select, Slice, Softmax, SoftmaxBackward, Split, Unselect,
+};
 
 const ACTIVATIONS: [Activation; 5] =
     [Activation::Identity, Activation::Relu, Activation::Elu, Activation::Gelu, Activation::Tanh];
@@ -297,60 +300,40 @@ fn elementwise_operators() {
     let mut checks = Checks::new(device);
     let (first, second) = (kind("3x0 + 2x1"), kind("1x0 + 4x1 + 2x3"));
     let both = first.concatenated(&second);
-    let slice = elementwise::Slice { kind: both.clone(), channels: vec![1..3, 0..5] };
+    let slice = Slice { kind: both.clone(), channels: vec![1..3, 0..5] };
     let narrow = slice.output().unwrap();
     for rows in ROWS {
-        let a = random(rows * first.dimension(), 1);
-        let b = random(rows * second.dimension(), 2);
-        let y = random(rows * both.dimension(), 3);
-        let dy = random(rows * narrow.dimension(), 4);
-        let (wa, wb, wy) = (wide(&a), wide(&b), wide(&y));
-        let mut concatenated = vec![0.0; y.len()];
-        elementwise::reference::concatenate(&first, &second, rows, &wa, &wb, &mut concatenated);
-        let (mut split_a, mut split_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
-        elementwise::split(&first, &second, rows, &wy, &mut split_a, &mut split_b).unwrap();
-        let (mut sliced, mut unsliced) = (vec![0.0; dy.len()], vec![0.0; y.len()]);
-        elementwise::reference::slice(&slice, &narrow, rows, &wy, &mut sliced);
-        elementwise::unslice(&slice, rows, &wide(&dy), &mut unsliced).unwrap();
-        let sum: Vec<f64> = wy.iter().map(|y| 2.0 * y).collect();
-        let scaled: Vec<f64> = wy.iter().map(|y| -0.75 * y).collect();
-        let width = both.dimension();
-        let (mut softmax, mut softmax_gradient) = (vec![0.0; y.len()], vec![0.0; y.len()]);
-        elementwise::reference::softmax(width, &wy, &mut softmax);
-        elementwise::softmax_backward(width, &softmax, &sum, &mut softmax_gradient).unwrap();
-        let expected = [
-            ("concatenate", &concatenated[..]),
-            ("split, first", &split_a),
-            ("split, second", &split_b),
-            ("slice", &sliced),
-            ("unslice", &unsliced),
-            ("add", &sum),
-            ("accumulate", &sum),
-            ("scale", &scaled),
-            ("softmax", &softmax),
-            ("softmax backward", &softmax_gradient),
+        let (first, second, slice, width) = (&first, &second, &slice, both.dimension());
+        let names = [
+            "concatenate",
+            "split, first",
+            "split, second",
+            "slice",
+            "unslice",
+            "add",
+            "accumulate",
+            "scale",
+            "softmax",
+            "softmax backward",
         ];
-        checks.check(&format!("{rows} rows"), expected, |device| {
-            use elementwise::cuda;
-            let up = |values: &[f32]| device.upload(values).unwrap();
-            let nan = |count: usize| poisoned(device, count);
-            let (a, b, y, dy) = (up(&a), up(&b), up(&y), up(&dy));
-            let mut joined = nan(y.len());
-            cuda::concatenate(device, &first, &second, rows, a.view(), b.view(), joined.view_mut()).unwrap();
-            let (mut split_a, mut split_b) = (nan(a.len()), nan(b.len()));
-            cuda::split(device, &first, &second, rows, y.view(), split_a.view_mut(), split_b.view_mut()).unwrap();
-            let (mut sliced, mut unsliced) = (nan(dy.len()), nan(y.len()));
-            cuda::slice(device, &slice, rows, y.view(), sliced.view_mut()).unwrap();
-            cuda::unslice(device, &slice, rows, dy.view(), unsliced.view_mut()).unwrap();
-            let (mut sum, mut scaled) = (nan(y.len()), nan(y.len()));
-            cuda::add(device, y.view(), y.view(), sum.view_mut()).unwrap();
-            let mut accumulated = device.buffer(y.len()).unwrap();
-            device.copy(y.view(), accumulated.view_mut()).unwrap();
-            cuda::accumulate(device, y.view(), accumulated.view_mut()).unwrap();
-            cuda::scale(device, -0.75, y.view(), scaled.view_mut()).unwrap();
-            let (mut shares, mut gradient) = (nan(y.len()), nan(y.len()));
-            cuda::softmax(device, width, y.view(), shares.view_mut()).unwrap();
-            cuda::softmax_backward(device, width, shares.view(), sum.view(), gradient.view_mut()).unwrap();
+        checks.compare(&format!("{rows} rows"), names, |on| {
+            let counts = [first, second, &both, &narrow].map(|kind| kind.dimension() * rows);
+            let [a, b, y, dy] = [0, 1, 2, 3].map(|i| on.random(counts[i], 1 + i as u64));
+            let [mut joined, mut sum, mut scaled, mut shares, mut gradient, mut unsliced] =
+                std::array::from_fn(|_| on.nan(counts[2]));
+            let (mut split_a, mut split_b, mut sliced) = (on.nan(counts[0]), on.nan(counts[1]), on.nan(counts[3]));
+            let mut accumulated = on.random(counts[2], 3);
+            let run = &mut on.executor();
+            Concatenate { first, second, rows, a: a.view(), b: b.view(), y: joined.view_mut() }.run(run).unwrap();
+            Split { first, second, rows, y: y.view(), a: split_a.view_mut(), b: split_b.view_mut() }.run(run).unwrap();
+            Select { slice, rows, x: y.view(), y: sliced.view_mut() }.run(run).unwrap();
+            Unselect { slice, rows, dy: dy.view(), dx: unsliced.view_mut() }.run(run).unwrap();
+            Add { a: y.view(), b: y.view(), y: sum.view_mut() }.run(run).unwrap();
+            Accumulate { a: y.view(), y: accumulated.view_mut() }.run(run).unwrap();
+            Scale { factor: -0.75, x: y.view(), y: scaled.view_mut() }.run(run).unwrap();
+            Softmax { width, rows, x: y.view(), y: shares.view_mut() }.run(run).unwrap();
+            let (y, dy) = (shares.view(), sum.view());
+            SoftmaxBackward { width, rows, y, dy, dx: gradient.view_mut() }.run(run).unwrap();
             [joined, split_a, split_b, sliced, unsliced, sum, accumulated, scaled, shares, gradient]
         });
     }

@@ -2,7 +2,8 @@
 
 use super::*;
 use gemcnn_kernels::diffusion::{self, Diffusion, Filters, Spectra};
-use gemcnn_kernels::{edges, elementwise, incidence, irrep, mesh_product};
+use gemcnn_kernels::elementwise::{BlockMaximum, BlockMaximumBackward};
+use gemcnn_kernels::{edges, incidence, irrep, mesh_product};
 
 #[test]
 fn invariants_of_irreps() {
@@ -338,20 +339,14 @@ fn mixtures_and_maxima_of_blocks() {
             [y, dx, dw]
         });
         // The same numbers as blocks.
-        let (mut y, mut dx) = (vec![0.0; 533 * channels], vec![0.0; 533 * channels * weights]);
-        let (x, dy) = (random(dx.len(), 4), random(y.len(), 5));
-        let (wx, wdy) = (wide(&x), wide(&dy));
-        elementwise::block_maximum(weights, channels, &wx, &mut y).unwrap();
-        elementwise::block_maximum_backward(weights, channels, &wx, &y, &wdy, &mut dx).unwrap();
-        let expected = [("maximum", &y[..]), ("maximum dx", &dx)];
-        checks.check(&format!("{weights} blocks of {channels}"), expected, |device| {
-            use elementwise::cuda;
-            let up = |values: &[f32]| device.upload(values).unwrap();
-            let (x, dy) = (up(&x), up(&dy));
-            let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
-            cuda::block_maximum(device, weights, channels, x.view(), y.view_mut()).unwrap();
+        let (blocks, width, rows) = (weights, channels, 533);
+        checks.compare(&format!("{weights} blocks of {channels}"), ["maximum", "maximum dx"], |on| {
+            let (x, dy) = (on.random(rows * width * blocks, 4), on.random(rows * width, 5));
+            let (mut y, mut dx) = (on.nan(rows * width), on.nan(rows * width * blocks));
+            let run = &mut on.executor();
+            BlockMaximum { blocks, width, rows, x: x.view(), y: y.view_mut() }.run(run).unwrap();
             let (x, y_view, dy, dx_view) = (x.view(), y.view(), dy.view(), dx.view_mut());
-            cuda::block_maximum_backward(device, weights, channels, x, y_view, dy, dx_view).unwrap();
+            BlockMaximumBackward { blocks, width, rows, x, y: y_view, dy, dx: dx_view }.run(run).unwrap();
             [y, dx]
         });
     }
