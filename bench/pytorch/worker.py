@@ -39,6 +39,10 @@ VARIANTS = {
     "eager": ("spectral", None),
     "compiled": ("spectral", "default"),
     "compiled_graphs": ("spectral", "reduce-overhead"),
+    # Modules of gemcnn.torch; with gradients in the thread of the caller; as a CUDA graph.
+    "module": ("module", None),
+    "module_one_thread": ("module", None),
+    "module_graphs": ("module", None),
 }
 # Those that work as the published code does.
 PUBLISHED = ("direct", "eager")
@@ -50,6 +54,13 @@ LEARNING_RATE = 1e-3
 VANISHING = 1e-4
 # Rows of features up to which the published way is compared in float64.
 PRECISE = 10_000
+
+
+def gemcnn_modules():
+    """gemcnn.torch, which only its own variants need."""
+    import modules
+
+    return modules
 
 
 class GeometryWork:
@@ -77,13 +88,17 @@ class Model(nn.Module):
         self.work = case.work
         # Attention and messages have rows of features in all forms.
         self.layout = "rows" if case.work in MESSAGES else form
-        self.network = Network(case.network, form, case.meshes)
+        self.is_module = form == "module"
+        if self.is_module:
+            self.network, self.tables = gemcnn_modules().Network(case), gemcnn_modules().graph(case, device)
+        else:
+            self.network = Network(case.network, form, case.meshes)
         if form == "spectral":
             self.tables = diffusion.Spectra(case.tensors, case.meshes)
         elif case.work in MESSAGES:
             graph = case.graph(self.network.aggregation, device)
             self.tables = messages.Table(form, graph, self.network.input.band, dtype)
-        else:
+        elif not self.is_module:
             graph = case.graph(self.network.aggregation, device)
             self.tables = Tables(form, graph, self.network.types(), dtype)
         self.register_buffer("x", to_form(self.layout, case.tensors["x"], self.network.input))
@@ -92,6 +107,8 @@ class Model(nn.Module):
         self.to(device, dtype)
 
     def forward(self) -> Tensor:
+        if self.is_module and self.work in LABELLED:
+            return self.network(self.x, self.tables, self.labels)
         y = self.network(self.x, self.tables)
         if self.work in LABELLED:
             return functional.cross_entropy(y, self.labels)
@@ -188,7 +205,7 @@ class Training(NetworkWork):
     def prepare(self, case: Case, variant: str, device: str):
         parameters = self.model.network.parameters()
         fused = None if variant in PUBLISHED else True
-        self.optimiser = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=fused)
+        self.optimiser = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=fused, capturable=variant == "module_graphs")
 
     def call(self):
         self.evaluated().backward()
@@ -243,6 +260,10 @@ class Worker:
         small = read.work != "geometry" and message["variant"] in PUBLISHED and len(read.tensors["x"]) <= PRECISE
         self.precise = (message["case"], message["variant"]) if small else None
         del read
+        if message["variant"] == "module_one_thread":
+            self.work.call = gemcnn_modules().in_one_thread(self.work.call)
+        if message["variant"] == "module_graphs":
+            self.work.call = gemcnn_modules().captured(self.work.call)
         # The first call compiles; CUDA graphs are recorded in the second and third.
         for _ in range(3 if self.device == "cuda" else 1):
             self.work.call()

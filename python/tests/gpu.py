@@ -1,10 +1,10 @@
-"""Checks and times of gemcnn.torch on a GPU. Needs PyTorch with CUDA and an installed wheel, nothing else:
+"""Checks of gemcnn.torch on a GPU. Needs PyTorch with CUDA and an installed wheel, nothing else:
 
     pip install --no-deps gemcnn-*.whl && python python/tests/gpu.py
 
-Prints one line for each check, then a table of times. The exit status is 1 if a check fails. With an argument:
+Prints one line for each check. The exit status is 1 if a check fails. With an argument:
 
-    checks [NAME...]  the checks without the times, or some of them
+    checks [NAME...]  all checks, or some of them
     sanitize [TOOL [NAME...]]
                       some of the checks under compute-sanitizer, with TOOL memcheck (default), racecheck, initcheck or
                       synccheck. It is found on the path, in /usr/local/cuda, or where pip installs
@@ -25,7 +25,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import gemcnn
 import gemcnn.torch as gt
-import speed
 
 HIDDEN = "16x(0,1,2)"
 CUDA = torch.device("cuda")
@@ -294,6 +293,43 @@ def check_cuda_graph():
     return "3 replays of a step on new inputs, bit for bit"
 
 
+def captured(call):
+    """The call as a CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+class Bound(torch.nn.Module):
+    """A function of x, with the parameters of a module."""
+
+    def __init__(self, module, run):
+        super().__init__()
+        self.module, self.run = module, run
+
+    def forward(self, x):
+        return self.run(x)
+
+
+def graphed(module, run):
+    """The function `run`, whose passes are two CUDA graphs that are captured when it is called first. The rest of a step is eager."""
+    callable_ = None
+
+    def call(x):
+        nonlocal callable_
+        callable_ = callable_ or torch.cuda.make_graphed_callables(Bound(module, run), (x,))
+        return callable_(x)
+
+    return call
+
+
 def check_captured_training():
     """Steps with batch normalisation, the fused loss and Adam as a CUDA graph, against the same steps without."""
     graph = gt.Graph.of(rough()).to(CUDA)
@@ -310,7 +346,7 @@ def check_captured_training():
             optimiser.step()
 
         if replays:
-            replay = speed.captured(step)
+            replay = captured(step)
             for _ in range(replays):
                 replay()
         else:
@@ -335,7 +371,7 @@ def check_graphed_callable():
         def loss(x, model=model):
             return model(x, graph, labels)
 
-        run = speed.graphed(model, loss) if is_graphed else loss
+        run = graphed(model, loss) if is_graphed else loss
         optimiser = torch.optim.SGD(model.parameters(), 1e-2)
         for seed in range(3):
             torch.manual_seed(seed)
@@ -469,8 +505,8 @@ def checks(names=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Checks and times of gemcnn.torch on a GPU.")
-    parser.add_argument("what", nargs="?", choices=["all", "checks", "sanitize", "sanitized"], default="all")
+    parser = argparse.ArgumentParser(description="Checks of gemcnn.torch on a GPU.")
+    parser.add_argument("what", nargs="?", choices=["checks", "sanitize", "sanitized"], default="checks")
     parser.add_argument("names", nargs="*", help="tool of the sanitizer, or names of checks")
     arguments = parser.parse_args()
     if arguments.what == "sanitize":
@@ -478,10 +514,7 @@ def main():
     if arguments.what == "sanitized":
         without_cache()
         return 1 if checks(arguments.names or SANITIZED) else 0
-    failed = checks(arguments.names or None)
-    if arguments.what == "all":
-        speed.times(CUDA)
-    return 1 if failed else 0
+    return 1 if checks(arguments.names or None) else 0
 
 
 if __name__ == "__main__":

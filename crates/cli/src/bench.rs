@@ -2,17 +2,22 @@
 
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
-use crate::output::{grouped, print};
+use crate::output::{self, grouped, print};
 use crate::progress;
 use clap::Args;
 use gemcnn_experiments::bench::{self, Extent, Limits, Machine, Report, Row};
 use gemcnn_nn::ProductMode;
 use std::fmt::Write;
+use std::io::{stdin, stdout};
 use std::path::PathBuf;
 
 /// Options of `gemcnn bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
+    /// Measure only work whose name begins with this, such as `training_step`, or work that is measured on request only:
+    /// `geometry_`, `features_`, `geodesic_`, `remesh_`, `surface_`, `nonlinearity_`, `classifier_`.
+    work: Vec<String>,
+
     /// Measure one mesh with few repeats, which takes seconds instead of about a minute.
     #[arg(long)]
     quick: bool,
@@ -30,6 +35,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "STEM")]
     figure: Option<PathBuf>,
 
+    /// Do pieces of work on request: our side of bench/compare.
+    #[arg(long, hide = true)]
+    worker: bool,
+
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -37,12 +46,16 @@ pub struct BenchArgs {
 /// Runs `gemcnn bench`.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let device = args.device.open(ProductMode::default())?;
+    if args.worker {
+        return device.run(|| bench::serve(&device, stdin().lock(), stdout())).map_err(Failure::input);
+    }
+    let products = args.device.products().unwrap_or_default();
     let extent = match (args.quick, args.large) {
         (true, _) => Extent::Quick,
         (false, true) => Extent::Large,
         (false, false) => Extent::Standard,
     };
-    let report = progress::during("measuring", || bench::run(&device, extent));
+    let report = progress::during("measuring", || bench::run(&device, products, extent, &args.work));
     let report = report.map_err(Failure::input)?;
     print(&match args.json {
         true => serde_json::to_string(&report).map_err(Failure::input)? + "\n",
@@ -61,9 +74,8 @@ fn table(report: &Report) -> String {
         text += &limit_line(limits);
     }
     text.push('\n');
-    let mut lines = vec![HEADER.map(String::from)];
-    lines.extend(report.rows.iter().map(cells));
-    text + &aligned(&lines)
+    let lines = std::iter::once(HEADER.map(String::from).into()).chain(report.rows.iter().map(cells));
+    text + &output::table(&lines.collect::<Vec<_>>())
 }
 
 fn machine(machine: &Machine) -> String {
@@ -93,9 +105,9 @@ fn limit_line(limits: &Limits) -> String {
 const HEADER: [&str; 10] =
     ["work", "device", "vertices", "median ms", "minimum ms", "ns/vertex", "GB/s", "GFLOP/s", "of limit", "peak MB"];
 
-fn cells(row: &Row) -> [String; 10] {
-    [
-        row.work.to_string(),
+fn cells(row: &Row) -> Vec<String> {
+    vec![
+        row.work.replace('_', " "),
         row.device.clone(),
         grouped(row.vertices),
         short(row.median_ms),
@@ -126,32 +138,9 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Aligned columns: the first two to the left, numbers to the right.
-fn aligned(lines: &[[String; 10]]) -> String {
-    let width = |column: usize| {
-        let cells = lines.iter().map(|line| line[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let mut text = String::new();
-    for line in lines {
-        let cells = line.iter().enumerate().map(|(column, cell)| {
-            let width = width(column);
-            match column {
-                0 | 1 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            }
-        });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemcnn_experiments::bench::Case;
 
     #[test]
     fn numbers_keep_about_three_digits() {
@@ -161,20 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let line = |first: &str, last: &str| {
-            let mut line = [const { String::new() }; 10];
-            (line[0], line[2]) = (first.into(), last.into());
-            line
-        };
-        let text = aligned(&[line("work", "ms"), line("a", "1,234")]);
-        assert_eq!(text, "work       ms\na       1,234\n");
-    }
-
-    #[test]
     fn the_table_has_a_line_for_every_row() {
-        let row = |work, bytes| Row {
-            work,
+        let row = |work: &str, bytes| Row {
+            work: work.into(),
             device: "cpu".into(),
             vertices: 6890,
             repeats: 3,
@@ -197,13 +175,13 @@ mod tests {
                 copy_bytes_per_s: 1e10,
                 product_flops_per_s: 1e11,
             }],
-            rows: vec![row(Case::Geometry, 100), row(Case::UnetTrainingStep, 0)],
+            rows: vec![row("geometry", 100), row("training_step", 0)],
         });
         let lines: Vec<Vec<&str>> = (text.lines()).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines.len(), 7);
         let numbers = ["cpu", "6,890", "2.00", "1.50", "290", "4.00", "8.00", "25", "%"];
         assert_eq!(lines[5][1..], numbers);
         // What is not counted has no rates.
-        assert_eq!(lines[6][3..], numbers[..5]);
+        assert_eq!(lines[6][2..], numbers[..5]);
     }
 }

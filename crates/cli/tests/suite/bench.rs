@@ -1,7 +1,8 @@
 //! `gemcnn bench` as a user runs it.
 
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 fn bench(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gemcnn")).arg("bench").args(arguments).output().unwrap()
@@ -93,4 +94,32 @@ fn quick_and_large_exclude_each_other() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("--large"), "{said}");
+}
+
+#[test]
+fn work_is_selected_by_name() {
+    let output = bench(&["--quick", "--json", "--device", "cpu", "features_matrix", "nonlinearity_norm"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let works: Vec<&Value> = report["rows"].as_array().unwrap().iter().map(|row| &row["work"]).collect();
+    assert_eq!(works, ["features_matrix", "nonlinearity_norm_forward", "nonlinearity_norm_forward_backward"]);
+    let output = bench(&["--quick", "--device", "cpu", "nothing"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing"));
+}
+
+#[test]
+fn the_worker_answers_until_its_input_ends() {
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_gemcnn"))
+        .args(["bench", "--worker", "--threads", "2", "--device", "cpu"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut requests = worker.stdin.take().unwrap();
+    writeln!(requests, r#"{{"do": "memory"}}"#).unwrap();
+    drop(requests);
+    let output = worker.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(answer.get("peak_bytes").is_some(), "{answer}");
 }

@@ -1,6 +1,6 @@
 //! The machine of a benchmark and its limits.
 
-use super::Work;
+use super::Cost;
 use gemcnn_kernels::machine;
 use gemcnn_nn::{CudaDevice, Device, NnError, ProductMode};
 use gemcnn_tasks::TaskError;
@@ -103,10 +103,10 @@ impl Limits {
         })
     }
 
-    /// Least time for some work in seconds: that of its bytes or of its products, whichever is longer.
-    pub fn seconds(&self, work: Work) -> f64 {
-        let copy = work.bytes as f64 / self.copy_bytes_per_s;
-        let product = work.flops as f64 / self.product_flops_per_s;
+    /// Least time in seconds: that of its bytes or of its products, whichever is longer.
+    pub fn seconds(&self, cost: Cost) -> f64 {
+        let copy = cost.bytes as f64 / self.copy_bytes_per_s;
+        let product = cost.flops as f64 / self.product_flops_per_s;
         copy.max(product)
     }
 }
@@ -145,8 +145,8 @@ mod tests {
     fn the_tighter_limit_counts() {
         let limits =
             Limits { device: "cpu".into(), matmul: "f32", copy_bytes_per_s: 100.0, product_flops_per_s: 1000.0 };
-        let work = |bytes, flops| Work { bytes, flops };
-        assert_eq!(limits.seconds(work(200, 1000)), 2.0);
-        assert_eq!(limits.seconds(work(200, 3000)), 3.0);
+        let cost = |bytes, flops| Cost { bytes, flops };
+        assert_eq!(limits.seconds(cost(200, 1000)), 2.0);
+        assert_eq!(limits.seconds(cost(200, 3000)), 3.0);
     }
 }

@@ -5,23 +5,24 @@
 //! once, in f32: for each layer the rows of its input and output, its weights, and the edges if it has
 //! neighbours. Intermediate values that can stay in a cache (gathered neighbours, logits, messages) are not counted.
 
+use super::case::{Passes, Work};
+use super::layers::{Layer, Layers};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::self_map;
 use gemcnn_mesh::{Frame, GaugeGraph, Mesh};
 use gemcnn_nn::{FeatureType, irrep_dimension};
-use gemcnn_tasks::models::GemModel;
 use std::ops::Add;
 
 /// Bytes to move and operations to compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Work {
+pub struct Cost {
     /// Bytes read and written.
     pub bytes: u64,
     /// Operations of matrix products, two for each multiply-add.
     pub flops: u64,
 }
 
-impl Add for Work {
+impl Add for Cost {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -29,7 +30,7 @@ impl Add for Work {
     }
 }
 
-impl std::iter::Sum for Work {
+impl std::iter::Sum for Cost {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         parts.fold(Self::default(), Self::add)
     }
@@ -50,9 +51,9 @@ pub(super) struct GraphSize {
     pub edges: u64,
 }
 
-/// The work of one layer.
+/// What one layer has to move and compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct LayerWork {
+pub(super) struct LayerCost {
     /// Numbers read for each vertex.
     inputs: u64,
     /// Numbers written for each vertex.
@@ -67,7 +68,7 @@ pub(super) struct LayerWork {
     on_data: bool,
 }
 
-impl LayerWork {
+impl LayerCost {
     /// A gauge convolution. Each output order is a product of weights with the neighbour sums (weighted by
     /// the cosine and, above order 0, the sine of that order) and with the vertex's own features of that
     /// order.
@@ -165,8 +166,8 @@ impl LayerWork {
     }
 
     /// Reads input, weights and edges; writes the output.
-    pub fn forward(&self, graph: GraphSize) -> Work {
-        Work {
+    pub fn forward(&self, graph: GraphSize) -> Cost {
+        Cost {
             bytes: NUMBER * (graph.vertices * (self.inputs + self.outputs) + self.weights) + self.edges(graph),
             flops: self.flops(graph),
         }
@@ -178,10 +179,10 @@ impl LayerWork {
 
     /// Reads input, gradient of the output, weights and edges; writes the gradient of the weights, and that
     /// of the input unless it is data. One product for each gradient.
-    pub fn backward(&self, graph: GraphSize) -> Work {
+    pub fn backward(&self, graph: GraphSize) -> Cost {
         let gradients = if self.on_data { 1 } else { 2 };
         let rows = graph.vertices * (gradients * self.inputs + self.outputs);
-        Work {
+        Cost {
             bytes: NUMBER * (rows + gradients * self.weights) + self.edges(graph),
             flops: gradients * self.flops(graph),
         }
@@ -195,79 +196,94 @@ fn self_products(input: &FeatureType, output: &FeatureType) -> u64 {
     products.sum::<usize>() as u64
 }
 
-/// The layers of the correspondence network.
-pub(super) fn correspondence_layers(model: &GemModel, input: &FeatureType, classes: usize) -> Vec<LayerWork> {
-    let hidden = FeatureType::uniform(model.channels, model.band_limit);
-    let mut types = vec![input.clone()];
-    types.extend(vec![hidden.clone(); model.blocks - 1]);
-    types.push(FeatureType::scalars(model.scalars));
-    let convolution = |input: &FeatureType, output: &FeatureType| {
-        LayerWork::convolution(&GaugeConv::new(input.clone(), output.clone()))
+/// The least that some work on a graph has to move and compute; zeros if a layer is not counted.
+pub(super) fn of(work: &Work, graph: GraphSize) -> Cost {
+    let Some(costs) = layer_costs(&work.network) else {
+        return Cost::default();
     };
-    let mut layers = Vec::new();
-    for (index, ends) in types.windows(2).enumerate() {
-        let [input, output] = [&ends[0], &ends[1]];
-        let on_data = index == 0;
-        layers.extend([
-            LayerWork { on_data, ..convolution(input, &hidden) },
-            LayerWork::pointwise(hidden.dimension()),
-            convolution(&hidden, output),
-            LayerWork { on_data, ..LayerWork::skip(input, output) },
-            LayerWork::pointwise(output.dimension()),
-        ]);
+    let forward = || costs.iter().map(|layer| layer.forward(graph));
+    match work.passes {
+        Passes::Forward => forward().sum(),
+        Passes::Step => training_step(&costs, graph),
+        Passes::Backward => {
+            forward().chain(costs.iter().map(|&layer| LayerCost { on_data: false, ..layer }.backward(graph))).sum()
+        }
     }
-    // Between the linear layers of the head there are an activation and a dropout.
-    layers.extend([
-        LayerWork::linear(model.scalars, model.head),
-        LayerWork::pointwise(model.head),
-        LayerWork::pointwise(model.head),
-        LayerWork::linear(model.head, classes),
-    ]);
-    layers
 }
 
-/// A forward pass of several convolutions of one type, each with a nonlinearity.
-pub(super) fn inference(convolutions: usize, kind: &FeatureType, graph: GraphSize) -> Work {
-    let convolution = LayerWork::convolution(&GaugeConv::new(kind.clone(), kind.clone()));
-    let layers = [convolution, LayerWork::pointwise(kind.dimension())];
-    let one: Work = layers.iter().map(|layer| layer.forward(graph)).sum();
-    std::iter::repeat_n(one, convolutions).sum()
+/// The costs of all layers, and of the parts of residual blocks; `None` if some are not counted.
+fn layer_costs(layers: &Layers) -> Option<Vec<LayerCost>> {
+    let convolution = |input: &FeatureType, output: &FeatureType| {
+        LayerCost::convolution(&GaugeConv::new(input.clone(), output.clone()))
+    };
+    let (mut costs, mut kind) = (Vec::new(), layers.input.0.clone());
+    for layer in &layers.layers {
+        let (next, parts) = match layer {
+            Layer::Conv { output } => (&**output, vec![convolution(&kind, output)]),
+            Layer::Attention { output, heads } => {
+                let head: Vec<usize> = output.multiplicities().iter().map(|count| count / heads).collect();
+                (&**output, vec![LayerCost::attention(&kind, &FeatureType::new(&head), *heads)])
+            }
+            Layer::Messages { output, edge_layers, node_layers, .. } => {
+                (&**output, vec![LayerCost::messages(output, *edge_layers, *node_layers)])
+            }
+            Layer::Residual { middle, output, .. } => {
+                let skip = LayerCost::skip(&kind, output);
+                let nonlinearities = [middle, output].map(|kind| LayerCost::pointwise(kind.dimension()));
+                // The first convolution and the skip connection read the input.
+                let convolutions = [convolution(&kind, middle), skip, convolution(middle, output)];
+                (&**output, [&convolutions[..], &nonlinearities].concat())
+            }
+            Layer::Linear { outputs } => {
+                (&FeatureType::scalars(*outputs), vec![LayerCost::linear(kind.dimension(), *outputs)])
+            }
+            Layer::Regular { .. } | Layer::Relu | Layer::Dropout { .. } => {
+                (&kind.clone(), vec![LayerCost::pointwise(kind.dimension())])
+            }
+            Layer::MaxPool | Layer::Map { .. } | Layer::Diffusion { .. } => return None,
+        };
+        let readers = if matches!(layer, Layer::Residual { .. }) { 2 } else { 1 };
+        let is_first = costs.is_empty();
+        costs.extend(
+            parts
+                .into_iter()
+                .enumerate()
+                .map(|(place, part)| LayerCost { on_data: is_first && place < readers, ..part }),
+        );
+        kind = next.clone();
+    }
+    Some(costs)
 }
 
 /// Forward and backward pass of a classification of each vertex, and Adam. The last layer gives logits,
 /// which are not counted as written or read.
-pub(super) fn classification_step(layers: &[LayerWork], graph: GraphSize) -> Work {
+fn training_step(layers: &[LayerCost], graph: GraphSize) -> Cost {
     let passes = layers.iter().enumerate().map(|(place, &layer)| {
-        let outputs = match place + 1 == layers.len() {
-            true => 0,
-            false => layer.outputs,
-        };
-        let layer = LayerWork { outputs, ..layer };
+        let outputs = if place + 1 == layers.len() { 0 } else { layer.outputs };
+        let layer = LayerCost { outputs, ..layer };
         layer.forward(graph) + layer.backward(graph)
     });
     let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
-    let optimiser = Work { bytes: NUMBER * ADAM * weights, flops: 0 };
-    passes.sum::<Work>() + optimiser
+    let optimiser = Cost { bytes: NUMBER * ADAM * weights, flops: 0 };
+    passes.sum::<Cost>() + optimiser
 }
 
 /// The geometry of a mesh, in f64: reads positions and faces, writes the graph.
-pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Work {
+pub(super) fn geometry(mesh: &Mesh, graph: &GaugeGraph) -> Cost {
     let index = size_of::<u32>();
     let read = size_of_val(mesh.vertices()) + size_of_val(mesh.faces().corners());
     let written = index * (graph.offsets().len() + 2 * graph.edge_count())
         + size_of::<f64>() * 3 * graph.edge_count()
         + size_of::<Frame>() * graph.vertex_count();
-    Work { bytes: (read + written) as u64, flops: 0 }
+    Cost { bytes: (read + written) as u64, flops: 0 }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::Works;
+    use super::super::layers::Kind;
     use super::*;
     use gemcnn_mesh::{GeometryOptions, shapes};
-    use gemcnn_nn::Network;
-    use gemcnn_nn::layers::{Attention, MessageBlockConfig};
-    use gemcnn_tasks::models::ModelSpec;
-    use gemcnn_tasks::{Element, Task};
 
     /// A graph small enough for counting by hand.
     const GRAPH: GraphSize = GraphSize { vertices: 10, edges: 60 };
@@ -281,7 +297,7 @@ mod tests {
     #[test]
     fn the_hidden_convolution_counts_as_on_paper() {
         let hidden = FeatureType::uniform(16, 2);
-        let layer = LayerWork::convolution(&GaugeConv::new(hidden.clone(), hidden));
+        let layer = LayerCost::convolution(&GaugeConv::new(hidden.clone(), hidden));
         // Order 0: 16 results from 80 sums and 16 own numbers; orders 1 and 2: 32 from 160 and 32.
         assert_eq!(layer.products, 16 * 96 + 2 * 32 * 192);
         // 80 x 80 for neighbours, (1 + 2 + 2) x 16 x 16 for the vertex itself, 16 biases.
@@ -298,17 +314,17 @@ mod tests {
     #[test]
     fn different_types_and_rings_count_order_by_order() {
         let op = GaugeConv { rings: 2, ..GaugeConv::new(kind("3x0"), kind("2x0 + 1x1")) };
-        let layer = LayerWork::convolution(&op);
+        let layer = LayerCost::convolution(&op);
         // Order 0: 2 results from 2 rings of 3 sums and 3 own; order 1: 2 from 2 rings of 6, and no own.
         assert_eq!(layer.products, 2 * (6 + 3) + 2 * 12);
-        let without = LayerWork::convolution(&GaugeConv { self_term: false, ..op });
+        let without = LayerCost::convolution(&GaugeConv { self_term: false, ..op });
         assert_eq!(without.products, layer.products - 6);
     }
 
     #[test]
     fn attention_counts_as_on_paper() {
         let (input, head) = (kind("2x0 + 1x1"), kind("1x0 + 1x1"));
-        let layer = LayerWork::attention(&input, &head, 2);
+        let layer = LayerCost::attention(&input, &head, 2);
         // Queries of a head: 1 x 2 and 2 x 2. Keys: 1 result from 4 sums, and 2 from 8; values the same.
         assert_eq!(layer.products, 2 * (6 + 2 * 20));
         // Queries 2 + 2, keys and values 3 x 4 each, one bias.
@@ -323,7 +339,7 @@ mod tests {
 
     #[test]
     fn messages_count_as_on_paper() {
-        let layer = LayerWork::messages(&kind("2x0 + 2x1"), 2, 2);
+        let layer = LayerCost::messages(&kind("2x0 + 2x1"), 2, 2);
         // First layer: 6 results from 2 + 2 x 4 numbers of each end. Updates: 2 from 4 and 4 from 8 numbers, then 2
         // from 2 and 4 from 4.
         assert_eq!(layer.products, 2 * 6 * 10 + 40 + 20);
@@ -339,80 +355,70 @@ mod tests {
     }
 
     #[test]
-    fn every_weight_of_attention_and_messages_is_counted() {
-        let hidden = FeatureType::uniform(16, 2);
-        let start = || Network::<f32>::builder(hidden.clone());
-        let attention = start().kernel(Attention { heads: 2 }).conv(&hidden);
-        let block = MessageBlockConfig::new(hidden.clone(), hidden.clone());
-        let messages = start().message_block(block);
-        let layers =
-            [LayerWork::attention(&hidden, &FeatureType::uniform(8, 2), 2), LayerWork::messages(&hidden, 2, 2)];
-        for (config, layer) in [attention, messages].into_iter().zip(layers) {
-            let (_, parameters) = config.init(1).unwrap();
-            assert_eq!(layer.weights, parameters.trained_count() as u64);
+    fn every_weight_is_counted() {
+        for work in Works::new().unwrap().networks.iter().filter(|work| work.row.is_some()) {
+            let counted: u64 = layer_costs(&work.network).unwrap().iter().map(|layer| layer.weights).sum();
+            let (_, parameters) = work.network.init(true).unwrap();
+            let norms = parameters.iter().filter(|p| p.is_trained() && p.name().contains("norm"));
+            let norms: usize = norms.map(|parameter| parameter.value().len()).sum();
+            assert_eq!(counted, (parameters.trained_count() - norms) as u64, "{}", work.name);
         }
         // The numbers of docs/messages.md.
-        assert_eq!(layers[1].products, 23_040 + 6_912);
-        assert_eq!(layers[1].edge_products, 6_400);
+        let messages = LayerCost::messages(&FeatureType::uniform(16, 2), 2, 2);
+        assert_eq!(messages.products, 23_040 + 6_912);
+        assert_eq!(messages.edge_products, 6_400);
     }
 
     #[test]
     fn data_needs_no_gradient() {
-        let layer = LayerWork::linear(1, 2);
-        let first = LayerWork { on_data: true, ..layer };
+        let layer = LayerCost::linear(1, 2);
+        let first = LayerCost { on_data: true, ..layer };
         // Logits are not counted as written. Forward reads x and weights; backward reads x and writes the
         // gradients of 4 weights; Adam moves 7 numbers for each.
         assert_eq!(
-            classification_step(&[first], GRAPH),
-            Work { bytes: 4 * (10 + 4) + 4 * (10 + 4) + 4 * 7 * 4, flops: 2 * 2 * 10 * 2 }
+            training_step(&[first], GRAPH),
+            Cost { bytes: 4 * (10 + 4) + 4 * (10 + 4) + 4 * 7 * 4, flops: 2 * 2 * 10 * 2 }
         );
         // The first layer writes 2 numbers and reads their gradients; the second writes the gradient of its
         // input.
         let one = 4 * (10 * 3 + 4) + 4 * (10 * 3 + 4) + 4 * 7 * 4;
         let two = 4 * (10 * 2 + 6) + 4 * (10 * 4 + 2 * 6) + 4 * 7 * 6;
         assert_eq!(
-            classification_step(&[first, LayerWork::linear(2, 2)], GRAPH),
-            Work { bytes: one + two, flops: 2 * 10 * (2 * 2 + 3 * 4) }
+            training_step(&[first, LayerCost::linear(2, 2)], GRAPH),
+            Cost { bytes: one + two, flops: 2 * 10 * (2 * 2 + 3 * 4) }
         );
     }
 
     #[test]
     fn a_block_is_two_convolutions_two_nonlinearities_and_a_skip_connection() {
-        let input = kind("3x0");
-        let model = GemModel { blocks: 1, channels: 2, band_limit: 1, scalars: 5, ..GemModel::default() };
-        let layers = correspondence_layers(&model, &input, 10);
-        let on_data: Vec<bool> = layers.iter().map(|layer| layer.on_data).collect();
-        assert_eq!(on_data[..5], [true, false, false, true, false]);
-        let conv = |from: &str, to: &str| LayerWork::convolution(&GaugeConv::new(kind(from), kind(to))).forward(GRAPH);
-        let nonlinearities = Work { bytes: 4 * 10 * (6 + 6) + 4 * 10 * (5 + 5), flops: 0 };
-        let skip = Work { bytes: 4 * (10 * 3 + 3 * 5), flops: 2 * 10 * 3 * 5 };
-        let block: Work = layers[..5].iter().map(|layer| layer.forward(GRAPH)).sum();
+        let layer = Layer::Residual { middle: Kind(kind("2x0 + 2x1")), output: Kind(kind("5x0")), samples: 3 };
+        let layers = Layers { input: Kind(kind("3x0")), mean: true, degree: 6.0, layers: vec![layer] };
+        let costs = layer_costs(&layers).unwrap();
+        let on_data: Vec<bool> = costs.iter().map(|layer| layer.on_data).collect();
+        assert_eq!(on_data, [true, true, false, false, false]);
+        let conv = |from: &str, to: &str| LayerCost::convolution(&GaugeConv::new(kind(from), kind(to))).forward(GRAPH);
+        let nonlinearities = Cost { bytes: 4 * 10 * (6 + 6) + 4 * 10 * (5 + 5), flops: 0 };
+        let skip = Cost { bytes: 4 * (10 * 3 + 3 * 5), flops: 2 * 10 * 3 * 5 };
+        let block: Cost = costs.iter().map(|layer| layer.forward(GRAPH)).sum();
         let convolutions = conv("3x0", "2x0 + 2x1") + conv("2x0 + 2x1", "5x0");
         assert_eq!(block, convolutions + nonlinearities + skip);
     }
 
     #[test]
-    fn every_weight_of_the_correspondence_network_is_counted() {
-        let model = GemModel { batch_norm: false, ..GemModel::default() };
-        let spec = ModelSpec {
-            input: kind("3x0"),
-            task: Task::Correspondence,
-            per: Element::Vertex,
-            outputs: FeatureType::scalars(10),
-        };
-        let layers = correspondence_layers(&model, &spec.input, 10);
-        let weights: u64 = layers.iter().map(|layer| layer.weights).sum();
-        let (_, parameters) = model.network::<f32>(&spec).unwrap().init(1).unwrap();
-        assert_eq!(weights, parameters.trained_count() as u64);
-    }
-
-    #[test]
-    fn inference_is_convolutions_and_nonlinearities() {
-        let hidden = kind("2x0 + 2x1");
-        let conv = LayerWork::convolution(&GaugeConv::new(hidden.clone(), hidden.clone()));
-        let nonlinearity = Work { bytes: 4 * 10 * 12, flops: 0 };
-        let one = conv.forward(GRAPH) + nonlinearity;
-        assert_eq!(inference(2, &hidden, GRAPH), one + one);
+    fn passes_are_sums_over_layers() {
+        let hidden = FeatureType::uniform(16, 2);
+        let conv = LayerCost::convolution(&GaugeConv::new(hidden.clone(), hidden));
+        let one = conv.forward(GRAPH) + LayerCost::pointwise(80).forward(GRAPH);
+        for work in Works::new().unwrap().networks {
+            let expected = match &*work.name {
+                "convolution_forward" => conv.forward(GRAPH),
+                "convolution_backward" => conv.forward(GRAPH) + conv.backward(GRAPH),
+                "inference" => std::iter::repeat_n(one, 6).sum(),
+                "diffusion" => Cost::default(),
+                _ => continue,
+            };
+            assert_eq!(of(&work, GRAPH), expected, "{}", work.name);
+        }
     }
 
     #[test]
