@@ -235,7 +235,7 @@ impl Repaired {
                 (self.drop_faces(&drop)?, faces)
             }
             Repair::Orient => {
-                let orientation = Orientation::new(faces, &EdgeTable::new(&self.mesh));
+                let orientation = Orientation::new(&self.mesh, &EdgeTable::new(&self.mesh));
                 nonorientable = orientation.nonorientable.len();
                 self.turn_faces(&orientation.turn)?;
                 (orientation.turn.len(), faces)

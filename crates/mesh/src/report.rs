@@ -10,7 +10,7 @@ use crate::classes::{Classes, bucket};
 use crate::defects::{degeneracy_and_area, duplicate_faces, first_at_same_position};
 use crate::edges::EdgeTable;
 use crate::mesh::Mesh;
-use crate::orientation::{Orientation, disagree};
+use crate::orientation::{Orientation, Volume, disagree};
 use crate::repair::Repair;
 
 /// Number of examples of each kind of defect in a report.
@@ -100,6 +100,11 @@ pub struct MeshReport {
     /// Sum of the areas of the faces. The area of a non-planar face is the length of its vector
     /// area.
     pub area: f64,
+    /// Volume that the mesh bounds, negative if the faces point inwards. `None` unless every edge has two sides and all
+    /// faces agree.
+    pub volume: Option<f64>,
+    /// True if `volume` is negative beyond rounding. Only the sum counts: a cavity may face inwards.
+    pub inside_out: bool,
     /// Minimum and maximum coordinates over all vertices; `None` without vertices.
     pub bounds: Option<[[f64; 3]; 2]>,
     /// Mean edge length; this and the next two fields are 0 without edges.
@@ -169,6 +174,9 @@ impl MeshReport {
         let orientable = topology.nonorientable_components.count == 0;
         let twice_genus = 2 * topology.components as i64 - euler - topology.boundary_loops as i64;
 
+        let agree = topology.inconsistent_edges.count == 0;
+        let volume = if agree { Volume::new(mesh, &topology.edges, &[]) } else { None };
+
         Self {
             vertices: mesh.vertex_count(),
             faces: mesh.face_count(),
@@ -193,10 +201,12 @@ impl MeshReport {
             duplicate_faces: duplicates.count,
             coincident_vertices: coincident.count,
             orientable,
-            consistently_oriented: topology.inconsistent_edges.count == 0,
+            consistently_oriented: agree,
             closed: topology.faces > 0 && topology.boundary_edges.count == 0,
             manifold,
             area,
+            inside_out: volume.as_ref().is_some_and(Volume::is_inside_out),
+            volume: volume.map(|volume| volume.signed),
             bounds: mesh.bounds().map(|ends| ends.map(|end| end.to_array())),
             mean_edge_length,
             min_edge_length,
@@ -215,13 +225,14 @@ impl MeshReport {
         }
     }
 
-    /// True if the mesh has no defects: it has faces, it is manifold and consistently oriented, and
+    /// True if the mesh has no defects: it has faces, it is manifold, consistently oriented and not inside out, and
     /// it has no isolated or coincident vertices and no degenerate or duplicate faces. A boundary
     /// is not a defect.
     pub fn is_sound(&self) -> bool {
         self.faces > 0
             && self.manifold
             && self.consistently_oriented
+            && !self.inside_out
             && self.isolated_vertices == 0
             && self.degenerate_faces == 0
             && self.duplicate_faces == 0
@@ -286,7 +297,7 @@ impl Topology {
         };
 
         let (orientation, (fan_count, boundary_loops)) = rayon::join(
-            || Orientation::new(mesh.face_count(), &edges),
+            || Orientation::new(mesh, &edges),
             || {
                 let fans = fans(mesh, proper_faces());
                 let mut count = vec![0u32; mesh.vertex_count()];

@@ -247,6 +247,7 @@ fn defects(report: &MeshReport) -> Vec<String> {
         let more = if number > shown.len() { ", ..." } else { "" };
         format!("{}: {}{more}", count(number, one, many), shown.join(", "))
     })
+    .chain(report.inside_out.then(|| "inside out: the faces of the closed mesh point inwards".into()))
     .collect()
 }
 
