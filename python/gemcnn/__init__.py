@@ -7,21 +7,23 @@ Arrays of meshes and graphs are views of the memory of the library. They are rea
 be changed.
 """
 
-from ._gemcnn import __version__, get_num_threads, set_num_threads
+from ._gemcnn import __version__
 from .data import DataSet, Sample
 from .errors import (
     CudaError,
     FileError,
     GemcnnError,
     GeometryError,
+    InternalError,
     MeshError,
     OperatorError,
     TaskError,
 )
-from .geometry import Clusters, Features, GaugeGraph, Laplacian, Level
+from .geometry import Clusters, Features, GaugeGraph, Gradient, Laplacian, Level, SurfaceOperators
 from .mesh import Mesh, MeshFile, Remeshed, Repaired, from_pyg, from_trimesh, read, read_file
 from .pages import View, view
 from .runs import Prediction, TrainedModel, load, print_epoch, train
+from .threads import get_num_threads, set_num_threads
 from . import shapes
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
     "GaugeGraph",
     "GemcnnError",
     "GeometryError",
+    "Gradient",
+    "InternalError",
     "Laplacian",
     "Level",
     "Mesh",
@@ -43,6 +47,7 @@ __all__ = [
     "Remeshed",
     "Repaired",
     "Sample",
+    "SurfaceOperators",
     "TaskError",
     "TrainedModel",
     "View",

@@ -8,6 +8,7 @@ __all__ = [
     "OperatorError",
     "TaskError",
     "CudaError",
+    "InternalError",
 ]
 
 
@@ -37,3 +38,7 @@ class TaskError(GemcnnError, ValueError):
 
 class CudaError(GemcnnError, RuntimeError):
     """A GPU that cannot be used, or a failed call."""
+
+
+class InternalError(GemcnnError, RuntimeError):
+    """A bug in this package: no argument should cause it."""

@@ -10,23 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _gemcnn
-from .errors import MeshError
+from . import _arguments, _gemcnn
+from .errors import FileError, GeometryError, MeshError
 
 if TYPE_CHECKING:
-    from .geometry import Features, GaugeGraph, Laplacian, Level
+    from .geometry import Features, GaugeGraph, Laplacian, Level, SurfaceOperators
 
 __all__ = ["Mesh", "MeshFile", "Remeshed", "Repaired", "from_pyg", "from_trimesh", "read", "read_file"]
-
-
-def _integers(name: str, values: ArrayLike) -> NDArray[np.uint32]:
-    """`values` as 32-bit indices."""
-    array = np.asarray(values)
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise MeshError(f"`{name}` must be integers, not {array.dtype}")
-    if array.size and not (array.min() >= 0 and array.max() < 2**32 - 1):
-        raise MeshError(f"`{name}` must be from 0 to 2^32 - 2")
-    return np.ascontiguousarray(array, dtype=np.uint32)
 
 
 class Mesh:
@@ -45,24 +35,17 @@ class Mesh:
     _native: _gemcnn.Mesh
 
     def __init__(self, vertices: ArrayLike, faces: ArrayLike | Sequence[Sequence[int]]) -> None:
-        points = np.ascontiguousarray(vertices, dtype=np.float64)
-        if points.size == 0:
-            points = points.reshape(0, 3)
-        if points.ndim != 2:
-            raise MeshError(f"vertices must have shape [V, 3], not {list(points.shape)}")
-        if isinstance(faces, np.ndarray) or not _ragged(faces):
-            corners = _integers("faces", faces)  # type: ignore[arg-type]
-            if corners.size == 0:
-                corners = corners.reshape(0, 3)
-            if corners.ndim != 2:
-                raise MeshError(f"faces must have shape [F, n], not {list(corners.shape)}")
-            count, width = corners.shape
-            offsets = np.arange(count + 1, dtype=np.uint32) * np.uint32(width)
-        else:
+        points = _rows("vertices", vertices, ["V", 3], np.float64)
+        if _ragged(faces):
             lists: Sequence[Sequence[int]] = faces  # type: ignore[assignment]
             sizes = [len(face) for face in lists]
             offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
-            corners = _integers("faces", [vertex for face in lists for vertex in face])
+            items = [vertex for face in lists for vertex in face]
+            corners = _arguments.array(MeshError, "faces", items, ["corners"], np.uint32)
+        else:
+            corners = _rows("faces", faces, ["F", "n"], np.uint32)
+            count, width = corners.shape
+            offsets = (np.arange(count + 1) * width).astype(np.uint32)
         self._native = _gemcnn.Mesh(points, corners.reshape(-1), offsets)
 
     @classmethod
@@ -141,7 +124,8 @@ class Mesh:
             repairs: in this order `weld` (or `weld=1e-6`), `degenerate`, `duplicates`, `isolated` or `orient`. Without
                 any, those that the report suggests.
         """
-        words = list(repairs) or self.report()["suggested_repairs"]
+        words = [_arguments.text(MeshError, "repairs", word, "words such as weld or orient") for word in repairs]
+        words = words or self.report()["suggested_repairs"]
         native, origin, places, steps = self._native.repair(words)
         return Repaired(Mesh._of(native), origin, places, steps)
 
@@ -158,18 +142,22 @@ class Mesh:
             settings: those of the remesher (docs/remeshing.md), for example `size={"ratio": 0.5}`, `share=0.3` or
                 `resolution=60`.
         """
-        native, corners, weights = self._native.remesh(json.dumps({"kind": kind, **settings}), seed)
+        _arguments.text(MeshError, "kind", kind, "a word such as isotropic")
+        chosen = json.dumps({"kind": kind} | _arguments.plain(MeshError, "", settings))
+        with _arguments.told(f"remesh with {chosen:.300}"):
+            native, corners, weights = self._native.remesh(chosen, _seed(seed))
         return Remeshed(Mesh._of(native), corners, weights)
 
     def simplify(self, vertices: int) -> Remeshed:
         """The surface with about this number of vertices, by collapses of least quadric error."""
-        return self.remesh("simplify", size={"vertices": vertices})
+        return self.remesh("simplify", size={"vertices": _arguments.integer(MeshError, "vertices", vertices, 1)})
 
     def geodesics(self, sources: int | Sequence[int]) -> NDArray[np.float64]:
         """Distances along the surface from each source to all vertices, `[sources, V]`, or `[V]` from one."""
-        if isinstance(sources, (int, np.integer)):
-            return self._native.geodesics([int(sources)])[0]
-        return self._native.geodesics([int(vertex) for vertex in sources])
+        most = len(self.vertices) - 1
+        if not isinstance(sources, (list, tuple)) and np.ndim(sources) == 0:
+            return self._native.geodesics([_arguments.integer(GeometryError, "sources", sources, 0, most)])[0]
+        return self._native.geodesics(_arguments.integers(GeometryError, "sources", sources, 0, most))
 
     def gauge_graph(
         self,
@@ -221,8 +209,12 @@ class Mesh:
         """
         from .geometry import Clusters, GaugeGraph, Level, geometry_arguments
 
+        shares = _arguments.numbers(GeometryError, "ratios", ratios, 0, 1)
+        lengths = _arguments.numbers(GeometryError, "radii", radii, 0)
+        if neighbour_limit is not None:
+            neighbour_limit = _arguments.integer(GeometryError, "neighbour_limit", neighbour_limit, 1)
         levels = _gemcnn.hierarchy(
-            self._native, list(ratios), list(radii), neighbour_limit, geometry_arguments(**geometry)
+            self._native, shares, lengths, neighbour_limit, geometry_arguments(**geometry)
         )
         return [
             Level(
@@ -230,6 +222,17 @@ class Mesh:
             )
             for graph, vertices, clusters in levels
         ]
+
+    def operators(self, graph: GaugeGraph | None = None) -> SurfaceOperators:
+        """The operators of the surface in the frames of a graph: Laplacians, eigenpairs, gradients, features. What they share is
+        computed once. The methods of the mesh with the same names compute it again in each call.
+
+        Args:
+            graph: gauge graph of the mesh (default: that of `gauge_graph(estimate_normals=True)`).
+        """
+        from .geometry import SurfaceOperators
+
+        return SurfaceOperators(self, self.gauge_graph(estimate_normals=True) if graph is None else graph)
 
     def features(
         self,
@@ -239,47 +242,47 @@ class Mesh:
         """Input features of the vertices (docs/features.md).
 
         Args:
-            kinds: one or several of `xyz`, `shot`, `matrix`, `reltan`, `hks`, `wks`, `curvature` and `position`. A
-                dictionary gives settings: `{"kind": "shot", "radius": 0.1}`.
+            kinds: one or several of these words. A dictionary gives settings: `{"kind": "shot", "radius": 0.1}`.
             graph: gauge graph whose frames the components of order above 0 refer to (default: that of
                 `gauge_graph()`).
-        """
-        from .geometry import Features
 
-        parts = [kinds] if isinstance(kinds, (str, Mapping)) else list(kinds)
-        chosen = [{"kind": part} if isinstance(part, str) else dict(part) for part in parts]
-        settings = chosen[0] if len(chosen) == 1 else {"kind": "combined", "of": chosen}
-        used = self.gauge_graph() if graph is None else graph
-        return Features(*_gemcnn.features(self._native, used._native, json.dumps(settings)))
+        The kinds, with their settings and defaults:
+
+        | kind | settings |
+        | --- | --- |
+        | `xyz`, `matrix`, `position` | none |
+        | `shot` | `radius`: of the support, in units of the mesh (a tenth of the square root of the area) |
+        | `reltan` | `powers` ([0.5, 0.7]): one tangent vector for each; `normal_part` (false): adds a scalar to each |
+        | `hks` | `times` (16): number of signatures; `range` ([0.01, 1]): shortest and longest time; `eigenvectors` (128) |
+        | `wks` | `energies` (16): number of signatures; `eigenvectors` (128) |
+        | `curvature` | `times` ([0.001, 0.01]): of the smoothing; `eigenvectors` ([128, 64]): of the orders 0 and 2 |
+        """
+        from .geometry import features
+
+        return features(self, self.gauge_graph() if graph is None else graph, kinds, None)
 
     def laplacian(self, order: int = 0, graph: GaugeGraph | None = None) -> Laplacian:
         """Laplacian of scalars, or connection Laplacian of fields of an order above 0 in the frames of a graph
         (docs/surfaces.md). The mesh is scaled to unit area."""
-        from .geometry import Laplacian
-
-        used = self.gauge_graph(estimate_normals=True) if graph is None else graph
-        return Laplacian._of(order, *_gemcnn.laplacian(self._native, used._native))
+        return self.operators(graph).laplacian(order)
 
     def eigenpairs(
         self, count: int, order: int = 0, graph: GaugeGraph | None = None
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """The lowest eigenvalues `[k]` of a Laplacian and its eigenvectors `[V, k]`, which are orthonormal with respect to
-        the mass. Fields of an order above 0 are complex."""
-        used = self.gauge_graph(estimate_normals=True) if graph is None else graph
-        values, vectors = _gemcnn.eigenpairs(self._native, used._native, order, count)
-        if order == 0:
-            return values, vectors
-        parts = vectors.reshape(len(self.vertices), 2, len(values))
-        return values, parts[:, 0] + 1j * parts[:, 1]
+        the mass. Fields of an order above 0 are complex.
+
+        Args:
+            count: number of eigenpairs, at least 1; a mesh with fewer vertices has fewer.
+            order: order of the fields: 0 for scalars, 1 for tangent vectors.
+            graph: gauge graph whose frames fields of an order above 0 refer to.
+        """
+        return self.operators(graph).eigenpairs(count, order)
 
     def gradient(self, field: ArrayLike, graph: GaugeGraph | None = None) -> NDArray[np.float64]:
         """Gradients of scalar fields `[V]` or `[V, b]`, as components in the frames of a graph, `[V, 2]` or `[V, 2, b]`. The mesh is
         scaled to unit area."""
-        used = self.gauge_graph(estimate_normals=True) if graph is None else graph
-        values = np.asarray(field, dtype=np.float64)
-        rows = np.ascontiguousarray(values.reshape(len(self.vertices), -1))
-        found = _gemcnn.gradient(self._native, used._native, rows)
-        return found.reshape(len(rows), 2, *values.shape[1:])
+        return self.operators(graph).gradient(field)
 
     def diffuse(
         self, field: ArrayLike, time: float, order: int = 0, graph: GaugeGraph | None = None
@@ -289,18 +292,10 @@ class Mesh:
         Args:
             field: `[V]` or `[V, b]`, complex for an order above 0.
             time: in units of the area of the mesh.
+            order: order of the field.
+            graph: gauge graph whose frames fields of an order above 0 refer to.
         """
-        used = self.gauge_graph(estimate_normals=True) if graph is None else graph
-        kind = np.float64 if order == 0 else np.complex128
-        values = np.asarray(field, dtype=kind)
-        rows = values.reshape(len(self.vertices), -1)
-        if order == 0:
-            found = _gemcnn.diffuse(self._native, used._native, 0, time, np.ascontiguousarray(rows))
-            return found.reshape(values.shape)
-        parts = np.stack([rows.real, rows.imag], axis=1).reshape(2 * len(rows), -1)
-        found = _gemcnn.diffuse(self._native, used._native, order, time, np.ascontiguousarray(parts))
-        pairs = found.reshape(len(rows), 2, -1)
-        return (pairs[:, 0] + 1j * pairs[:, 1]).reshape(values.shape)
+        return self.operators(graph).diffuse(field, time, order)
 
     def write(
         self, path: str | os.PathLike[str], attributes: Mapping[str, ArrayLike] | None = None
@@ -311,8 +306,10 @@ class Mesh:
             path: the file.
             attributes: numbers of each vertex by name, which PLY, VTP and GLB files hold.
         """
-        columns = {name: _column(name, values) for name, values in (attributes or {}).items()}
-        self._native.write(os.fspath(path), columns)
+        given = {} if attributes is None else attributes
+        _arguments.instance(MeshError, "attributes", given, Mapping, "a dictionary of arrays")
+        columns = {name: _column(name, values, len(self.vertices)) for name, values in given.items()}
+        self._native.write(_arguments.path(FileError, "path", path), columns)
 
     def to_trimesh(self) -> Any:
         """A `trimesh.Trimesh` with the same vertices, in the same order."""
@@ -358,19 +355,59 @@ class Remeshed(NamedTuple):
     mesh: Mesh
     """The mesh."""
     corners: NDArray[np.uint32]
-    """Three original vertices for each vertex, `[V, 3]`."""
+    """Three original vertices for each vertex, `[V, 3]`; more after several remeshings."""
     weights: NDArray[np.float64]
     """Their weights, `[V, 3]`, which sum to 1."""
 
+    def remesh(self, kind: str, *, seed: int = 0, **settings: Any) -> Remeshed:
+        """As `Mesh.remesh`, with the places of the vertices on the mesh at the start of the chain."""
+        return self.then(self.mesh.remesh(kind, seed=seed, **settings))
+
+    def simplify(self, vertices: int) -> Remeshed:
+        """As `Mesh.simplify`, with the places of the vertices on the mesh at the start of the chain."""
+        return self.then(self.mesh.simplify(vertices))
+
+    def then(self, later: Remeshed) -> Remeshed:
+        """A remeshing of this mesh, with the places of its vertices on the original mesh.
+
+        Args:
+            later: from `self.mesh.remesh`.
+        """
+        _arguments.instance(MeshError, "later", later, Remeshed, "a Remeshed")
+        if later.corners.max(initial=0) >= len(self.corners):
+            raise MeshError(f"`later` is of a mesh with more than the {len(self.corners)} vertices of this one")
+        count = len(later.corners)
+        corners = self.corners[later.corners].reshape(count, -1)
+        weights = (later.weights[:, :, None] * self.weights[later.corners]).reshape(count, -1)
+        # Equal vertices are added up at the first of them, and columns without weights left out.
+        same = corners[:, :, None] == corners[:, None, :]
+        first = same.argmax(axis=2) == np.arange(corners.shape[1])
+        sums = np.where(first, np.einsum("vij,vj->vi", same, weights), 0.0)
+        width = max(3, int((sums != 0).sum(axis=1).max(initial=0)))
+        kept = np.argsort(sums == 0, axis=1, kind="stable")[:, :width]
+        rows = np.arange(count)[:, None]
+        return Remeshed(later.mesh, corners[rows, kept], sums[rows, kept])
+
     def carry_values(self, values: ArrayLike) -> NDArray[np.float64]:
         """Values at original vertices, `[V0]` or `[V0, b]`, interpolated."""
-        rows = np.asarray(values, dtype=np.float64)
+        rows = self._original("values", _arguments.array(MeshError, "values", values, None))
         return np.einsum("vc,vc...->v...", self.weights, rows[self.corners])
 
     def carry_labels(self, labels: ArrayLike) -> NDArray[Any]:
         """Labels of the original vertices that are nearest."""
         nearest = self.weights.argmax(axis=1)
-        return np.asarray(labels)[self.corners[np.arange(len(nearest)), nearest]]
+        try:
+            found = np.asarray(labels)
+        except ValueError as problem:
+            raise _arguments.wrong(MeshError, "labels", "an array", labels) from problem
+        return self._original("labels", found)[self.corners[np.arange(len(nearest)), nearest]]
+
+    def _original(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of the original vertices: as many as the sources name."""
+        needed = int(self.corners.max(initial=0)) + 1
+        if values.ndim == 0 or len(values) < needed:
+            raise _arguments.wrong(MeshError, name, f"at least {needed} rows, one for each vertex of the original mesh", values)
+        return values
 
 
 class MeshFile(NamedTuple):
@@ -399,23 +436,58 @@ def read(path: str | os.PathLike[str]) -> Mesh:
 
 def read_file(path: str | os.PathLike[str]) -> MeshFile:
     """The mesh of a file, with the numbers at its vertices and faces."""
-    native, attributes, face_attributes, notes, kind = _gemcnn.read(os.fspath(path))
+    native, attributes, face_attributes, notes, kind = _gemcnn.read(_arguments.path(FileError, "path", path))
     return MeshFile(Mesh._of(native), attributes, face_attributes, notes, kind)
 
 
 def from_trimesh(mesh: Any) -> Mesh:
     """The mesh of a `trimesh.Trimesh`, or of any object with `vertices` and `faces`."""
+    if not (hasattr(mesh, "vertices") and hasattr(mesh, "faces")):
+        raise _arguments.wrong(MeshError, "mesh", "an object with `vertices` and `faces`", mesh)
     return Mesh(mesh.vertices, mesh.faces)
 
 
 def from_pyg(data: Any) -> Mesh:
     """The mesh of a `torch_geometric.data.Data`, or of any object with tensors `pos` `[V, 3]` and `face` `[3, F]`."""
-    return Mesh(data.pos.detach().cpu().numpy(), data.face.cpu().numpy().T)
+    if getattr(data, "pos", None) is None or getattr(data, "face", None) is None:
+        raise _arguments.wrong(MeshError, "data", "an object with tensors `pos` [V, 3] and `face` [3, F]", data)
+    pos = _arguments.array(MeshError, "data.pos", data.pos, ["V", 3])
+    return Mesh(pos, _arguments.array(MeshError, "data.face", data.face, [3, "F"], np.int64).T)
+
+
+def as_mesh(mesh: Any) -> Mesh:
+    """A mesh of this or another library: as `from_trimesh` or `from_pyg`."""
+    if isinstance(mesh, Mesh):
+        return mesh
+    if hasattr(mesh, "vertices") and hasattr(mesh, "faces"):
+        return from_trimesh(mesh)
+    if getattr(mesh, "pos", None) is not None and getattr(mesh, "face", None) is not None:
+        return from_pyg(mesh)
+    raise _arguments.wrong(MeshError, "mesh", "a Mesh, or an object with `vertices` and `faces`", mesh)
+
+
+def mesh_or_file(mesh: Any) -> Mesh:
+    """As `as_mesh`, or the mesh of a file."""
+    return read(mesh) if isinstance(mesh, (str, os.PathLike)) else as_mesh(mesh)
+
+
+def _seed(value: Any) -> int:
+    return _arguments.integer(MeshError, "seed", value, 0, 2**64 - 1)
+
+
+def _rows(name: str, values: Any, shape: Sequence[int | str], dtype: Any) -> NDArray[Any]:
+    """Rows of numbers. No rows may have any shape."""
+    found = _arguments.array(MeshError, name, values, None, dtype)
+    if found.size == 0 and isinstance(values, (list, tuple, np.ndarray)):
+        return found.reshape(0, 3)
+    return _arguments.array(MeshError, name, found, shape, dtype)
 
 
 def _ragged(faces: Any) -> bool:
     """True for a list of lists of different lengths."""
-    return isinstance(faces, Sequence) and len({len(face) for face in faces}) > 1
+    if not isinstance(faces, (list, tuple)) or not all(isinstance(face, (list, tuple, np.ndarray)) for face in faces):
+        return False
+    return len({len(face) for face in faces}) > 1
 
 
 def _restore(vertices: Any, corners: Any, offsets: Any) -> Mesh:
@@ -423,9 +495,15 @@ def _restore(vertices: Any, corners: Any, offsets: Any) -> Mesh:
     return Mesh._of(_gemcnn.Mesh(vertices, corners, offsets))
 
 
-def _column(name: str, values: ArrayLike) -> NDArray[Any]:
+def _column(name: str, values: ArrayLike, count: int) -> NDArray[Any]:
     """A column of a file: 64-bit integers become 32-bit ones if they fit."""
-    array = np.ascontiguousarray(values)
+    _arguments.instance(MeshError, "attributes: name", name, str, "a text")
+    try:
+        array = np.ascontiguousarray(values)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biuf" or array.shape != (count,):
+        raise _arguments.wrong(MeshError, name, f"numbers of shape [{count}]", array if array.ndim else values)
     if array.dtype == np.bool_:
         return array.astype(np.uint8)
     if array.dtype in (np.int64, np.uint64):

@@ -168,6 +168,62 @@ def test_surface_operators():
     assert np.allclose(sphere.diffuse(np.ones(len(mass)), 0.1), 1)
 
 
+def test_operators_share_what_they_compute(sphere):
+    graph = sphere.gauge_graph()
+    operators = sphere.operators(graph)
+    assert operators.mass.sum() == pytest.approx(1)
+    for order in (0, 1):
+        values, vectors = operators.eigenpairs(12, order)
+        assert np.array_equal(vectors, sphere.eigenpairs(12, order, graph)[1])
+        fewer, some = operators.eigenpairs(5, order)
+        assert np.array_equal(fewer, values[:5]) and np.array_equal(some, vectors[:, :5])
+        for ours, theirs in zip(operators.laplacian(order), sphere.laplacian(order, graph)):
+            assert np.array_equal(ours, theirs)
+    kinds = ["curvature", {"kind": "hks", "eigenvectors": 20}]
+    operators.eigenpairs(150)
+    assert np.allclose(operators.features(kinds).values, sphere.features(kinds, graph).values, atol=1e-6)
+    field = sphere.vertices @ [1.0, 2.0, 3.0]
+    slope = operators.gradient(field)
+    assert np.array_equal(slope, sphere.gradient(field, graph))
+    gradient = operators.gradient_matrix()
+    applied = np.bincount(gradient.rows, gradient.values * field[gradient.columns], minlength=2 * len(field))
+    assert np.allclose(applied.reshape(-1, 2), slope, atol=1e-12)
+    assert np.array_equal(pickle.loads(pickle.dumps(operators)).mass, operators.mass)
+    with pytest.raises(gemcnn.GeometryError, match="graph"):
+        gemcnn.shapes.icosphere(1).operators(graph)
+    for count, order in [(0, 0), (-1, 0), (3, -1), (2.5, 0), ("3", 0)]:
+        with pytest.raises(gemcnn.GeometryError, match="count|order"):
+            operators.eigenpairs(count, order)
+
+
+def test_gradient_and_laplacian_in_scipy(sphere):
+    pytest.importorskip("scipy")
+    operators = sphere.operators()
+    matrix = operators.gradient_matrix().to_scipy()
+    assert matrix.shape == (2 * 642, 642)
+    assert np.allclose((matrix @ sphere.vertices).reshape(-1, 2, 3), operators.gradient(sphere.vertices), atol=1e-12)
+    stiffness, mass = operators.laplacian().to_scipy()
+    assert abs(stiffness @ np.ones(642)).max() < 1e-9 and np.array_equal(mass.diagonal(), operators.mass)
+
+
+def test_meshes_that_are_inside_out(sphere):
+    report = sphere.report()
+    assert report["sound"] and report["volume"] == pytest.approx(4 / 3 * np.pi, rel=0.01)
+    turned = gemcnn.Mesh(sphere.vertices + 5, sphere.faces[:, ::-1])
+    report = turned.report()
+    assert report["volume"] == pytest.approx(-4 / 3 * np.pi, rel=0.01)
+    assert report["inside_out"] and not report["sound"] and report["suggested_repairs"] == ["orient"]
+    repaired = turned.repair()
+    assert repaired.mesh.report()["sound"] and repaired.steps == [("orient", 1280, 1280)]
+    # A cavity faces inwards, and an open mesh has no inside.
+    hollow = gemcnn.Mesh(
+        np.concatenate([sphere.vertices, 0.5 * sphere.vertices]), np.concatenate([sphere.faces, 642 + sphere.faces[:, ::-1]])
+    )
+    assert hollow.report()["sound"] and hollow.report()["volume"] == pytest.approx(7 / 6 * np.pi, rel=0.01)
+    half = gemcnn.Mesh(sphere.vertices, sphere.faces[:600])
+    assert half.report()["volume"] is None and not half.report()["inside_out"]
+
+
 def test_geodesics(sphere):
     distances = sphere.geodesics(0)
     assert distances.shape == (642,) and distances[0] == 0
@@ -206,6 +262,26 @@ def test_remeshing(sphere):
         sphere.remesh("isotropic", colour=1)
 
 
+def test_remeshings_are_chained(sphere):
+    steps = [("isotropic", {"size": {"ratio": 0.6}}), ("subdivide", {}), ("jitter", {"amount": 0.5})]
+    chain, alone = sphere.simplify(300), sphere.simplify(300)
+    values = np.stack([sphere.vertices[:, 0], np.cos(3 * sphere.vertices[:, 1])], axis=1)
+    expected = alone.carry_values(values)
+    for kind, settings in steps:
+        alone = alone.mesh.remesh(kind, seed=1, **settings)
+        expected = alone.carry_values(expected)
+        chain = chain.remesh(kind, seed=1, **settings)
+        assert chain.mesh == alone.mesh
+        assert np.allclose(chain.weights.sum(1), 1) and chain.corners.max() < 642
+        assert np.allclose(chain.carry_values(values), expected, atol=1e-12)
+    labels = chain.carry_labels(sphere.vertices[:, 2] > 0)
+    assert np.mean(labels == (chain.mesh.vertices[:, 2] > 0)) > 0.9
+    with pytest.raises(gemcnn.MeshError):
+        gemcnn.shapes.icosphere(1).simplify(20).then(sphere.simplify(300))
+    with pytest.raises(gemcnn.MeshError):
+        chain.carry_values(np.zeros(5))
+
+
 def test_shapes():
     assert gemcnn.shapes.grid(4, 5, quads=True).faces.shape == (12, 4)
     assert gemcnn.shapes.torus((12, 6)).report()["genus"] == 1
@@ -217,6 +293,7 @@ def test_bodies():
     bodies, parts = gemcnn.shapes.bodies([0, 3], vertices=500)
     assert len(bodies) == 2 and len(bodies[1].vertices) == len(parts) == 500 and parts.max() > 5
     assert np.array_equal(bodies[0].faces, bodies[1].faces)
+    assert gemcnn.shapes.bodies([3], vertices=500)[0] == bodies[1:]
 
 
 def test_other_libraries_by_duck_typing(sphere):

@@ -8,6 +8,7 @@ mod classes {
     pyo3::import_exception!(gemcnn.errors, CudaError);
     pyo3::import_exception!(gemcnn.errors, FileError);
     pyo3::import_exception!(gemcnn.errors, GeometryError);
+    pyo3::import_exception!(gemcnn.errors, InternalError);
     pyo3::import_exception!(gemcnn.errors, MeshError);
     pyo3::import_exception!(gemcnn.errors, OperatorError);
     pyo3::import_exception!(gemcnn.errors, TaskError);
@@ -27,6 +28,7 @@ raise! {
     cuda CudaError
     file FileError
     geometry GeometryError
+    internal InternalError
     mesh MeshError
     operator OperatorError
     task TaskError

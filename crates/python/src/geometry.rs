@@ -5,11 +5,7 @@ use crate::errors;
 use crate::mesh::Mesh;
 use crate::threads::work;
 use gemcnn_kernels::{GraphArrays, GraphParts, Real};
-use gemcnn_mesh::features::{MatrixOptions, matrix_features as matrix_features_of};
-use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{Adjacency, Frame, Gauge, GeometryOptions, NeighbourWeights, Neighbourhood, NormalWeighting};
-use gemcnn_tasks::FeatureConfig;
-use gemcnn_tasks::features::{Fields, Surface};
 use numpy::{Element, PyArray1, PyArray2, PyArray3, PyArrayMethods};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3};
 use pyo3::prelude::*;
@@ -237,62 +233,6 @@ impl GaugeGraph {
     }
 }
 
-/// Features of the vertices: their type, and rows.
-#[pyfunction]
-fn features<'py>(
-    py: Python<'py>,
-    mesh: &Bound<'py, Mesh>,
-    graph: &Bound<'py, GaugeGraph>,
-    settings: &str,
-) -> PyResult<(String, Bound<'py, PyArray2<f64>>)> {
-    let config: FeatureConfig = serde_json::from_str(settings).map_err(errors::task)?;
-    let (mesh, graph) = (&mesh.get().0, graph.get());
-    let vertices = mesh.vertex_count();
-    if graph.graph.vertex_count() != vertices {
-        return Err(errors::geometry("the graph belongs to another mesh"));
-    }
-    let kind = config.kind();
-    let rows = work(py, || {
-        let eigenpairs = config.eigenvectors();
-        let operators = match eigenpairs {
-            [0, 0, 0] => None,
-            eigenpairs => {
-                let options = OperatorOptions { eigenpairs, ..Default::default() };
-                Some(SurfaceOperators::new(mesh, &graph.graph, &options)?)
-            }
-        };
-        config.compute(Surface {
-            mesh,
-            graph: &graph.graph,
-            normals: graph.normals,
-            operators: operators.as_ref(),
-            fields: &Fields::default(),
-        })
-    })?;
-    let rows = rows.map_err(errors::geometry)?;
-    let rows = crate::arrays::owned(py, rows, (vertices, kind.dimension()))?;
-    Ok((kind.to_string(), rows))
-}
-
-/// The matrix features `7x(0,1,2)` of points with a graph.
-#[pyfunction]
-fn matrix_features<'py>(
-    py: Python<'py>,
-    mesh: &Bound<'py, Mesh>,
-    graph: &Bound<'py, GaugeGraph>,
-    unit_edges: bool,
-    count_self: bool,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (mesh, graph) = (&mesh.get().0, &graph.get().graph);
-    let options = MatrixOptions { unit_edges, count_self };
-    let field = work(py, || matrix_features_of(mesh, graph, &options))?;
-    let field = field.map_err(errors::geometry)?;
-    let shape = (graph.vertex_count(), field.dimension());
-    crate::arrays::owned(py, field.values, shape)
-}
-
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<GaugeGraph>()?;
-    module.add_function(wrap_pyfunction!(features, module)?)?;
-    module.add_function(wrap_pyfunction!(matrix_features, module)?)
+    module.add_class::<GaugeGraph>()
 }

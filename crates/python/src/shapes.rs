@@ -6,6 +6,7 @@ use crate::threads::work;
 use gemcnn_mesh::shapes::{self, BodyFamily, BodyOptions, Cells, Roughness, ShapeError};
 use numpy::PyArray1;
 use pyo3::prelude::*;
+use rayon::prelude::*;
 
 fn made(mesh: Result<gemcnn_mesh::Mesh, ShapeError>) -> PyResult<Mesh> {
     mesh.map(Mesh).map_err(errors::mesh)
@@ -51,25 +52,26 @@ fn capsule(
     made(work(py, || shapes::capsule(segments, bands.0, bands.1, radius, length, cells(quads)))?)
 }
 
-/// Bodies of a family, and the part of each vertex.
-#[pyfunction]
-fn bodies<'py>(
-    py: Python<'py>,
-    indices: Vec<u64>,
-    vertices: usize,
-    seed: u64,
-    variation: (f64, f64),
-) -> PyResult<(Vec<Mesh>, Bound<'py, PyArray1<u8>>)> {
-    let (people, poses) = variation;
-    let options = BodyOptions { vertices, seed, people, poses };
-    let (bodies, parts) = work(py, || {
-        let family = BodyFamily::new(&options)?;
-        let bodies: Vec<Mesh> = indices.iter().map(|&index| Mesh(family.body(index))).collect();
-        let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
-        Ok::<_, ShapeError>((bodies, parts))
-    })?
-    .map_err(errors::mesh)?;
-    Ok((bodies, PyArray1::from_vec(py, parts)))
+/// A family of bodies, with the mesh that they share.
+#[pyclass(frozen, module = "gemcnn._gemcnn")]
+pub struct Bodies(BodyFamily);
+
+#[pymethods]
+impl Bodies {
+    #[new]
+    fn new(py: Python<'_>, vertices: usize, seed: u64, people: f64, poses: f64) -> PyResult<Self> {
+        let options = BodyOptions { vertices, seed, people, poses };
+        work(py, || BodyFamily::new(&options))?.map(Self).map_err(errors::mesh)
+    }
+
+    fn of(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Vec<Mesh>> {
+        work(py, || indices.par_iter().map(|&index| Mesh(self.0.body(index))).collect())
+    }
+
+    /// The part of each vertex.
+    fn parts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        PyArray1::from_iter(py, self.0.segments().iter().map(|part| part.label()))
+    }
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -78,5 +80,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rough_grid, module)?)?;
     module.add_function(wrap_pyfunction!(torus, module)?)?;
     module.add_function(wrap_pyfunction!(capsule, module)?)?;
-    module.add_function(wrap_pyfunction!(bodies, module)?)
+    module.add_class::<Bodies>()
 }

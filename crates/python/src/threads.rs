@@ -12,10 +12,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// The number of threads that was set; 0 if none was.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
+/// More threads than any machine has.
+const MAX_THREADS: usize = 1024;
 /// `torch.get_num_threads`, once `gemcnn.torch` is imported.
 static FOLLOWED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The pool that was made last.
@@ -68,10 +71,19 @@ pub fn current(py: Python<'_>) -> PyResult<&'static ThreadPool> {
     pool(threads(py)?)
 }
 
+/// Runs `work` on a pool, without the GIL. A panic, which is a bug of ours, becomes an exception.
+fn install<R: Send>(py: Python<'_>, pool: &ThreadPool, work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    let done = py.detach(|| catch_unwind(AssertUnwindSafe(|| pool.install(work))));
+    done.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        errors::internal(format!("a bug in gemcnn, please report it: {text}"))
+    })
+}
+
 /// Runs `work` on the pool of this process, without the GIL.
 pub fn work<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
-    let pool = current(py)?;
-    Ok(py.detach(|| pool.install(work)))
+    install(py, current(py)?, work)
 }
 
 thread_local! {
@@ -103,13 +115,13 @@ pub fn operate<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyRe
         Some(own) => own,
         None => pool(threads)?,
     };
-    Ok(py.detach(|| pool.install(work)))
+    install(py, pool, work)
 }
 
 #[pyfunction]
 fn set_num_threads(threads: usize) -> PyResult<()> {
-    if threads == 0 {
-        return Err(errors::operator("the number of threads must be at least 1"));
+    if !(1..=MAX_THREADS).contains(&threads) {
+        return Err(errors::operator(format!("`threads` must be an integer from 1 to {MAX_THREADS}, not {threads}")));
     }
     CHOSEN.store(threads, Ordering::Relaxed);
     Ok(())
