@@ -10,17 +10,22 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _gemcnn
+from . import _arguments, _gemcnn
+from .errors import TaskError
 from .geometry import GaugeGraph
 
 __all__ = ["DataSet", "Sample"]
+
+PARTS = ("train", "validation", "test")
 
 
 def given(config: Mapping[str, Any] | str | os.PathLike[str]) -> tuple[str | None, str | None]:
     """A configuration as JSON, or its file."""
     if isinstance(config, Mapping):
-        return json.dumps(dict(config), default=os.fspath), None
-    return None, os.fspath(config)
+        return json.dumps(_arguments.plain(TaskError, "", config)), None
+    if not isinstance(config, (str, os.PathLike)):
+        raise _arguments.wrong(TaskError, "config", "a TOML file or a dictionary", config)
+    return None, _arguments.path(TaskError, "config", config)
 
 
 class Sample(NamedTuple):
@@ -57,7 +62,8 @@ class DataSet(Sequence[Sample]):
     def __init__(
         self, config: Mapping[str, Any] | str | os.PathLike[str], part: str = "train", *, cache: bool = True
     ) -> None:
-        self._arguments = (*given(config), part, cache)
+        _arguments.choice(TaskError, "part", part, PARTS)
+        self._arguments = (*given(config), part, _arguments.flag(TaskError, "cache", cache))
         self._native = _gemcnn.DataSet(*self._arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,6 +90,7 @@ class DataSet(Sequence[Sample]):
 
     def _native_sample(self, index: int) -> Any:
         count = len(self)
+        index = _arguments.integer(TaskError, "index", index, -(2**63))
         if not -count <= index < count:
             raise IndexError(f"sample {index} of {count}")
         return self._native.sample(index % count)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _gemcnn
-from .errors import MeshError
-from .mesh import Mesh, from_trimesh
+from . import _arguments, _gemcnn
+from .errors import FileError, MeshError
+from .mesh import Mesh, as_mesh
 
 __all__ = ["View", "view"]
 
@@ -47,7 +47,7 @@ class View:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to an HTML file, which opens in a browser."""
-        Path(path).write_text(self.html, encoding="utf-8")
+        Path(_arguments.path(FileError, "path", path)).write_text(self.html, encoding="utf-8")
 
 
 def view(
@@ -91,9 +91,16 @@ def view(
     """
     if not meshes:
         raise MeshError("there is no mesh to view")
-    if up not in ("y", "z"):
-        raise MeshError(f"up is `{up}`, but must be y or z")
-    used = [mesh if isinstance(mesh, Mesh) else from_trimesh(mesh) for mesh in meshes]
+    _arguments.choice(MeshError, "up", up, ("y", "z"))
+    _arguments.flag(MeshError, "frames", frames)
+    height = _arguments.integer(MeshError, "height", height, 1)
+    if title is not None:
+        _arguments.text(MeshError, "title", title)
+    if classes is not None:
+        classes = [_arguments.text(MeshError, "classes", str(name)) for name in _arguments.listed(MeshError, "classes", classes)]
+    if names is not None:
+        names = [_arguments.text(MeshError, "names", str(name)) for name in _arguments.listed(MeshError, "names", names)]
+    used = [as_mesh(mesh) for mesh in meshes]
     count = len(used)
     if names is None:
         names = ["mesh"] if count == 1 else [f"mesh {index + 1}" for index in range(count)]
@@ -128,7 +135,12 @@ class _Field:
     """An array of a mesh."""
 
     def __init__(self, mesh: Mesh, kind: str, name: str, values: ArrayLike) -> None:
-        self.kind, self.name, self.values = kind, name, np.asarray(values)
+        self.kind, self.name = kind, name
+        values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+        try:
+            self.values = np.asarray(values)
+        except ValueError as problem:
+            raise _arguments.wrong(MeshError, name, "numbers", values) from problem
         shape = [3] if kind == "vectors" else []
         vertices, faces = len(mesh.vertices), mesh.face_count
         if list(self.values.shape) not in ([vertices, *shape], [faces, *shape]):
@@ -136,8 +148,8 @@ class _Field:
             raise MeshError(
                 f"`{name}` has shape {list(self.values.shape)}, but {kind} of vertices or faces have {wanted}"
             )
-        if kind == "labels" and self.values.dtype.kind not in "iub":
-            raise MeshError(f"`{name}` must be integers, not {self.values.dtype}")
+        if self.values.dtype.kind not in ("iub" if kind == "labels" else "iubf"):
+            raise MeshError(f"`{name}` must be {'integers' if kind == 'labels' else 'numbers'}, not {self.values.dtype}")
         self.on_faces = len(self.values) != vertices
 
     def encoded(self, table: Sequence[int] | None) -> NDArray[Any]:
@@ -157,7 +169,7 @@ def _each(kind: str, given: Any, count: int) -> list[Any]:
         return [given]
     if given is None:
         return [None] * count
-    if isinstance(given, Mapping) or len(given) != count:
+    if isinstance(given, (Mapping, str)) or not hasattr(given, "__len__") or len(given) != count:
         raise MeshError(f"`{kind}` must be a list with an entry for each of the {count} meshes")
     return list(given)
 

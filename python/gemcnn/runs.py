@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _gemcnn
+from . import _arguments, _gemcnn
 from ._cuda import load_cuda_libraries
-from .data import given
+from .data import PARTS, given
 from .errors import TaskError
 from .geometry import GaugeGraph
-from .mesh import Mesh, read
+from .mesh import Mesh, mesh_or_file
 
 __all__ = ["Prediction", "TrainedModel", "load", "print_epoch", "train"]
 
@@ -59,15 +59,18 @@ def train(
     Raises:
         TaskError: invalid settings or data, or a loss that is not finite.
     """
+    device = _arguments.device(TaskError, device)
     if device != "cpu":
         load_cuda_libraries()
     call = on_epoch
+    if call is not None and not callable(call):
+        raise _arguments.wrong(TaskError, "on_epoch", "a function of a record, or None", call)
     path = _gemcnn.train(
         *given(config),
-        None if run_dir is None else os.fspath(run_dir),
-        resume,
+        None if run_dir is None else _arguments.path(TaskError, "run_dir", run_dir),
+        _arguments.flag(TaskError, "resume", resume),
         device,
-        cache,
+        _arguments.flag(TaskError, "cache", cache),
         None if call is None else lambda record: call(json.loads(record)),
     )
     return load(path, device=device)
@@ -111,9 +114,10 @@ class TrainedModel:
     __slots__ = ("_native", "path", "device")
 
     def __init__(self, path: str | os.PathLike[str], device: str = "auto") -> None:
+        file, device = _arguments.path(TaskError, "path", path), _arguments.device(TaskError, device)
         if device != "cpu":
             load_cuda_libraries()
-        self._native = _gemcnn.TrainedModel(os.fspath(path), device)
+        self._native = _gemcnn.TrainedModel(file, device)
         self.path = Path(path)
         """Run directory or file."""
         self.device = device
@@ -152,7 +156,7 @@ class TrainedModel:
 
     def prepare(self, mesh: Mesh | str | os.PathLike[str]) -> tuple[NDArray[np.float32], GaugeGraph]:
         """The input of the network for a mesh: scaled features `[V, D]`, and the gauge graph whose frames they refer to."""
-        used = mesh if isinstance(mesh, Mesh) else read(mesh)
+        used = mesh_or_file(mesh)
         features, graph, _, _ = self._native.prepare(used._native)
         return features, GaugeGraph._of(graph)
 
@@ -190,7 +194,7 @@ class TrainedModel:
         `gemcnn.torch.Spectra` for models with eigenvectors, or `gemcnn.torch.Levels` for models of the kind `unet`."""
         from .torch.data import tensors
 
-        used = mesh if isinstance(mesh, Mesh) else read(mesh)
+        used = mesh_or_file(mesh)
         return tensors(self.config["model"]["kind"], self._native.prepare(used._native))
 
     def save(self, path: str | os.PathLike[str], network: Any = None) -> TrainedModel:
@@ -210,12 +214,12 @@ class TrainedModel:
 
             weights = stored(network, weights)
         flat = [(name, values.ravel()) for name, values in weights.items()]
-        _gemcnn.TrainedModel.rewrite(os.fspath(self.path), os.fspath(path), flat)
+        _gemcnn.TrainedModel.rewrite(os.fspath(self.path), _arguments.path(TaskError, "path", path), flat)
         return TrainedModel(path, self.device)
 
     def predict(self, mesh: Mesh | str | os.PathLike[str]) -> Prediction:
         """The prediction for a mesh or a file."""
-        used = mesh if isinstance(mesh, Mesh) else read(mesh)
+        used = mesh_or_file(mesh)
         found = self._native.predict(used._native)
         if "class" in found:
             found["mesh_class"] = found.pop("class")
@@ -237,6 +241,10 @@ class TrainedModel:
             rotation: seed of a random rotation of each mesh.
             cache: as in `train`.
         """
-        folder = None if data is None else os.fspath(data)
+        folder = None if data is None else _arguments.path(TaskError, "data", data)
+        _arguments.choice(TaskError, "part", part, PARTS)
+        if rotation is not None:
+            rotation = _arguments.integer(TaskError, "rotation", rotation, 0, 2**64 - 1)
+        _arguments.flag(TaskError, "cache", cache)
         evaluation: dict[str, Any] = json.loads(self._native.evaluate(folder, part, rotation, cache))
         return evaluation

@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from .._arguments import instance, integers, numbers
 from ..errors import OperatorError
 from ..geometry import GaugeGraph
-from ..mesh import Mesh
+from ..mesh import Mesh, as_mesh
+from .graph import _check_dtype, _parts
 from .layers import Layer
 from .types import FeatureType, join_orders, split_orders
 
@@ -53,6 +55,10 @@ class Spectra(NamedTuple):
             counts: numbers of eigenpairs of the orders from 0. A mesh with fewer has columns of zeros.
             dtype: type of the numbers.
         """
+        _check_dtype(dtype)
+        mesh = as_mesh(mesh)
+        counts = integers(OperatorError, "counts", counts, 0, 65_536)
+        operators = mesh.operators(graph)
         bases, eigenvalues = [], []
 
         def padded(array: NDArray[Any], count: int) -> Tensor:
@@ -61,13 +67,17 @@ class Spectra(NamedTuple):
 
         gradient = torch.zeros(len(mesh.vertices), 2, 0, dtype=dtype)
         for order, count in enumerate(counts):
-            values, vectors = mesh.eigenpairs(count, order, graph)
+            if count == 0:
+                bases.append(torch.zeros(len(mesh.vertices), 2 if order else 1, 0, dtype=dtype))
+                eigenvalues.append(torch.zeros(1, 0, dtype=dtype))
+                continue
+            values, vectors = operators.eigenpairs(count, order)
             if order == 0:
-                gradient = padded(mesh.gradient(vectors, graph), count)
+                gradient = padded(operators.gradient(vectors), count)
             parts = [vectors] if order == 0 else [vectors.real, vectors.imag]
             bases.append(padded(np.stack(parts, axis=1), count))
             eigenvalues.append(padded(values, count)[None])
-        mass = torch.from_numpy(mesh.laplacian(0, graph).mass).to(dtype)
+        mass = torch.from_numpy(operators.mass).to(dtype)
         return cls(mass, tuple(bases), tuple(eigenvalues), gradient, (len(mass),))
 
     @classmethod
@@ -87,6 +97,7 @@ class Spectra(NamedTuple):
     @classmethod
     def collate(cls, parts: Sequence[Spectra]) -> Spectra:
         """The spectra of a batch, with the same numbers of eigenpairs."""
+        parts = _parts("parts", parts, cls)
         return cls(
             torch.cat([part.mass for part in parts]),
             tuple(torch.cat(tensors) for tensors in zip(*(part.bases for part in parts), strict=True)),
@@ -138,9 +149,10 @@ class Diffusion(Layer):
         self.gradients = gradients
         scalars = FeatureType(type).multiplicity(0)
         self._set_types(type, f"{type} + {scalars}x1" if gradients and scalars else type)
-        low, high = times
-        if not (0 < low <= high < math.inf):
-            raise OperatorError(f"times are {times}, but must be positive, the shorter first")
+        ends = numbers(OperatorError, "times", times, 0)
+        low, high = ends if len(ends) == 2 else (0.0, 0.0)
+        if not 0 < low <= high:
+            raise OperatorError(f"`times` are {ends}, but must be two positive numbers, the shorter first")
         self._orders = [(n, count) for n, count in enumerate(self.input.multiplicities) if count]
         total = sum(self.input.multiplicities)
         start = torch.empty(total, device=device, dtype=dtype).uniform_(math.log(low), math.log(high))
@@ -149,6 +161,10 @@ class Diffusion(Layer):
 
     def forward(self, x: Tensor, spectra: Spectra) -> Tensor:
         self._check(x)
+        instance(OperatorError, "spectra", spectra, Spectra, "gemcnn.torch.Spectra")
+        mass = spectra.mass
+        if x.dtype != mass.dtype or x.device != mass.device or x.dtype != self.band.dtype:
+            self._refuse(x, mass, self.band)
         if len(spectra.bases) <= self._orders[-1][0]:
             raise OperatorError(f"the spectra have orders below {len(spectra.bases)}, but features are {self.input}")
         if x.shape[0] != spectra.mass.shape[0]:

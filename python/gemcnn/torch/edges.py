@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .._arguments import integer
 from ..errors import OperatorError
 from . import edge_ops as _edge_ops  # noqa: F401  (registers the operators)
 from .graph import Graph
@@ -65,7 +66,8 @@ class GaugeAttention(Layer):
         super().__init__()
         self._set_types(input, output)
         counts = self.output.multiplicities
-        if heads < 1 or any(count % heads for count in counts):
+        heads = integer(OperatorError, "heads", heads, 1)
+        if any(count % heads for count in counts):
             raise OperatorError(f"{heads} heads do not divide the channels of {self.output}")
         self.heads = heads
         part = FeatureType(" + ".join(f"{count // heads}x{order}" for order, count in enumerate(counts)))
@@ -84,7 +86,7 @@ class GaugeAttention(Layer):
         self.register_buffer("columns", joined_columns([part] * heads).to(device), False)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        self._check(x)
+        self._check_both(x, graph)
         fields = graph._for_operators()
         results = []
         for index in range(self.heads):
@@ -136,8 +138,9 @@ class GaugeMessages(Layer):
         super().__init__()
         self._set_types(input, output)
         act = RegularNonlinearity(self.output, samples, activation)
-        if layers < 1 or self.output.dimension == 0:
-            raise OperatorError("messages have at least one layer and one channel")
+        layers = integer(OperatorError, "layers", layers, 1, 1024)
+        if self.output.dimension == 0:
+            raise OperatorError("output has no channels, but messages have at least one")
         self.layers, self.samples, self.activation = layers, act.samples, activation
         outputs = self.output.dimension
         inputs, moment = 2 * self.input.dimension, input_moment
@@ -150,7 +153,7 @@ class GaugeMessages(Layer):
             inputs, moment = outputs, 0.5
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        self._check(x)
+        self._check_both(x, graph)
         layers = [cast(nn.Linear, getattr(self, f"edge{index + 1}")) for index in range(self.layers)]
         weight = torch.cat([layer.weight.flatten() for layer in layers])
         bias = torch.cat([layer.bias for layer in layers])
@@ -199,8 +202,7 @@ class MessageBlock(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if node_layers < 1:
-            raise OperatorError("updates have at least one layer")
+        node_layers = integer(OperatorError, "node_layers", node_layers, 1, 1024)
         self.input, self.output, self.node_layers = FeatureType(input), FeatureType(output), node_layers
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.messages = GaugeMessages(

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import geometry
+from torch.utils import _pytree
+
+from .. import _arguments, geometry
 from ..errors import OperatorError
-from ..mesh import Mesh
+from ..mesh import Mesh, as_mesh
 
 __all__ = ["Clusters", "Graph", "Levels"]
 
@@ -69,19 +71,19 @@ class Graph(_Fields, _GraphFields):
 
     @classmethod
     def of(
-        cls, source: geometry.GaugeGraph | Mesh, dtype: torch.dtype = torch.float32, **options: Any
+        cls, source: geometry.GaugeGraph | Mesh | Any, dtype: torch.dtype = torch.float32, **options: Any
     ) -> Graph:
         """The tensors of a gauge graph, or of that of a mesh.
 
         Args:
-            source: a gauge graph, or a mesh.
+            source: a gauge graph, or a mesh, also of another library: an object with `vertices` and `faces`, or with
+                `pos` and `face`.
             dtype: type of the numbers, float32 or float64.
             options: those of `Mesh.gauge_graph`, for a mesh.
         """
-        if dtype not in (torch.float32, torch.float64):
-            raise OperatorError(f"graphs have float32 or float64 numbers, not {dtype}")
-        if isinstance(source, Mesh):
-            source = source.gauge_graph(**options)
+        _check_dtype(dtype)
+        if not isinstance(source, geometry.GaugeGraph):
+            source = as_mesh(source).gauge_graph(**options)
         elif options:
             raise OperatorError("options of the geometry are for meshes; this graph has its own")
         arrays = source._native.arrays(dtype == torch.float64)
@@ -104,6 +106,22 @@ class Graph(_Fields, _GraphFields):
         mesh_offsets: Tensor,
     ) -> Graph:
         """A graph from all fields but the reversed ones, which are computed."""
+        fields = (offsets, neighbours, reverse, phases, radius, coefficients, mesh_offsets)
+        for name, tensor in zip(_PARTS, fields, strict=True):
+            _arguments.instance(OperatorError, name, tensor, Tensor, "a tensor")
+        edges = reverse.shape[:1]
+        if reverse.dim() != 1 or phases.shape != (*edges, 4) or radius.shape != edges or coefficients.dim() != 2:
+            raise OperatorError(
+                "reverse, phases, radius and coefficients must have shapes [E], [E, 4], [E] and [E, c], not "
+                f"{[list(tensor.shape) for tensor in (reverse, phases, radius, coefficients)]}"
+            )
+        if coefficients.shape[:1] != edges:
+            raise OperatorError(f"coefficients have {len(coefficients)} rows for {len(reverse)} edges")
+        if not torch.compiler.is_compiling() and reverse.device.type == "cpu" and reverse.layout == torch.strided:
+            if reverse.is_floating_point() or reverse.is_complex():
+                raise _arguments.wrong(OperatorError, "reverse", "integers", reverse)
+            if len(reverse) and not (reverse.min() >= 0 and reverse.max() < len(reverse)):
+                raise OperatorError(f"reverse must be from 0 to {len(reverse) - 1}, but has {reverse.min()} to {reverse.max()}")
         other = reverse.long()
         a, b, c, d = phases[other].unbind(1)
         # Coefficients of order k rotate by -k g, with the transport g of the other edge.
@@ -130,8 +148,7 @@ class Graph(_Fields, _GraphFields):
     @classmethod
     def collate(cls, graphs: Sequence[Graph]) -> Graph:
         """The disjoint union of graphs: the vertices of each follow those of the one before."""
-        if not graphs:
-            raise OperatorError("there is no graph")
+        graphs = _parts("graphs", graphs, cls)
         vertices = np.cumsum([0] + [graph.vertex_count for graph in graphs])
         edges = np.cumsum([0] + [graph.edge_count for graph in graphs])
         if max(vertices[-1], edges[-1]) >= 2**31:
@@ -198,6 +215,9 @@ class Graph(_Fields, _GraphFields):
         return torch.searchsorted(self.mesh_offsets[1:], vertices, right=True)
 
 
+_PARTS = ("offsets", "neighbours", "reverse", "phases", "radius", "coefficients", "mesh_offsets")
+
+
 class _ClusterFields(NamedTuple):
     offsets: Tensor
     members: Tensor
@@ -221,6 +241,8 @@ class Clusters(_Fields, _ClusterFields):
     @classmethod
     def of(cls, source: geometry.Clusters, dtype: torch.dtype = torch.float32) -> Clusters:
         """The tensors of clusters."""
+        _check_dtype(dtype)
+        _arguments.instance(OperatorError, "source", source, geometry.Clusters, "gemcnn.Clusters")
         angles = torch.from_numpy(np.array(source.transport))
 
         def indices(array: Any) -> Tensor:
@@ -236,8 +258,7 @@ class Clusters(_Fields, _ClusterFields):
     @classmethod
     def collate(cls, parts: Sequence[Clusters]) -> Clusters:
         """The disjoint union of clusters, as of their graphs."""
-        if not parts:
-            raise OperatorError("there are no clusters")
+        parts = _parts("parts", parts, cls)
         vertices = np.cumsum([0] + [len(part.members) for part in parts])
         clusters = np.cumsum([0] + [len(part.offsets) - 1 for part in parts])
         offsets = [part.offsets[1:] + int(by) for part, by in zip(parts, vertices[:-1], strict=True)]
@@ -262,6 +283,7 @@ class Levels(NamedTuple):
     @classmethod
     def of(cls, levels: Sequence[geometry.Level], dtype: torch.dtype = torch.float32) -> Levels:
         """The tensors of a hierarchy, `Mesh.hierarchy`."""
+        levels = _parts("levels", levels, geometry.Level)
         return cls(
             tuple(Graph.of(level.graph, dtype) for level in levels),
             tuple(Clusters.of(level.clusters, dtype) for level in levels if level.clusters is not None),
@@ -270,6 +292,7 @@ class Levels(NamedTuple):
     @classmethod
     def collate(cls, parts: Sequence[Levels]) -> Levels:
         """The disjoint union of hierarchies with the same number of levels."""
+        parts = _parts("parts", parts, cls)
         if len({len(part.graphs) for part in parts}) > 1:
             raise OperatorError("hierarchies with different numbers of levels cannot be joined")
         return cls(
@@ -284,3 +307,21 @@ class Levels(NamedTuple):
     def pin_memory(self) -> Levels:
         """As `Graph.pin_memory`."""
         return Levels(*(tuple(part.pin_memory() for part in parts) for parts in self))
+
+
+def _check_dtype(dtype: Any) -> None:
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+        raise _arguments.wrong(OperatorError, "dtype", "torch.float32 or torch.float64", dtype)
+
+
+def _parts(name: str, values: Any, kind: Any) -> list[Any]:
+    """At least one object of a class."""
+    found = [values] if isinstance(values, kind) else _arguments.listed(OperatorError, name, values)
+    if isinstance(values, kind) or not found or not all(isinstance(value, kind) for value in found):
+        raise _arguments.wrong(OperatorError, name, f"a list of one or more {kind.__name__}", values)
+    return found
+
+
+for _kind in (Graph, Clusters, Levels):
+    # For `torch.export.save`.
+    _pytree._register_namedtuple(_kind, serialized_type_name=f"gemcnn.torch.{_kind.__name__}")

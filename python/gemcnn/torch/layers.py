@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import _gemcnn
+from .._arguments import choice, described, instance, integer, number, numbers, wrong
 from ..errors import OperatorError
 from .batch_norm import ALONE, follow, normalise
 from .graph import Clusters, Graph
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 
+ACTIVATIONS = ("relu", "elu", "gelu", "tanh", "identity")
+
+
 class Layer(nn.Module):
     """A layer with a type of its input and of its output."""
 
@@ -43,11 +47,37 @@ class Layer(nn.Module):
         self._widths = (self.input.dimension, self.output.dimension)
 
     def _check(self, x: Tensor) -> None:
-        if x.dim() != 2 or x.shape[1] != self._widths[0]:
+        """Features of the type of the input."""
+        if not isinstance(x, Tensor) or x.dim() != 2 or x.shape[1] != self._widths[0] or x.layout != torch.strided:
             raise OperatorError(
-                f"{self.__class__.__name__}: features of type {self._types[0]} have shape "
-                f"[V, {self._widths[0]}], not {list(x.shape)}"
+                f"{self.__class__.__name__}: x must be features of type {self._types[0]} and shape "
+                f"[V, {self._widths[0]}], not {described(x)}"
             )
+
+    def _check_both(self, x: Tensor, graph: Graph, weight: Tensor | None = None) -> None:
+        """Features that have the numbers, and the vertices, of the graph and the weights."""
+        self._check(x)
+        if not isinstance(graph, Graph):
+            raise OperatorError(
+                f"{self.__class__.__name__}: graph must be a gemcnn.torch.Graph, such as Graph.of(mesh), not {described(graph)}"
+            )
+        numbers = graph.phases
+        if x.dtype != numbers.dtype or x.device != numbers.device or (weight is not None and x.dtype != weight.dtype):
+            self._refuse(x, numbers, weight)
+        if x.shape[0] != graph.vertex_count:
+            raise OperatorError(
+                f"{self.__class__.__name__}: `x` has {x.shape[0]} rows, but the graph has {graph.vertex_count} vertices"
+            )
+
+    def _refuse(self, x: Tensor, numbers: Tensor, weight: Tensor | None) -> None:
+        """Raises for features of another type or on another device, unless autocast converts them."""
+        if x.device == numbers.device and torch.is_autocast_enabled(x.device.type):
+            return
+        own = "" if weight is None else f", and the weights {weight.dtype} on {weight.device}"
+        raise OperatorError(
+            f"{self.__class__.__name__}: x is {x.dtype} on {x.device}, but its geometry is {numbers.dtype} on {numbers.device}{own}: "
+            "convert with the method `to` of the tensor, of the geometry (such as Graph) and of the layer"
+        )
 
 
 class GaugeConv(Layer):
@@ -88,12 +118,13 @@ class GaugeConv(Layer):
     ) -> None:
         super().__init__()
         self._set_types(input, output)
-        if aggregation not in ("sum", "mean", "mean_with_self"):
-            raise OperatorError(f"aggregation is `{aggregation}`, but must be sum, mean or mean_with_self")
-        if rings < 1 or not (max_radius > 0 and math.isfinite(max_radius)):
-            raise OperatorError("rings must be at least 1, and max_radius positive and finite")
-        self.aggregation, self.max_radius = aggregation, float(max_radius)
-        self.degree, self.input_moments = degree, tuple(input_moments)
+        choice(OperatorError, "aggregation", aggregation, ("sum", "mean", "mean_with_self"))
+        rings = integer(OperatorError, "rings", rings, 1, 1024)
+        self.aggregation, self.max_radius = aggregation, number(OperatorError, "max_radius", max_radius, 0)
+        if self.max_radius == 0:
+            raise wrong(OperatorError, "max_radius", "positive", max_radius)
+        self.degree = number(OperatorError, "degree", degree, 0, 1e9)
+        self.input_moments = tuple(numbers(OperatorError, "input_moments", input_moments, 0))
         options = {"device": device, "dtype": dtype}
         shape = (rings, self.output.dimension, self.input.dimension)
         self.weight = nn.Parameter(torch.empty(shape, **options))
@@ -135,7 +166,7 @@ class GaugeConv(Layer):
                 self.bias.zero_()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        self._check(x)
+        self._check_both(x, graph, self.weight)
         settings = (*self._types, self.max_radius, self.aggregation)
         result = operators.gauge_conv(
             x, self.weight, self.self_weight, self.bias, *graph._for_operators(), *settings
@@ -221,9 +252,10 @@ class RegularNonlinearity(Layer):
         super().__init__()
         kind = FeatureType(type)
         highest = kind.highest_order
-        self.samples = 2 * highest + 1 if samples is None else samples
-        self.activation = activation
-        self.band_limit = highest if output_band_limit is None else output_band_limit
+        self.samples = 2 * highest + 1 if samples is None else integer(OperatorError, "samples", samples, 1, 65_536)
+        self.activation = choice(OperatorError, "activation", activation, ACTIVATIONS)
+        limit = highest if output_band_limit is None else output_band_limit
+        self.band_limit = integer(OperatorError, "output_band_limit", limit, 0, 1000)
         if len(set(kind.multiplicities)) > 1:
             raise OperatorError(f"{kind} needs the same multiplicity for all orders from 0")
         self._set_types(kind, FeatureType.uniform(kind.multiplicity(0), self.band_limit))
@@ -260,7 +292,8 @@ class NormNonlinearity(Layer):
     ) -> None:
         super().__init__()
         self._set_types(type, type)
-        self.activation, self.epsilon = activation, epsilon
+        self.activation = choice(OperatorError, "activation", activation, ACTIVATIONS)
+        self.epsilon = number(OperatorError, "epsilon", epsilon, 0)
         count = _gemcnn.counts(self.input, self.input)[1]
         self.bias = nn.Parameter(torch.zeros(count, device=device, dtype=dtype))
 
@@ -284,7 +317,7 @@ class GatedNonlinearity(Layer):
 
     def __init__(self, type: str, activation: str = "relu") -> None:
         super().__init__()
-        self.activation = activation
+        self.activation = choice(OperatorError, "activation", activation, ACTIVATIONS)
         gates = _gemcnn.counts(type, type)[1]
         self._set_types(f"{type} + {gates}x0", type)
 
@@ -344,11 +377,11 @@ class BatchNorm(Layer):
     ) -> None:
         super().__init__()
         self._set_types(type, type)
-        self.per, self.epsilon, self.momentum = per, epsilon, momentum
+        self.per, self.epsilon = per, number(OperatorError, "epsilon", epsilon, 0)
+        self.momentum = number(OperatorError, "momentum", momentum, 0, 1)
         self.synchronised = synchronised
         counts = self.input.multiplicities
-        if per not in ("irrep", "channel"):
-            raise OperatorError(f"per is `{per}`, but must be irrep or channel")
+        choice(OperatorError, "per", per, ("irrep", "channel"))
         if per == "channel" and len(set(counts)) > 1:
             raise OperatorError(f"{self.input} needs the same multiplicity for all orders from 0")
         slots: list[int] = []
@@ -423,6 +456,9 @@ class TransportPool(Layer):
 
     def forward(self, x: Tensor, clusters: Clusters) -> Tensor:
         self._check(x)
+        instance(OperatorError, "clusters", clusters, Clusters, "gemcnn.torch.Clusters")
+        if x.dtype != clusters.phases.dtype or x.device != clusters.phases.device:
+            self._refuse(x, clusters.phases, None)
         operator = getattr(operators, self._operator)
         return cast(Tensor, operator(x, *clusters, self._types[0]))
 
@@ -528,8 +564,16 @@ class Sequential(nn.Sequential):
         return x
 
 
+def _check_rows(x: Tensor, graph: Graph) -> None:
+    instance(OperatorError, "graph", graph, Graph, "a gemcnn.torch.Graph")
+    fits = isinstance(x, Tensor) and x.dim() == 2 and x.layout == torch.strided and not x.is_complex()
+    if not fits or x.shape[0] != graph.vertex_count or x.device != graph.offsets.device:
+        raise wrong(OperatorError, "x", f"scalars of shape [{graph.vertex_count}, D]", x)
+
+
 def global_mean(x: Tensor, graph: Graph) -> Tensor:
     """Mean of scalars over each mesh of a batch: `[V, D]` to `[B, D]`."""
+    _check_rows(x, graph)
     mesh = graph.mesh_of_vertex()
     counts = graph.mesh_offsets.diff().clamp(min=1).to(x.dtype)
     return x.new_zeros((graph.mesh_count, x.shape[1])).index_add(0, mesh, x) / counts[:, None]
@@ -537,6 +581,7 @@ def global_mean(x: Tensor, graph: Graph) -> Tensor:
 
 def global_max(x: Tensor, graph: Graph) -> Tensor:
     """Maximum of scalars over each mesh of a batch: `[V, D]` to `[B, D]`."""
+    _check_rows(x, graph)
     mesh = graph.mesh_of_vertex()[:, None].expand_as(x)
     start = x.new_full((graph.mesh_count, x.shape[1]), -torch.inf)
     return start.scatter_reduce(0, mesh, x, "amax")

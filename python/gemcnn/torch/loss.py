@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _gemcnn
+from .._arguments import instance, integer, number, wrong
 from ..errors import OperatorError
 from .ops import _differentiable, _operator, _wanted, operators
 
@@ -41,8 +42,16 @@ def _run(
     class_weights = None if class_weights is None else class_weights.contiguous()
     score = x.new_empty(3, dtype=torch.float64)
     normaliser = x.new_empty(1, dtype=torch.float64)
+    classes = weight.shape[0]
     if x.is_cuda:
-        labels, normaliser = _on_device(labels, class_weights, weight.shape[0])
+        labels, normaliser = _on_device(labels, class_weights, classes)
+    elif labels.numel() and not (labels.min() >= -1 and labels.max() < classes):
+        row = int(torch.nonzero((labels < -1) | (labels >= classes))[0])
+        found = "a negative number" if labels[row] < 0 else int(labels[row])
+        raise OperatorError(
+            f"linear_cross_entropy: labels must be from 0 to {classes - 1}, for the {classes} rows of weight, or ignore_index, "
+            f"but the label of row {row} is {found}"
+        )
     gradients = (
         (torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias))
         if wanted
@@ -129,17 +138,27 @@ def linear_cross_entropy(
     Returns:
         The loss, a number.
     """
+    for name, value in (("x", x), ("weight", weight), ("bias", bias), ("labels", labels)):
+        instance(OperatorError, name, value, Tensor, "a tensor")
+    if class_weights is not None:
+        instance(OperatorError, "class_weights", class_weights, Tensor, "a tensor")
+    label_smoothing = number(OperatorError, "label_smoothing", label_smoothing, 0, 1)
+    if label_smoothing == 1:
+        raise wrong(OperatorError, "label_smoothing", "below 1", label_smoothing)
+    ignore_index = integer(OperatorError, "ignore_index", ignore_index, -(2**63))
     if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
         raise OperatorError(
             "linear_cross_entropy: features [V, channels] and weight [classes, channels] do not fit: "
             f"{list(x.shape)} and {list(weight.shape)}"
         )
-    if labels.is_floating_point() or labels.shape != x.shape[:1]:
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool or labels.shape != x.shape[:1]:
         raise OperatorError(
             f"linear_cross_entropy: labels must be integers [{x.shape[0]}], not {labels.dtype} {list(labels.shape)}"
         )
     wanted = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or bias.requires_grad)
-    marked = torch.where(labels == ignore_index, -1, labels).to(torch.int32)
+    # Rows that are not counted are marked by -1; other negative labels are none.
+    marked = labels.long().clamp(-2, 2**31 - 1)
+    marked = torch.where(labels == ignore_index, -1, torch.where(marked < 0, -2, marked)).to(torch.int32)
     found = operators.linear_cross_entropy(
         x, weight, bias, marked, class_weights, label_smoothing, wanted
     )

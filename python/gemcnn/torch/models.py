@@ -25,7 +25,7 @@ from .layers import (
 )
 from .loss import linear_cross_entropy
 from .ops import operators
-from .types import FeatureType
+from .types import FeatureType, output_type
 
 __all__ = ["GemNetwork", "HermesNetwork"]
 
@@ -269,7 +269,7 @@ class GemNetwork(BlockNetwork):
         super().__init__()
         aggregation = aggregation or ("mean" if heads is None else "sum")
         hidden = FeatureType.uniform(channels, band_limit)
-        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
+        output = output_type(outputs)
         keeps = output.highest_order > 0 or broken_symmetry
         last = hidden if keeps else FeatureType(f"{scalars}x0")
         types = [FeatureType(input)] + [hidden] * (blocks - 1) + [last]
@@ -333,7 +333,7 @@ class HermesNetwork(BlockNetwork):
     ) -> None:
         super().__init__()
         hidden = FeatureType.uniform(channels, band_limit)
-        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
+        output = output_type(outputs)
         last = hidden if output.highest_order > 0 else FeatureType(f"{scalars}x0")
         types = [FeatureType(input)] + [hidden] * (blocks - 1) + [last]
         self.blocks = nn.ModuleList(

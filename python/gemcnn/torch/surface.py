@@ -14,7 +14,7 @@ from ..errors import TaskError
 from .diffusion import Diffusion, Spectra
 from .layers import EquivariantLinear, GatedNonlinearity, Layer
 from .models import Head, trained
-from .types import FeatureType, join_orders, split_orders
+from .types import FeatureType, join_orders, output_type, split_orders
 
 __all__ = ["DiffusionBlock", "SurfaceNetwork"]
 
@@ -150,7 +150,7 @@ class SurfaceNetwork(nn.Module):
         if pool not in (None, "mean", "max"):
             raise TaskError(f"pool is `{pool}`, but must be mean or max")
         features = FeatureType(" + ".join(f"{count}x{order}" for order, count in enumerate(channels)))
-        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
+        output = output_type(outputs)
         self.pool = pool
         self.first = EquivariantLinear(input, features)
         self.blocks = nn.ModuleList(

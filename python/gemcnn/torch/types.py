@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import _gemcnn
+from .._arguments import integer
+from .._arguments import text as checked
+from ..errors import OperatorError
 
 __all__ = ["FeatureType"]
 
@@ -26,6 +30,7 @@ class FeatureType(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> FeatureType:
+        checked(OperatorError, "type", text, "a feature type such as 16x0 + 16x1")
         return super().__new__(cls, _parse(text)[1])
 
     @classmethod
@@ -59,6 +64,11 @@ class FeatureType(str):
             count * (2 if below else 1) for below, count in enumerate(self.multiplicities[:order])
         )
         return slice(start, start + self.multiplicity(order) * (2 if order else 1))
+
+
+def output_type(outputs: Any) -> FeatureType:
+    """The type of the output of a network: a number of scalars, or a type."""
+    return FeatureType(outputs if isinstance(outputs, str) else f"{integer(OperatorError, 'outputs', outputs, 1)}x0")
 
 
 def split_orders(x: Tensor, type: FeatureType) -> dict[int, Tensor]:

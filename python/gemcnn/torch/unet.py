@@ -12,7 +12,7 @@ from .edges import joined_columns
 from .graph import Levels
 from .layers import ResidualBlock, TransportPool, TransportUnpool
 from .models import BlockNetwork, nonlinearity_of
-from .types import FeatureType
+from .types import FeatureType, output_type
 
 __all__ = ["UNet"]
 
@@ -61,7 +61,7 @@ class UNet(BlockNetwork):
             raise TaskError("a U-net needs the channels of at least one graph")
         self.depth = len(channels)
         hidden = [FeatureType.uniform(count, band_limit) for count in channels]
-        output = FeatureType(f"{outputs}x0" if isinstance(outputs, int) else outputs)
+        output = output_type(outputs)
 
         def block(level: int, before: FeatureType, after: FeatureType, middle: str | None = None) -> ResidualBlock:
             return ResidualBlock(
