@@ -145,12 +145,12 @@ pub trait Source {
 }
 
 /// Gives arguments of a kind, one after the other.
+#[allow(clippy::type_complexity)]
 pub trait Take<'a, T: Real, K: Argument>: Source {
     /// The next argument; its name is for messages.
     fn take(&mut self, name: &'static str) -> Result<OnDevice<K::Host<'a, T>, K::Cuda<'a>>, Self::Error>;
 
     /// The next argument, or `None` in its place.
-    #[allow(clippy::type_complexity)]
     fn take_if(&mut self, name: &'static str) -> Result<Option<OnDevice<K::Host<'a, T>, K::Cuda<'a>>>, Self::Error> {
         self.take(name).map(Some)
     }

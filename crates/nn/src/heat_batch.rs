@@ -125,6 +125,7 @@ impl<T: Real> HeatBatch<T> {
     ///
     /// # Errors
     /// Too little memory on the GPU, or another precision than f32 there.
+    #[allow(clippy::type_complexity)]
     pub fn masses_on(
         &self,
         device: &Device,

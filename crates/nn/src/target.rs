@@ -1,8 +1,12 @@
 //! Targets: what is known of the rows of an output, wherever it is.
 
-use crate::{NnError, TargetValues, Targets};
+use crate::device::single_slice;
+use crate::{NnError, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
+use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::cuda::DeviceValues;
+use gemcnn_kernels::regression::{Penalty, Regression};
+use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
 /// What is known of the rows of an output: nothing, classes or values.
@@ -91,6 +95,29 @@ impl<C, V> Target<C, V> {
 pub(crate) struct LossTarget<H, D> {
     pub host: H,
     pub sent: Option<Arc<D>>,
+}
+
+/// Target values with the settings of their loss.
+#[derive(Debug, Clone, Copy)]
+pub struct TargetValues<'a, T> {
+    /// Penalty on the difference.
+    pub penalty: Penalty,
+    /// Row after row, of the type of the prediction.
+    pub values: &'a [T],
+    /// Which rows are known; all if `None`.
+    pub known: Option<&'a [bool]>,
+}
+
+impl<T: Real> TargetValues<'_, T> {
+    /// The loss for a type of the rows.
+    pub(crate) fn loss<'s>(&'s self, features: &'s FeatureType) -> Regression<'s> {
+        Regression { features, penalty: self.penalty, mask: self.known }
+    }
+
+    /// A copy on a GPU, with rows of a type.
+    pub(crate) fn send(&self, device: &CudaDevice, features: &FeatureType) -> Result<DeviceValues, NnError> {
+        Ok(DeviceValues::new(device, &self.loss(features), single_slice(self.values)?)?)
+    }
 }
 
 /// Classes for a loss.

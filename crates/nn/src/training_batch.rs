@@ -221,6 +221,7 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// Features and target as the operators of a tape take them.
+    #[allow(clippy::type_complexity)]
     pub(crate) fn on_tape<'a>(
         &'a self,
         tape: &mut Tape<'a, T>,

@@ -82,14 +82,13 @@ fn points<'a>(points: &'a PyReadonlyArray2<'_, f64>) -> PyResult<&'a [DVec3]> {
     Ok(bytemuck::cast_slice(rows))
 }
 
+/// Two arrays of indices.
+type IndexArrays<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>);
+
 /// This many of the points, chosen by farthest-point sampling from the first one, in rising order, and for each point the
 /// place of the nearest of them.
 #[pyfunction]
-fn coarsen<'py>(
-    py: Python<'py>,
-    positions: PyReadonlyArray2<'py, f64>,
-    count: usize,
-) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>)> {
+fn coarsen<'py>(py: Python<'py>, positions: PyReadonlyArray2<'py, f64>, count: usize) -> PyResult<IndexArrays<'py>> {
     let positions = points(&positions)?;
     let (chosen, nearest) = work(py, || {
         let mut chosen = farthest_points(positions, count, 0);
@@ -114,7 +113,7 @@ fn pairs_within<'py>(
     positions: PyReadonlyArray2<'py, f64>,
     radius: f64,
     limit: usize,
-) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>)> {
+) -> PyResult<IndexArrays<'py>> {
     let positions = points(&positions)?;
     let pairs: (Vec<u32>, Vec<u32>) = work(py, || {
         let (index, mut found) = (PointIndex::new(positions), Vec::new());

@@ -9,6 +9,7 @@ use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -123,11 +124,13 @@ impl<'a> Writer<'a> {
         if description.exists() {
             return Ok(data);
         }
-        if !self.families.contains_key(&source_vertices) {
-            let options = BodyOptions { vertices: source_vertices, ..Default::default() };
-            self.families.insert(source_vertices, BodyFamily::new(&options).map_err(invalid("bodies"))?);
-        }
-        let family = &self.families[&source_vertices];
+        let family = match self.families.entry(source_vertices) {
+            Entry::Occupied(family) => family.into_mut(),
+            Entry::Vacant(place) => {
+                let options = BodyOptions { vertices: source_vertices, ..Default::default() };
+                place.insert(BodyFamily::new(&options).map_err(invalid("bodies"))?)
+            }
+        };
         let meshes = folder.join("meshes");
         std::fs::create_dir_all(&meshes).map_err(TaskError::file(&meshes))?;
         let _held = (open_shared(&folder)?, open_shared(&meshes)?);

@@ -45,6 +45,7 @@ pub(crate) trait Engine {
     /// training.
     fn open(&mut self, world: &str, config: &RunConfig) -> Result<Vec<RunReport>, TaskError>;
 
+    #[allow(clippy::type_complexity)]
     /// Trains and tests a run in a directory, unless that is done there. Returns what training took and the results of
     /// the tests, or `None` if a stop is requested.
     fn run(

@@ -46,7 +46,7 @@ pub use linear_activate::LinearActivate;
 pub use mesh_product::{Expand, Project};
 pub use messages::{MessageFunction, MessageLayer, SendMessages};
 pub use pool::{GlobalMax, GlobalMean, PoolClusters, UnpoolClusters};
-pub use regression::{RegressionLoss, TargetValues};
+pub use regression::RegressionLoss;
 pub use regular::RegularActivate;
 pub use rotated_map::RotatedMap;
 pub use row_map::{EquivariantMap, LinearMap, LinearWeights};

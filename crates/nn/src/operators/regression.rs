@@ -1,37 +1,12 @@
 //! Regression losses.
 
-use crate::device::single_slice;
 use crate::error::check_size;
-use crate::target::LossValues;
+use crate::target::{LossValues, TargetValues};
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
-use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::cuda::DeviceValues;
-use gemcnn_kernels::regression::{self, Penalty, Regression};
-use gemcnn_kernels::{Executor, FeatureType, Real, Resolve};
+use gemcnn_kernels::regression::{self, Penalty};
+use gemcnn_kernels::{Executor, Real, Resolve};
 use std::sync::Arc;
-
-/// Target values with the settings of their loss.
-#[derive(Debug, Clone, Copy)]
-pub struct TargetValues<'a, T> {
-    /// Penalty on the difference.
-    pub penalty: Penalty,
-    /// Row after row, of the type of the prediction.
-    pub values: &'a [T],
-    /// Which rows are known; all if `None`.
-    pub known: Option<&'a [bool]>,
-}
-
-impl<T: Real> TargetValues<'_, T> {
-    /// The loss for a type of the rows.
-    fn loss<'s>(&'s self, features: &'s FeatureType) -> Regression<'s> {
-        Regression { features, penalty: self.penalty, mask: self.known }
-    }
-
-    /// A copy on a GPU, with rows of a type.
-    pub(crate) fn send(&self, device: &CudaDevice, features: &FeatureType) -> Result<DeviceValues, NnError> {
-        Ok(DeviceValues::new(device, &self.loss(features), single_slice(self.values)?)?)
-    }
-}
 
 /// Mean penalty on the difference from target values, over the rows selected by a mask (all rows without a mask).
 /// It is gauge invariant for features of any type. Saves the prediction.
