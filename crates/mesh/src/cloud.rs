@@ -110,7 +110,7 @@ fn normal(points: &[DVec3], point: DVec3, around: &[Neighbour]) -> DVec3 {
     symmetric_eigen(sum * size.recip()).1[2]
 }
 
-/// Gives normals of neighbours the same side, along a minimum spanning tree of their differences (Hoppe et al. 1992).
+/// Orients the normals consistently, along a minimum spanning tree of their differences (Hoppe et al. 1992).
 /// The highest point of each connected part has its normal upwards.
 fn orient(points: &[DVec3], neighbours: &[Vec<Neighbour>], normals: &mut [DVec3]) {
     let mut order: Vec<u32> = (0..points.len() as u32).collect();

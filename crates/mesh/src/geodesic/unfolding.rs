@@ -5,7 +5,7 @@ use glam::DVec2;
 
 /// Sweeps end when no distance changes by more than this part of itself.
 const SETTLED: f64 = 1e-10;
-/// Far more sweeps than any but a hopeless mesh takes; two or three are common.
+/// Limit of the number of sweeps. Two or three are common.
 const MAX_SWEEPS: usize = 64;
 
 /// The triangles around each vertex.
@@ -20,9 +20,9 @@ pub(super) struct Fans {
 struct Corner {
     /// The other two corners.
     others: [u32; 2],
-    /// How far they are.
+    /// Lengths of the sides to them.
     sides: [f64; 2],
-    /// How far they are from each other.
+    /// Length of the side between them.
     base: f64,
     /// Not finite if they lie on one point: then no source is seen between them.
     inverse_base: f64,

@@ -1,6 +1,5 @@
 //! Errors of mesh files, with their location.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ use crate::MeshError;
 /// );
 /// ```
 #[derive(Debug, thiserror::Error)]
-#[error("{}{location}: {problem}; {}", .path.display(), .problem.advice())]
+#[error("{}{location}: {problem}", .path.display())]
 pub struct FileError {
     /// Path of the file.
     pub path: PathBuf,
@@ -76,97 +75,109 @@ impl fmt::Display for Location {
     }
 }
 
-/// A problem with a mesh file.
+/// A problem with a mesh file. `Display` prints it with a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileProblem {
     /// The operating system cannot read the file.
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {0}; check the path and the read permission")]
     Read(io::Error),
     /// The operating system cannot write the file.
-    #[error("cannot be written: {0}")]
+    #[error("cannot be written: {0}; check that the folder exists, is writable and has free space")]
     Write(io::Error),
     /// The path does not name a regular file.
-    #[error("the path is {what}, not a file")]
+    #[error("the path is {what}, not a file; give the path of a mesh file")]
     NotAFile {
         /// Description of the path's target.
         what: &'static str,
     },
     /// The file is empty or contains only white space.
-    #[error("the file is empty")]
+    #[error("the file is empty; export or download the mesh again")]
     Empty,
     /// The file is compressed.
-    #[error("the file is compressed ({with})")]
+    #[error("the file is compressed ({with}); unpack it first")]
     Compressed {
         /// Name of the compression format.
         with: &'static str,
     },
     /// The text is UTF-16.
-    #[error("the file is UTF-16 text")]
+    #[error("the file is UTF-16 text; save it as UTF-8 or ASCII")]
     Utf16,
     /// The format is not supported.
-    #[error("this is not a mesh file of a known format{}", .looks_like.map(|what| format!(", it looks like {what}")).unwrap_or_default())]
+    #[error(
+        "this is not a mesh file of a known format{}; use {}",
+        .looks_like.map(|what| format!(", it looks like {what}")).unwrap_or_default(),
+        formats_that(|_| true)
+    )]
     UnknownFormat {
         /// Description of the likely format, if known.
         looks_like: Option<&'static str>,
     },
     /// The file is a MATLAB or HDF5 file.
-    #[error("this is a MATLAB or HDF5 file")]
+    #[error(
+        "this is a MATLAB or HDF5 file; in MATLAB, write the mesh with stlwrite(triangulation(faces, vertices), 'mesh.stl') and labels with writematrix(labels, 'mesh.csv')"
+    )]
     Matlab,
     /// The file has statements, but no vertices.
-    #[error("the file has no vertices")]
+    #[error("the file has no vertices; export or download the mesh again")]
     NoVertices,
     /// A variant of a format is not supported.
-    #[error("{what} is not supported")]
+    #[error("{what} is not supported; convert the mesh to PLY or OBJ")]
     Unsupported {
         /// Description of the variant.
         what: String,
     },
     /// The header is inconsistent or violates the format.
-    #[error("bad header: {why}")]
+    #[error("bad header: {why}; correct the header, or export the mesh again")]
     BadHeader {
         /// Description of the problem.
         why: String,
     },
     /// The XML or JSON of the file violates its grammar or lacks a required part.
-    #[error("{why}")]
+    #[error("{why}; the file is damaged: copy or export it again")]
     BadDocument {
         /// Description of the problem.
         why: String,
     },
     /// Encoded or compressed data are damaged or have the wrong size.
-    #[error("{why}")]
+    #[error("{why}; the file is damaged: copy or export it again")]
     BadData {
         /// Description of the problem.
         why: &'static str,
     },
     /// Compressed data would expand to far more than the file.
-    #[error("the compressed data expand to more than 64 times the size of the file")]
+    #[error(
+        "the compressed data expand to more than 64 times the size of the file; write the file without compression"
+    )]
     ExpandsTooMuch,
     /// The file has values for the vertices of a mesh, but no mesh.
-    #[error("{format} file without a surface: it has values for the vertices of a mesh in another file")]
+    #[error(
+        "{format} file without a surface: it has values for the vertices of a mesh in another file; give the file of the surface, and this one as its values (`--values` of `gemcnn mesh convert`)"
+    )]
     ValuesOnly {
         /// The format.
         format: FileFormat,
     },
     /// The file has a surface, but no values for its vertices.
-    #[error("the file has no values for vertices")]
+    #[error("the file has no values for vertices; give a file with labels or values, such as .annot or .label.gii")]
     NoValues,
     /// Other files that the file refers to are not read.
-    #[error("the data are in another file, '{file}'")]
+    #[error("the data are in another file, '{file}'; export the mesh as one file, for glTF as .glb")]
     ExternalData {
         /// Name of the other file.
         file: String,
     },
     /// The scene repeats its meshes so often that it is far larger than the file.
-    #[error("the scene repeats its meshes so often that it has {vertices} vertices")]
+    #[error(
+        "the scene repeats its meshes so often that it has {vertices} vertices; export only the meshes that are needed"
+    )]
     SceneTooLarge {
         /// Number of vertices of the scene.
         vertices: u64,
     },
     /// The header declares more elements than the remaining bytes can hold.
     #[error(
-        "{declared} elements '{element}' are declared, but the file of {file_size} bytes can hold at most {capacity}"
+        "{declared} elements '{element}' are declared, but the file of {file_size} bytes can hold at most {capacity}; the file is truncated or its header is wrong: copy or export it again"
     )]
     CountTooLarge {
         /// Name of the element.
@@ -179,7 +190,9 @@ pub enum FileProblem {
         file_size: usize,
     },
     /// The file ends before the last declared element.
-    #[error("the file ends after {read} of {declared} elements '{element}'")]
+    #[error(
+        "the file ends after {read} of {declared} elements '{element}'; the file is truncated or its header is wrong: copy or export it again"
+    )]
     Truncated {
         /// Name of the element.
         element: String,
@@ -189,13 +202,15 @@ pub enum FileProblem {
         declared: u64,
     },
     /// The text ends inside a statement.
-    #[error("unexpected end of file, expected {expected}")]
+    #[error(
+        "unexpected end of file, expected {expected}; the file is truncated or its header is wrong: copy or export it again"
+    )]
     EndsEarly {
         /// Description of the missing part.
         expected: &'static str,
     },
     /// A word is not a number of the required kind.
-    #[error("'{found}' is not {expected}")]
+    #[error("'{found}' is not {expected}; correct it (examples: 12, -0.5, 1.5e-3)")]
     BadNumber {
         /// The word.
         found: String,
@@ -203,13 +218,15 @@ pub enum FileProblem {
         expected: &'static str,
     },
     /// A coordinate is NaN or infinite.
-    #[error("the coordinate '{found}' is not finite")]
+    #[error(
+        "the coordinate '{found}' is not finite; use finite coordinates, or remove the vertex in the program that wrote the mesh"
+    )]
     NotFinite {
         /// The coordinate as written in the file.
         found: String,
     },
     /// A line has too few or too many values.
-    #[error("{found} values, expected {expected}")]
+    #[error("{found} values, expected {expected}; correct the line, or export the mesh again")]
     ValueCount {
         /// Number of values.
         found: usize,
@@ -217,13 +234,13 @@ pub enum FileProblem {
         expected: &'static str,
     },
     /// A line has too few values for its element.
-    #[error("the line has too few values for an element '{element}'")]
+    #[error("the line has too few values for an element '{element}'; correct the line, or export the mesh again")]
     TooFewValues {
         /// Name of the element.
         element: String,
     },
     /// A line has values after the last property of its element.
-    #[error("'{found}' follows the last value of an element '{element}'")]
+    #[error("'{found}' follows the last value of an element '{element}'; correct the line, or export the mesh again")]
     TooManyValues {
         /// The first extra word.
         found: String,
@@ -231,7 +248,7 @@ pub enum FileProblem {
         element: String,
     },
     /// A word is not allowed at this position.
-    #[error("found '{found}', expected {expected}")]
+    #[error("found '{found}', expected {expected}; correct it, or export the mesh again")]
     Unexpected {
         /// The word.
         found: String,
@@ -239,10 +256,12 @@ pub enum FileProblem {
         expected: &'static str,
     },
     /// Index 0 in a format whose indices start at 1.
-    #[error("vertex index 0: OBJ indices start at 1")]
+    #[error("vertex index 0: OBJ indices start at 1; add 1 to every index if the file counts from 0")]
     ZeroIndex,
     /// A face refers to a vertex that does not exist.
-    #[error("vertex index {index} is out of range, there are {vertices} vertices and they count from {first}")]
+    #[error(
+        "vertex index {index} is out of range, there are {vertices} vertices and they count from {first}; correct the index, or export the mesh again"
+    )]
     IndexOutOfRange {
         /// The index as written in the file.
         index: i64,
@@ -252,31 +271,31 @@ pub enum FileProblem {
         first: u8,
     },
     /// A face has fewer than three corners.
-    #[error("the face has {corners} corner(s), it needs at least 3")]
+    #[error("the face has {corners} corner(s), it needs at least 3; remove the face; points and lines are not faces")]
     ShortFace {
         /// Number of corners.
         corners: usize,
     },
     /// A list has a negative length.
-    #[error("a list has the length {length}")]
+    #[error("a list has the length {length}; the file is damaged: copy or export it again")]
     NegativeLength {
         /// The invalid length.
         length: i64,
     },
     /// The vertices and faces are not a valid mesh.
-    #[error(transparent)]
+    #[error("{0}; split the mesh, or export it again")]
     Mesh(MeshError),
     /// The file name does not have the extension of a format that can be written.
-    #[error("the name does not have the extension of a format that can be written")]
+    #[error("the name does not have the extension of a format that can be written; use {}", formats_that(|_| true))]
     UnknownExtension,
     /// The format cannot store vertex attributes.
-    #[error("{format} files cannot store vertex attributes")]
+    #[error("{format} files cannot store vertex attributes; use {}", formats_that(|stores| stores.vertex_attributes))]
     AttributesNotHeld {
         /// The format.
         format: FileFormat,
     },
     /// An attribute has a name that a PLY property cannot have.
-    #[error("an attribute cannot be named '{name}': {why}")]
+    #[error("an attribute cannot be named '{name}': {why}; rename it")]
     AttributeName {
         /// The name.
         name: String,
@@ -284,7 +303,7 @@ pub enum FileProblem {
         why: &'static str,
     },
     /// The number of values of an attribute differs from the number of vertices.
-    #[error("attribute '{name}' has {values} values for {elements} elements")]
+    #[error("attribute '{name}' has {values} values for {elements} elements; give one value per vertex or face")]
     AttributeLength {
         /// Name of the attribute.
         name: String,
@@ -294,13 +313,16 @@ pub enum FileProblem {
         elements: usize,
     },
     /// The format cannot store face attributes.
-    #[error("{format} files cannot store face attributes")]
+    #[error("{format} files cannot store face attributes; use {}", formats_that(|stores| stores.face_attributes))]
     FaceAttributesNotHeld {
         /// The format.
         format: FileFormat,
     },
     /// A coordinate is too large for the single precision of a format.
-    #[error("vertex {vertex} has the coordinate {value:e}, which is too large for {format}")]
+    #[error(
+        "vertex {vertex} has the coordinate {value:e}, which is too large for {format}; use {}",
+        formats_that(|stores| stores.double_precision)
+    )]
     CoordinateNotHeld {
         /// Index of the vertex, from 0.
         vertex: usize,
@@ -310,7 +332,10 @@ pub enum FileProblem {
         format: FileFormat,
     },
     /// A value cannot be stored without a change.
-    #[error("attribute '{name}' has the integer {value}, which {format} files cannot store")]
+    #[error(
+        "attribute '{name}' has the integer {value}, which {format} files cannot store; use {}",
+        formats_that(|stores| stores.vertex_attributes && stores.double_precision)
+    )]
     ValueNotHeld {
         /// Name of the attribute.
         name: String,
@@ -322,55 +347,6 @@ pub enum FileProblem {
 }
 
 impl FileProblem {
-    /// Remedy for the problem.
-    pub fn advice(&self) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
-            Self::UnknownFormat { .. } | Self::UnknownExtension => return other_format(|_| true),
-            Self::AttributesNotHeld { .. } => return other_format(|stores| stores.vertex_attributes),
-            Self::FaceAttributesNotHeld { .. } => return other_format(|stores| stores.face_attributes),
-            Self::CoordinateNotHeld { .. } => return other_format(|stores| stores.double_precision),
-            Self::ValueNotHeld { .. } => {
-                return other_format(|stores| stores.vertex_attributes && stores.double_precision);
-            }
-            Self::Read(_) => "check the path and the read permission",
-            Self::Write(_) => "check that the folder exists, is writable and has free space",
-            Self::NotAFile { .. } => "give the path of a mesh file",
-            Self::Empty | Self::NoVertices => "export or download the mesh again",
-            Self::Compressed { .. } => "unpack it first",
-            Self::Utf16 => "save it as UTF-8 or ASCII",
-            Self::Matlab => {
-                "in MATLAB, write the mesh with stlwrite(triangulation(faces, vertices), 'mesh.stl') \
-                 and labels with writematrix(labels, 'mesh.csv')"
-            }
-            Self::Unsupported { .. } => "convert the mesh to PLY or OBJ",
-            Self::BadHeader { .. } => "correct the header, or export the mesh again",
-            Self::CountTooLarge { .. } | Self::Truncated { .. } | Self::EndsEarly { .. } => {
-                "the file is truncated or its header is wrong: copy or export it again"
-            }
-            Self::BadDocument { .. } | Self::BadData { .. } => "the file is damaged: copy or export it again",
-            Self::ExpandsTooMuch => "write the file without compression",
-            Self::ValuesOnly { .. } => {
-                "give the file of the surface, and this one as its values (`--values` of `gemcnn mesh convert`)"
-            }
-            Self::NoValues => "give a file with labels or values, such as .annot or .label.gii",
-            Self::ExternalData { .. } => "export the mesh as one file, for glTF as .glb",
-            Self::SceneTooLarge { .. } => "export only the meshes that are needed",
-            Self::BadNumber { .. } => "correct it (examples: 12, -0.5, 1.5e-3)",
-            Self::NotFinite { .. } => "use finite coordinates, or remove the vertex in the program that wrote the mesh",
-            Self::ValueCount { .. } | Self::TooFewValues { .. } | Self::TooManyValues { .. } => {
-                "correct the line, or export the mesh again"
-            }
-            Self::Unexpected { .. } => "correct it, or export the mesh again",
-            Self::ZeroIndex => "add 1 to every index if the file counts from 0",
-            Self::IndexOutOfRange { .. } => "correct the index, or export the mesh again",
-            Self::ShortFace { .. } => "remove the face; points and lines are not faces",
-            Self::NegativeLength { .. } => "the file is damaged: copy or export it again",
-            Self::Mesh(_) => "split the mesh, or export it again",
-            Self::AttributeName { .. } => "rename it",
-            Self::AttributeLength { .. } => "give one value per vertex or face",
-        })
-    }
-
     /// A variant of a format that is not supported.
     pub(super) fn unsupported(what: impl Into<String>) -> Self {
         Self::Unsupported { what: what.into() }
@@ -408,9 +384,9 @@ impl FileProblem {
     }
 }
 
-/// Advice to use one of the formats that store what is needed.
-fn other_format(needed: impl Fn(Stores) -> bool) -> Cow<'static, str> {
-    format!("use {}", one_of(&writable_extensions(needed))).into()
+/// Extensions of the formats that store what is needed, as a choice.
+fn formats_that(needed: impl Fn(Stores) -> bool) -> String {
+    one_of(&writable_extensions(needed))
 }
 
 /// A [`FileError`] without its path.

@@ -82,7 +82,7 @@ impl Envelope {
     }
 }
 
-/// The product of two vectors of equal length, in four sums that do not wait for each other.
+/// The product of two vectors of equal length, in four independent sums.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (a.chunks_exact(4), b.chunks_exact(4));
     let rest = a.remainder().iter().zip(b.remainder());

@@ -16,7 +16,7 @@ settings! {
     SpiralModel = "spiral" {
         /// Vertices of a spiral (default 10).
         length: usize = 10,
-        /// Every how manieth vertex of the spiral is taken (default 1).
+        /// Step between the vertices of the spiral that are taken (default 1: all).
         dilation: usize = 1,
         /// The layers.
         layers: Stack = Stack::default(),
