@@ -56,13 +56,25 @@ pub enum Repair {
 impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Weld { tolerance: 0.0 } => f.write_str("weld"),
-            Self::Weld { tolerance } => write!(f, "weld={tolerance:?}"),
-            Self::DropDegenerateFaces => f.write_str("degenerate"),
-            Self::DropDuplicateFaces => f.write_str("duplicates"),
-            Self::DropIsolatedVertices => f.write_str("isolated"),
-            Self::Orient => f.write_str("orient"),
+            Self::Weld { tolerance } if *tolerance != 0.0 => write!(f, "weld={tolerance:?}"),
+            _ => f.write_str(Self::ALL.iter().find(|(_, repair)| repair == self).map_or("", |(word, _)| word)),
         }
+    }
+}
+
+impl Repair {
+    /// All repairs with their words, in the order in which to apply them.
+    pub const ALL: [(&str, Self); 5] = [
+        ("weld", Self::Weld { tolerance: 0.0 }),
+        ("degenerate", Self::DropDegenerateFaces),
+        ("duplicates", Self::DropDuplicateFaces),
+        ("isolated", Self::DropIsolatedVertices),
+        ("orient", Self::Orient),
+    ];
+
+    /// The words of all repairs, for a message.
+    pub fn words() -> String {
+        format!("{} or weld=DISTANCE", Self::ALL.map(|(word, _)| word).join(", "))
     }
 }
 
@@ -70,20 +82,14 @@ impl FromStr for Repair {
     type Err = RepairError;
 
     fn from_str(word: &str) -> Result<Self, RepairError> {
-        match word {
-            "weld" => Ok(Self::Weld { tolerance: 0.0 }),
-            "degenerate" => Ok(Self::DropDegenerateFaces),
-            "duplicates" => Ok(Self::DropDuplicateFaces),
-            "isolated" => Ok(Self::DropIsolatedVertices),
-            "orient" => Ok(Self::Orient),
-            _ => {
-                let unknown = || RepairError::Unknown { word: word.into() };
-                let number = word.strip_prefix("weld=").ok_or_else(unknown)?;
-                let tolerance = number.parse().map_err(|_| unknown())?;
-                check_tolerance(tolerance)?;
-                Ok(Self::Weld { tolerance })
-            }
+        if let Some(&(_, repair)) = Self::ALL.iter().find(|(name, _)| *name == word) {
+            return Ok(repair);
         }
+        let unknown = || RepairError::Unknown { word: word.into() };
+        let number = word.strip_prefix("weld=").ok_or_else(unknown)?;
+        let tolerance = number.parse().map_err(|_| unknown())?;
+        check_tolerance(tolerance)?;
+        Ok(Self::Weld { tolerance })
     }
 }
 
@@ -103,7 +109,7 @@ pub enum RepairError {
         tolerance: f64,
     },
     /// A word is not the name of a repair.
-    #[error("'{word}' is not a repair: use weld, weld=DISTANCE, degenerate, duplicates, isolated or orient")]
+    #[error("'{word}' is not a repair: use {}", Repair::words())]
     Unknown {
         /// The word.
         word: String,

@@ -252,16 +252,8 @@ impl MeshReport {
         let duplicates = weld || self.duplicate_faces > 0;
         let isolated = degenerate || self.isolated_vertices > 0;
         let orient = degenerate || duplicates || self.misoriented_faces > 0;
-        [
-            (weld, Repair::Weld { tolerance: 0.0 }),
-            (degenerate, Repair::DropDegenerateFaces),
-            (duplicates, Repair::DropDuplicateFaces),
-            (isolated, Repair::DropIsolatedVertices),
-            (orient, Repair::Orient),
-        ]
-        .into_iter()
-        .filter_map(|(wanted, repair)| wanted.then_some(repair))
-        .collect()
+        let suggested = [weld, degenerate, duplicates, isolated, orient].into_iter().zip(Repair::ALL);
+        suggested.filter_map(|(wanted, (_, repair))| wanted.then_some(repair)).collect()
     }
 }
 

@@ -34,9 +34,16 @@ pub struct Convert {
     #[arg(long, value_name = "FILE")]
     values: Vec<PathBuf>,
 
-    /// Comma-separated list of repairs, applied in this order: weld, weld=DISTANCE, degenerate,
-    /// duplicates, isolated, orient; or `all` for the repairs that `gemcnn mesh info` suggests.
-    #[arg(long, value_name = "REPAIR", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "REPAIR",
+        value_delimiter = ',',
+        help = format!(
+            "Comma-separated list of repairs, applied in the given order: {}; or `all` for the repairs that `gemcnn mesh \
+             info` suggests",
+            Repair::words()
+        ),
+    )]
     repair: Vec<Wanted>,
 
     /// Encoding of PLY output.

@@ -19,9 +19,6 @@ use std::path::Path;
 /// Largest integer up to which all are exact in f64.
 const LARGEST_LABEL: f64 = 9_007_199_254_740_992.0;
 
-/// Extensions of files with values of vertices: FreeSurfer and GIFTI.
-const VALUE_EXTENSIONS: [&str; 8] = ["annot", "gii", "curv", "sulc", "thickness", "area", "volume", "avg_curv"];
-
 /// The columns of a file with values of vertices.
 fn value_table(file: &ValueFile) -> NumberTable {
     let columns = &file.attributes;
@@ -426,7 +423,7 @@ impl TargetReader {
                 None,
                 "MATLAB files are not read; in MATLAB, write writematrix(labels, 'NAME.csv')",
             )),
-            extension if VALUE_EXTENSIONS.contains(&extension) => {
+            extension if extension == "gii" || gemcnn_mesh::has_value_name(path) => {
                 let file = gemcnn_mesh::parse_values(path, bytes)
                     .map_err(|error| DataError::table(path, None, error.problem.to_string()))?;
                 Ok(value_table(&file))

@@ -172,7 +172,7 @@ mod tests {
         for kind in <dyn Model>::registry().kinds() {
             let model = ModelConfig::of_kind(kind).unwrap();
             let settings = toml::Table::try_from(model).unwrap();
-            for setting in settings.keys().map(String::as_str).chain(["width", "samples"]) {
+            for setting in settings.keys().map(String::as_str).chain([kind, "width", "samples"]) {
                 assert!(page.contains(&format!("`{setting}`")), "{kind}: {setting}");
             }
         }
