@@ -174,11 +174,11 @@ SYNONYMS = {
     "data": ["pos", "face", "coordinate"],
     "kinds": ["kind", "feature", "eigenvectors", "times"],
     "settings": ["kind", "remesh"],
-    "radii": ["radius", "radii"],
+    "radii": ["radius", "minor_radius"],
     "radius": ["neighbour"],
     "count": ["cluster"],
-    "cluster_of": ["cluster"],
-    "neighbours": ["offsets"],
+    "cluster_of": ["cluster", "transport"],
+    "neighbours": ["offsets", "theta"],
     "gauge": ["reference neighbours"],
     "rows": ["vertices"],
     "columns": ["vertices"],
@@ -331,7 +331,7 @@ def torch_calls(gt, torch, graph):
 
 
 TORCH_SYNONYMS = SYNONYMS | {
-    "x": ["graph", "features", "rows"],
+    "x": ["graph", "features", "rows", "weight"],
     "text": ["type"],
     "type": ["orders"],
     "graph": ["mesh", "x", "vertices", *("offsets neighbours reverse phases radius coefficients").split()],

@@ -2,11 +2,13 @@
 
 import contextlib
 import copy
+import inspect
 import io
 import os
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -323,6 +325,18 @@ def test_states_are_plain(tmp_path, graph):
     assert torch.equal(layer(x, graph), third(x, graph))
 
 
+def test_networks_are_exported(graph):
+    layer = gt.Sequential(gt.ResidualBlock("2x0", "2x(0,1)"), gt.GaugeConv("2x(0,1)", "1x0"))
+    x, single = torch.randn(30, 2), graph.to(torch.float32)
+    buffer = io.BytesIO()
+    torch.export.save(torch.export.export(layer, (x, single)), buffer)
+    buffer.seek(0)
+    program = torch.export.load(buffer)
+    # PyTorch takes `graph.reversed_phases` in its guards for a part of `graph.reverse`.
+    options = {"check_guards": False} if "check_guards" in inspect.signature(program.module).parameters else {}
+    assert torch.allclose(program.module(**options)(x, single), layer(x, single))
+
+
 def test_bad_arguments_are_named(graph):
     layer = gt.GaugeConv("2x0", "1x0", dtype=torch.float64)
     x = random(30, 2)
@@ -337,6 +351,15 @@ def test_bad_arguments_are_named(graph):
             layer(wrong, graph)
     with pytest.raises(gemcnn.OperatorError, match="float64"):
         layer(x, graph.to(torch.float32))
+    with pytest.raises(gemcnn.OperatorError, match="weights torch.float32"):
+        gt.GaugeConv("2x0", "1x0")(x, graph)
+    for wrong in (None, "graph", gemcnn.shapes.icosphere(1), graph.offsets):
+        with pytest.raises(gemcnn.OperatorError, match="graph"):
+            layer(x, wrong)
+    assert gt.Graph.of(SimpleNamespace(vertices=[[0, 0, 0], [1, 0, 0], [0, 1, 0]], faces=[[0, 1, 2]])).edge_count == 6
+    for label in (-1, 5, 2**40):
+        with pytest.raises(gemcnn.OperatorError, match="from 0 to 4"):
+            gt.linear_cross_entropy(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5), torch.tensor([0, label]))
     with pytest.raises(gemcnn.OperatorError, match="memory"):
         gemcnn._gemcnn.regular_forward(("2x0", 0, 1, "relu"), 30, x.to("meta"), x.clone())
     with pytest.raises(gemcnn.OperatorError, match="int32"):

@@ -325,3 +325,5 @@ def _parts(name: str, values: Any, kind: Any) -> list[Any]:
 for _kind in (Graph, Clusters, Levels):
     # For `torch.export.save`.
     _pytree._register_namedtuple(_kind, serialized_type_name=f"gemcnn.torch.{_kind.__name__}")
+# Example inputs in exported programs are loaded with `weights_only`.
+torch.serialization.add_safe_globals([Graph, Clusters, Levels])

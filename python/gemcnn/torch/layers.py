@@ -69,13 +69,15 @@ class Layer(nn.Module):
                 f"{self.__class__.__name__}: `x` has {x.shape[0]} rows, but the graph has {graph.vertex_count} vertices"
             )
 
-    def _refuse(self, x: Tensor, numbers: Tensor, weight: Tensor | None) -> None:
+    def _refuse(self, x: Tensor, numbers: Tensor | None, weight: Tensor | None) -> None:
         """Raises for features of another type or on another device, unless autocast converts them."""
-        if x.device == numbers.device and torch.is_autocast_enabled(x.device.type):
+        others = [("its geometry is", numbers), ("the weights", weight)]
+        present = [(name, other) for name, other in others if other is not None]
+        if all(x.device == other.device for _, other in present) and torch.is_autocast_enabled(x.device.type):
             return
-        own = "" if weight is None else f", and the weights {weight.dtype} on {weight.device}"
+        found = ", and ".join(f"{name} {other.dtype} on {other.device}" for name, other in present)
         raise OperatorError(
-            f"{self.__class__.__name__}: x is {x.dtype} on {x.device}, but its geometry is {numbers.dtype} on {numbers.device}{own}: "
+            f"{self.__class__.__name__}: x is {x.dtype} on {x.device}, but {found}: "
             "convert with the method `to` of the tensor, of the geometry (such as Graph) and of the layer"
         )
 
@@ -224,6 +226,8 @@ class EquivariantLinear(Layer):
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
         self._check(x)
+        if x.dtype != self.weight.dtype or x.device != self.weight.device:
+            self._refuse(x, None, self.weight)
         result = operators.linear(x, self.weight, self.bias, *self._types)
         return cast(Tensor, result)
 
@@ -318,6 +322,7 @@ class GatedNonlinearity(Layer):
     def __init__(self, type: str, activation: str = "relu") -> None:
         super().__init__()
         self.activation = choice(OperatorError, "activation", activation, ACTIVATIONS)
+        type = FeatureType(type)
         gates = _gemcnn.counts(type, type)[1]
         self._set_types(f"{type} + {gates}x0", type)
 
@@ -566,7 +571,7 @@ class Sequential(nn.Sequential):
 
 def _check_rows(x: Tensor, graph: Graph) -> None:
     instance(OperatorError, "graph", graph, Graph, "a gemcnn.torch.Graph")
-    fits = isinstance(x, Tensor) and x.dim() == 2 and x.layout == torch.strided and not x.is_complex()
+    fits = isinstance(x, Tensor) and x.dim() == 2 and x.layout == torch.strided and x.is_floating_point()
     if not fits or x.shape[0] != graph.vertex_count or x.device != graph.offsets.device:
         raise wrong(OperatorError, "x", f"scalars of shape [{graph.vertex_count}, D]", x)
 

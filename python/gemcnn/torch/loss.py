@@ -142,6 +142,10 @@ def linear_cross_entropy(
         instance(OperatorError, name, value, Tensor, "a tensor")
     if class_weights is not None:
         instance(OperatorError, "class_weights", class_weights, Tensor, "a tensor")
+    tensors = {"x": x, "weight": weight, "bias": bias, "labels": labels, "class_weights": class_weights}
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.layout != torch.strided:
+            raise wrong(OperatorError, name, "a dense tensor", tensor)
     label_smoothing = number(OperatorError, "label_smoothing", label_smoothing, 0, 1)
     if label_smoothing == 1:
         raise wrong(OperatorError, "label_smoothing", "below 1", label_smoothing)
