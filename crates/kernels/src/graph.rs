@@ -255,11 +255,6 @@ impl<'a, T> GraphView<'a, T> {
         self.slices.neighbours.len()
     }
 
-    /// Numbers of vertices and of edges.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.vertex_count(), self.edge_count())
-    }
-
     /// Number of meshes.
     pub fn mesh_count(&self) -> usize {
         self.slices.mesh_offsets.len() - 1

@@ -4,9 +4,10 @@ use crate::graph::{GraphTensors, Sizes, checked, slices};
 use crate::pass::passes;
 use crate::settings::{by_type, kind};
 use crate::tensor::Place;
+use gemcnn_kernels::edges::{Softmax, SoftmaxBackward};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::weighted_conv::{Backward, Forward, Products};
-use gemcnn_kernels::{dispatch, edges, messages};
+use gemcnn_kernels::{dispatch, messages};
 use pyo3::prelude::*;
 
 /// Of `(input type, output type, bias)`. Weights of edges take the place of the aggregation.
@@ -18,41 +19,8 @@ passes! {
     weighted_conv = convolution(&str, &str, bool) => Forward();
     weighted_conv_backward = convolution(&str, &str, bool) => Backward();
     edge_product = convolution(&str, &str, bool) => Products();
-}
-
-#[pyfunction]
-fn edge_softmax(py: Python<'_>, graph: GraphTensors<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<()> {
-    by_type!(x, T => {
-        let (place, sizes) = (Place::of(x)?, Sizes::of(&graph)?);
-        let graph = slices::<T>(&place, &graph, &sizes)?;
-        let (x, y) = (place.view::<T>("x", x)?, place.view_mut::<T>("y", y)?);
-        place.run::<T>(py, |run| {
-            let graph = checked(graph)?;
-            dispatch!(run, edges::softmax(1; graph, x, y));
-            Ok(())
-        })
-    })
-}
-
-#[pyfunction]
-fn edge_softmax_backward(
-    py: Python<'_>,
-    graph: GraphTensors<'_>,
-    y: &Bound<'_, PyAny>,
-    dy: &Bound<'_, PyAny>,
-    dx: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    by_type!(y, T => {
-        let (place, sizes) = (Place::of(y)?, Sizes::of(&graph)?);
-        let graph = slices::<T>(&place, &graph, &sizes)?;
-        let (y, dy) = (place.view::<T>("y", y)?, place.view::<T>("dy", dy)?);
-        let dx = place.view_mut::<T>("dx", dx)?;
-        place.run::<T>(py, |run| {
-            let graph = checked(graph)?;
-            dispatch!(run, edges::softmax_backward(1; graph, y, dy, dx));
-            Ok(())
-        })
-    })
+    edge_softmax = Softmax(heads: usize);
+    edge_softmax_backward = SoftmaxBackward(heads: usize);
 }
 
 /// One of the four ends of messages on the edges of a piece: `gather`, `gather_backward`, `reduce` or
@@ -90,7 +58,5 @@ fn messages_at_edges(
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_passes(module)?;
-    module.add_function(wrap_pyfunction!(edge_softmax, module)?)?;
-    module.add_function(wrap_pyfunction!(edge_softmax_backward, module)?)?;
     module.add_function(wrap_pyfunction!(messages_at_edges, module)?)
 }

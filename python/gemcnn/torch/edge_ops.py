@@ -71,7 +71,7 @@ _simple(
 def _softmax_run(x: Tensor, *graph: Tensor) -> Tensor:
     x = x.contiguous()
     y = torch.empty_like(x)
-    _gemcnn.edge_softmax(graph, x, y)
+    _gemcnn.edge_softmax(1, graph, x, y)
     return y
 
 
@@ -82,7 +82,7 @@ def _softmax_fake(x: Tensor, *graph: Tensor) -> Tensor:
 def _softmax_backward_run(dy: Tensor, y: Tensor, *graph: Tensor) -> Tensor:
     y = y.contiguous()
     dx = torch.empty_like(y)
-    _gemcnn.edge_softmax_backward(graph, y, dy.contiguous(), dx)
+    _gemcnn.edge_softmax_backward(1, graph, y, dy.contiguous(), dx)
     return dx
 
 

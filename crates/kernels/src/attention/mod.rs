@@ -8,7 +8,7 @@
 //!
 //! for every head, each with a part of the channels of every order of `y` and weights of its own. It is the composition
 //! of [`self_map`], [`weighted_conv::Products`](crate::weighted_conv::Products),
-//! [`edges::softmax`](crate::edges::softmax) and [`weighted_conv::Forward`](crate::weighted_conv::Forward), which is
+//! [`edges::Softmax`](crate::edges::Softmax) and [`weighted_conv::Forward`](crate::weighted_conv::Forward), which is
 //! also its version on the CPU.
 //!
 //! A block of threads holds some vertices and one head. On tensor cores it computes the queries and `B`, their products

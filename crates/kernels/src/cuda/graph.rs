@@ -334,11 +334,6 @@ impl<'a> DeviceGraphView<'a> {
         self.slices.neighbours.len()
     }
 
-    /// Numbers of vertices and of edges.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.vertex_count(), self.edge_count())
-    }
-
     /// Number of coefficients of each edge.
     pub fn columns(&self) -> usize {
         self.slices.coefficients.0

@@ -1,10 +1,10 @@
 //! The same maps as gathers, rows in parallel.
 
-use super::{EdgeFrame, Reduce};
+use super::{Gather, GatherBackward, ReduceBackwardWeights, ReduceForward, Softmax, SoftmaxBackward, Spread};
 use crate::parallel::{Loop, for_rows, piece_length};
 use crate::rotated_sum::{Term, rotated_sum};
 use crate::simd::vectorised;
-use crate::{FeatureType, GraphView, Real, irrep_dimension};
+use crate::{GraphView, Host, Real, irrep_dimension};
 use rayon::prelude::*;
 use std::iter::once;
 use std::ops::Range;
@@ -28,20 +28,15 @@ fn weights_of<T>(weights: Option<&[T]>, edge: usize, heads: usize) -> &[T] {
     weights.map_or(&[], |weights| &weights[edge * heads..][..heads])
 }
 
-pub(super) fn gather<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
+pub(super) fn gather<T: Real>(Gather { features, frame, graph, x, y }: Gather<'_, Host<T>>) {
     rotated_sum(features, x, y, |edge| {
         let phase = frame.neighbour_rotation(&graph.phases()[edge]);
         once(Term::new(graph.neighbours()[edge] as usize, phase))
     });
 }
 
-pub(super) fn gather_backward<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    dy: &[T],
-    dx: &mut [T],
-) {
+pub(super) fn gather_backward<T: Real>(pass: GatherBackward<'_, Host<T>>) {
+    let GatherBackward { features, frame, graph, dy, dx } = pass;
     rotated_sum(features, dy, dx, |vertex| {
         graph.row(vertex).map(|edge| {
             let outgoing = graph.reverse()[edge] as usize;
@@ -51,8 +46,8 @@ pub(super) fn gather_backward<T: Real>(
     });
 }
 
-pub(super) fn reduce<T: Real>(op: &Reduce, graph: GraphView<'_, T>, values: &[T], weights: Option<&[T]>, y: &mut [T]) {
-    rotated_sum(&op.features, values, y, |vertex| {
+pub(super) fn reduce<T: Real>(ReduceForward { op, graph, x, weights, y }: ReduceForward<'_, Host<T>>) {
+    rotated_sum(&op.features, x, y, |vertex| {
         let row = graph.row(vertex);
         let scale = op.aggregation.scale(row.len());
         row.map(move |edge| Term {
@@ -64,8 +59,7 @@ pub(super) fn reduce<T: Real>(op: &Reduce, graph: GraphView<'_, T>, values: &[T]
     });
 }
 
-/// `y_pq = s_p w_pq R_pq^T x_p`: the adjoint of `reduce`, and the spread of vertices over their edges.
-pub(super) fn spread<T: Real>(op: &Reduce, graph: GraphView<'_, T>, weights: Option<&[T]>, x: &[T], y: &mut [T]) {
+pub(super) fn spread<T: Real>(Spread { op, graph, weights, x, y }: Spread<'_, Host<T>>) {
     rotated_sum(&op.features, x, y, |edge| {
         let vertex = centre(graph, edge);
         once(Term {
@@ -78,13 +72,8 @@ pub(super) fn spread<T: Real>(op: &Reduce, graph: GraphView<'_, T>, weights: Opt
 }
 
 /// `dw_pq = s_p <R_pq v_pq, dy_p>`, head by head.
-pub(super) fn reduce_backward_weights<T: Real>(
-    op: &Reduce,
-    graph: GraphView<'_, T>,
-    values: &[T],
-    dy: &[T],
-    dweights: &mut [T],
-) {
+pub(super) fn reduce_backward_weights<T: Real>(pass: ReduceBackwardWeights<'_, Host<T>>) {
+    let ReduceBackwardWeights { op, graph, x, dy, dweights } = pass;
     let width = op.features.dimension();
     for_rows(
         dweights,
@@ -92,7 +81,7 @@ pub(super) fn reduce_backward_weights<T: Real>(
         #[inline(always)]
         |edge, dweights| {
             let vertex = centre(graph, edge);
-            let (v, dy) = (&values[edge * width..][..width], &dy[vertex * width..][..width]);
+            let (v, dy) = (&x[edge * width..][..width], &dy[vertex * width..][..width]);
             let [cosine, sine] = op.frame.vertex_rotation(&graph.phases()[edge]);
             let (mut c, mut s) = (T::one(), T::zero());
             let mut start = 0;
@@ -157,7 +146,7 @@ fn rows_of<T: Real>(graph: GraphView<'_, T>, vertices: Range<usize>) -> impl Ite
     })
 }
 
-pub(super) fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
+pub(super) fn softmax<T: Real>(Softmax { heads, graph, x, y }: Softmax<'_, Host<T>>) {
     for_pieces(graph, heads, y, |vertices, y| {
         let x = &x[graph.offsets()[vertices.start] as usize * heads..][..y.len()];
         for row in rows_of(graph, vertices.clone()) {
@@ -191,7 +180,7 @@ pub(super) fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y
     });
 }
 
-pub(super) fn softmax_backward<T: Real>(heads: usize, graph: GraphView<'_, T>, y: &[T], dy: &[T], dx: &mut [T]) {
+pub(super) fn softmax_backward<T: Real>(SoftmaxBackward { heads, graph, y, dy, dx }: SoftmaxBackward<'_, Host<T>>) {
     for_pieces(graph, heads, dx, |vertices, dx| {
         let first = graph.offsets()[vertices.start] as usize * heads;
         let (y, dy) = (&y[first..][..dx.len()], &dy[first..][..dx.len()]);

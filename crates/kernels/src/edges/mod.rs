@@ -11,7 +11,7 @@
 //! softmax:  y_pq = exp(x_pq) / sum_r exp(x_pr)
 //! ```
 //!
-//! A dense map of the rows between [`gather`] and [`reduce`] in the frame of the edge is a gauge convolution.
+//! A dense map of the rows between [`Gather`] and [`ReduceForward`] in the frame of the edge is a gauge convolution.
 //! The backward passes are gathers too: of `gather` over the reversed edges, of `spread` the plain `reduce`, and
 //! of `reduce` a weighted `spread`. They need no atomics and add in one order.
 
@@ -21,10 +21,9 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Length, check_count, check_rows};
+use crate::arguments::{Graph, arguments};
 use crate::irrep::check_heads;
-use crate::real::compiled;
-use crate::{Aggregation, EdgePhases, FeatureType, GraphView, KernelError, Real};
+use crate::{Aggregation, EdgePhases, FeatureType, Real};
 
 const OPERATOR: &str = "edges";
 
@@ -59,7 +58,7 @@ impl EdgeFrame {
     }
 }
 
-/// Settings of [`reduce`].
+/// Settings of [`ReduceForward`] and its gradients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reduce {
     /// Type of the values and of the result.
@@ -80,159 +79,71 @@ impl Reduce {
     }
 }
 
-/// Checks rows of features at vertices and at edges.
-fn check<S: Length>(
-    features: &FeatureType,
-    (vertices, edges): (usize, usize),
-    (vertex_name, at_vertices): (&'static str, S),
-    (edge_name, at_edges): (&'static str, S),
-) -> Result<(), KernelError> {
-    for (name, values, rows) in [(vertex_name, at_vertices, vertices), (edge_name, at_edges, edges)] {
-        let expected = rows.saturating_mul(features.dimension());
-        check_count(OPERATOR, name, values.length(), expected)?;
+arguments! {
+    /// Features of the neighbour at every edge.
+    Gather = gather(OPERATOR) {
+        features: &'a FeatureType, frame: EdgeFrame;
+        graph: Graph,
+        x: read[graph.vertex_count(), features.dimension()],
+        y: write[graph.edge_count(), features.dimension()]
     }
-    Ok(())
-}
 
-/// Features of the neighbour at every edge: `x` `[vertices, dimension]` to `y` `[edges, dimension]`.
-pub fn gather<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, graph.counts(), ("x", x), ("y", y))?;
-    compiled!(fast::gather as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T]))(
-        features, frame, graph, x, y,
-    );
-    Ok(())
-}
-
-/// Overwrites `dx` `[vertices, dimension]` with the gradient of [`gather`].
-pub fn gather_backward<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, graph.counts(), ("dx", &*dx), ("dy", dy))?;
-    compiled!(fast::gather_backward as fn(&FeatureType, EdgeFrame, GraphView<'_, T>, &[T], &mut [T]))(
-        features, frame, graph, dy, dx,
-    );
-    Ok(())
-}
-
-/// Features of the vertex itself at every edge of its row: `x` `[vertices, dimension]` to `y`
-/// `[edges, dimension]`.
-pub fn spread<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, graph.counts(), ("x", x), ("y", y))?;
-    let sum = Reduce::sum(features.clone(), frame);
-    reduce_backward(&sum, graph, None, None, x, Some(y), None)
-}
-
-/// Overwrites `dx` `[vertices, dimension]` with the gradient of [`spread`].
-pub fn spread_backward<T: Real>(
-    features: &FeatureType,
-    frame: EdgeFrame,
-    graph: GraphView<'_, T>,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, graph.counts(), ("dx", &*dx), ("dy", dy))?;
-    let sum = Reduce::sum(features.clone(), frame);
-    reduce(&sum, graph, dy, None, dx)
-}
-
-impl Reduce {
-    fn check<S: Length>(
-        &self,
-        counts: (usize, usize),
-        values: (&'static str, S),
-        weights: Option<S>,
-        y: (&'static str, S),
-    ) -> Result<(), KernelError> {
-        check_heads(OPERATOR, &self.features, self.heads)?;
-        check(&self.features, counts, y, values)?;
-        let expected = counts.1.saturating_mul(self.heads);
-        let found = weights.map_or(expected, S::length);
-        check_count(OPERATOR, "weights", found, expected)
+    /// The gradient of [`Gather`].
+    GatherBackward = gather_backward(OPERATOR) {
+        features: &'a FeatureType, frame: EdgeFrame;
+        graph: Graph,
+        dy: read[graph.edge_count(), features.dimension()],
+        dx: write[graph.vertex_count(), features.dimension()]
     }
-}
 
-/// Weighted sum over the edges of each vertex: `values` `[edges, dimension]` and `weights` `[edges, heads]`
-/// (`None` for ones) to `y` `[vertices, dimension]`. A vertex without edges gets zeros.
-pub fn reduce<T: Real>(
-    op: &Reduce,
-    graph: GraphView<'_, T>,
-    values: &[T],
-    weights: Option<&[T]>,
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    op.check(graph.counts(), ("values", values), weights, ("y", y))?;
-    compiled!(fast::reduce as fn(&Reduce, GraphView<'_, T>, &[T], Option<&[T]>, &mut [T]))(
-        op, graph, values, weights, y,
-    );
-    Ok(())
-}
-
-/// Overwrites the gradients of [`reduce`] that are wanted. `values` are needed for `dweights` alone.
-#[allow(clippy::too_many_arguments)]
-pub fn reduce_backward<T: Real>(
-    op: &Reduce,
-    graph: GraphView<'_, T>,
-    values: Option<&[T]>,
-    weights: Option<&[T]>,
-    dy: &[T],
-    dvalues: Option<&mut [T]>,
-    dweights: Option<&mut [T]>,
-) -> Result<(), KernelError> {
-    if let Some(dvalues) = dvalues {
-        op.check(graph.counts(), ("dvalues", &*dvalues), weights, ("dy", dy))?;
-        compiled!(fast::spread as fn(&Reduce, GraphView<'_, T>, Option<&[T]>, &[T], &mut [T]))(
-            op, graph, weights, dy, dvalues,
-        );
+    /// `y_pq = s_p w_pq R_pq^T x_p`, without weights `w_pq = 1`: the adjoint of [`ReduceForward`], hence its gradient by the
+    /// values. With [`Reduce::sum`] the features of the vertex itself at every edge of its row.
+    Spread = spread(OPERATOR) {
+        op: &'a Reduce;
+        graph: Graph,
+        weights: read_if[graph.edge_count(), op.heads],
+        x: read[graph.vertex_count(), op.features.dimension()],
+        y: write[graph.edge_count(), op.features.dimension()];
+        check_heads(OPERATOR, &op.features, op.heads)?;
     }
-    if let Some(dweights) = dweights {
-        let values = values.unwrap_or_default();
-        op.check(graph.counts(), ("values", values), weights, ("dy", dy))?;
-        check_rows(OPERATOR, "dweights", dweights, graph.edge_count(), op.heads)?;
-        compiled!(fast::reduce_backward_weights as fn(&Reduce, GraphView<'_, T>, &[T], &[T], &mut [T]))(
-            op, graph, values, dy, dweights,
-        );
-    }
-    Ok(())
-}
 
-/// Softmax over the edges of each vertex, head by head: `x` and `y` are `[edges, heads]`.
-///
-/// A score of minus infinity masks its edge: the weight is 0. If all scores of a vertex are minus infinity, all
-/// its weights are 0.
-pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
-    check_rows(OPERATOR, "x", x, graph.edge_count(), heads)?;
-    check_rows(OPERATOR, "y", y, graph.edge_count(), heads)?;
-    compiled!(fast::softmax as fn(usize, GraphView<'_, T>, &[T], &mut [T]))(heads, graph, x, y);
-    Ok(())
-}
-
-/// Overwrites `dx` with the gradient of [`softmax`], from its output `y`.
-pub fn softmax_backward<T: Real>(
-    heads: usize,
-    graph: GraphView<'_, T>,
-    y: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    for (name, values) in [("y", y), ("dy", dy), ("dx", &*dx)] {
-        check_rows(OPERATOR, name, values, graph.edge_count(), heads)?;
+    /// Weighted sum `y` over the edges of each vertex; without weights `w_pq = 1`. A vertex without edges gets zeros.
+    ReduceForward = reduce(OPERATOR) {
+        op: &'a Reduce;
+        graph: Graph,
+        x: read[graph.edge_count(), op.features.dimension()],
+        weights: read_if[graph.edge_count(), op.heads],
+        y: write[graph.vertex_count(), op.features.dimension()];
+        check_heads(OPERATOR, &op.features, op.heads)?;
     }
-    compiled!(fast::softmax_backward as fn(usize, GraphView<'_, T>, &[T], &[T], &mut [T]))(heads, graph, y, dy, dx);
-    Ok(())
+
+    /// The gradient of [`ReduceForward`] by the weights.
+    ReduceBackwardWeights = reduce_backward_weights(OPERATOR) {
+        op: &'a Reduce;
+        graph: Graph,
+        x: read[graph.edge_count(), op.features.dimension()],
+        dy: read[graph.vertex_count(), op.features.dimension()],
+        dweights: write[graph.edge_count(), op.heads];
+        check_heads(OPERATOR, &op.features, op.heads)?;
+    }
+
+    /// Softmax over the edges of each vertex, head by head.
+    ///
+    /// A score of minus infinity masks its edge: the weight is 0. If all scores of a vertex are minus infinity, all its
+    /// weights are 0.
+    Softmax = softmax(OPERATOR) {
+        heads: usize;
+        graph: Graph,
+        x: read[graph.edge_count(), heads],
+        y: write[graph.edge_count(), heads]
+    }
+
+    /// The gradient of [`Softmax`], from its output `y`.
+    SoftmaxBackward = softmax_backward(OPERATOR) {
+        heads: usize;
+        graph: Graph,
+        y: read[graph.edge_count(), heads],
+        dy: read[graph.edge_count(), heads],
+        dx: write[graph.edge_count(), heads]
+    }
 }

@@ -26,7 +26,7 @@ fn add<T: Real>(to: &mut [T], index: usize, row: &[T]) {
     }
 }
 
-/// The same as [`gather`](super::gather).
+/// The same as [`Gather`](super::Gather).
 pub fn gather<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     y.fill(T::zero());
     for_edges(graph, |_, q, edge| {
@@ -35,7 +35,7 @@ pub fn gather<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphVie
     });
 }
 
-/// The same as [`gather_backward`](super::gather_backward).
+/// The same as [`GatherBackward`](super::GatherBackward).
 pub fn gather_backward<T: Real>(
     features: &FeatureType,
     frame: EdgeFrame,
@@ -50,7 +50,7 @@ pub fn gather_backward<T: Real>(
     });
 }
 
-/// The same as [`spread`](super::spread).
+/// The same as [`Spread`](super::Spread) of a plain sum.
 pub fn spread<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     y.fill(T::zero());
     for_edges(graph, |p, _, edge| {
@@ -59,7 +59,7 @@ pub fn spread<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphVie
     });
 }
 
-/// The same as [`reduce`](super::reduce).
+/// The same as [`ReduceForward`](super::ReduceForward).
 pub fn reduce<T: Real>(op: &Reduce, graph: GraphView<'_, T>, values: &[T], weights: Option<&[T]>, y: &mut [T]) {
     y.fill(T::zero());
     let heads = scalars(&op.features, Grouping::Heads(op.heads));
@@ -74,7 +74,7 @@ pub fn reduce<T: Real>(op: &Reduce, graph: GraphView<'_, T>, values: &[T], weigh
     });
 }
 
-/// The same as [`reduce_backward`](super::reduce_backward), with both gradients.
+/// Both gradients of [`ReduceForward`](super::ReduceForward).
 #[allow(clippy::too_many_arguments)]
 pub fn reduce_backward<T: Real>(
     op: &Reduce,
@@ -101,7 +101,7 @@ pub fn reduce_backward<T: Real>(
     });
 }
 
-/// The same as [`softmax`](super::softmax), for finite scores.
+/// The same as [`Softmax`](super::Softmax), for finite scores.
 pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
     for_edges(graph, |p, _, edge| {
         for head in 0..heads {
@@ -112,7 +112,7 @@ pub fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut 
     });
 }
 
-/// The same as [`softmax_backward`](super::softmax_backward).
+/// The same as [`SoftmaxBackward`](super::SoftmaxBackward).
 pub fn softmax_backward<T: Real>(heads: usize, graph: GraphView<'_, T>, y: &[T], dy: &[T], dx: &mut [T]) {
     for_edges(graph, |p, _, edge| {
         for head in 0..heads {

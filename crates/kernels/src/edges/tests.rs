@@ -1,11 +1,10 @@
 use super::*;
-use crate::GraphArrays;
-use crate::Scratch;
 use crate::aggregate::reference::rotated;
 use crate::gauge_conv::{self, GaugeConv};
 use crate::testing::{
     assert_adjoint, check_close, check_gradient, check_threads, dot, gauge_graphs, graphs, parts, random, turned,
 };
+use crate::{GraphArrays, GraphView, KernelError, Scratch};
 
 const FRAMES: [EdgeFrame; 2] = [EdgeFrame::Vertex, EdgeFrame::Edge];
 const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
@@ -28,6 +27,39 @@ fn reductions() -> Vec<Reduce> {
     all
 }
 
+fn gather<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
+    Gather { features, frame, graph, x, y }.on_host().unwrap();
+}
+
+fn spread<T: Real>(features: &FeatureType, frame: EdgeFrame, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
+    Spread { op: &Reduce::sum(features.clone(), frame), graph, weights: None, x, y }.on_host().unwrap();
+}
+
+fn reduce<T: Real>(op: &Reduce, graph: GraphView<'_, T>, x: &[T], weights: Option<&[T]>, y: &mut [T]) {
+    ReduceForward { op, graph, x, weights, y }.on_host().unwrap();
+}
+
+fn reduce_backward<T: Real>(
+    op: &Reduce,
+    graph: GraphView<'_, T>,
+    x: &[T],
+    weights: Option<&[T]>,
+    dy: &[T],
+    dx: &mut [T],
+    dweights: &mut [T],
+) {
+    Spread { op, graph, weights, x: dy, y: dx }.on_host().unwrap();
+    ReduceBackwardWeights { op, graph, x, dy, dweights }.on_host().unwrap();
+}
+
+fn softmax<T: Real>(heads: usize, graph: GraphView<'_, T>, x: &[T], y: &mut [T]) {
+    Softmax { heads, graph, x, y }.on_host().unwrap();
+}
+
+fn softmax_backward<T: Real>(heads: usize, graph: GraphView<'_, T>, y: &[T], dy: &[T], dx: &mut [T]) {
+    SoftmaxBackward { heads, graph, y, dy, dx }.on_host().unwrap();
+}
+
 fn check_fast<T: Real>(tolerance: f64) {
     for (name, graph) in graphs::<T>() {
         let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
@@ -38,14 +70,16 @@ fn check_fast<T: Real>(tolerance: f64) {
             let dy: Vec<T> = random(edges * width, 2);
             for frame in FRAMES {
                 let (mut fast, mut slow) = nan(dy.len());
-                gather(&features, frame, graph.view(), &x, &mut fast).unwrap();
+                gather(&features, frame, graph.view(), &x, &mut fast);
                 reference::gather(&features, frame, graph.view(), &x, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
-                spread(&features, frame, graph.view(), &x, &mut fast).unwrap();
+                spread(&features, frame, graph.view(), &x, &mut fast);
                 reference::spread(&features, frame, graph.view(), &x, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
                 let (mut fast, mut slow) = nan(x.len());
-                gather_backward(&features, frame, graph.view(), &dy, &mut fast).unwrap();
+                GatherBackward { features: &features, frame, graph: graph.view(), dy: &dy[..], dx: &mut fast[..] }
+                    .on_host()
+                    .unwrap();
                 reference::gather_backward(&features, frame, graph.view(), &dy, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
             }
@@ -57,27 +91,25 @@ fn check_fast<T: Real>(tolerance: f64) {
             let dy: Vec<T> = random(vertices * width, 3);
             for w in [None, Some(&given[..])] {
                 let (mut fast, mut slow) = nan(dy.len());
-                reduce(&op, graph.view(), &values, w, &mut fast).unwrap();
+                reduce(&op, graph.view(), &values, w, &mut fast);
                 reference::reduce(&op, graph.view(), &values, w, &mut slow);
                 check_close(&fast, &slow, tolerance, name);
                 let ((mut dv, mut slow_dv), (mut dw, mut slow_dw)) = (nan(values.len()), nan(given.len()));
-                let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-                reduce_backward(&op, graph.view(), Some(&values), w, &dy, wanted.0, wanted.1).unwrap();
+                reduce_backward(&op, graph.view(), &values, w, &dy, &mut dv, &mut dw);
                 reference::reduce_backward(&op, graph.view(), &values, w, &dy, &mut slow_dv, &mut slow_dw);
                 check_close(&dv, &slow_dv, tolerance, name);
                 check_close(&dw, &slow_dw, tolerance, name);
-                reduce_backward(&op, graph.view(), None, w, &dy, None, None).unwrap();
             }
         }
         for heads in [0, 1, 3] {
             let x: Vec<T> = random(edges * heads, 1);
             let dy: Vec<T> = random(edges * heads, 2);
             let (mut y, mut slow) = nan(x.len());
-            softmax(heads, graph.view(), &x, &mut y).unwrap();
+            softmax(heads, graph.view(), &x, &mut y);
             reference::softmax(heads, graph.view(), &x, &mut slow);
             check_close(&y, &slow, tolerance, name);
             let (mut dx, mut slow) = nan(x.len());
-            softmax_backward(heads, graph.view(), &y, &dy, &mut dx).unwrap();
+            softmax_backward(heads, graph.view(), &y, &dy, &mut dx);
             reference::softmax_backward(heads, graph.view(), &y, &dy, &mut slow);
             check_close(&dx, &slow, tolerance, name);
         }
@@ -96,26 +128,27 @@ fn backward_passes_are_adjoint() {
         let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
         for features in kinds() {
             let width = features.dimension();
-            let (x, dy) = (random(vertices * width, 1), random(edges * width, 2));
+            let (x, dy): (Vec<f64>, Vec<f64>) = (random(vertices * width, 1), random(edges * width, 2));
             let (mut y, mut dx) = (vec![f64::NAN; dy.len()], vec![f64::NAN; x.len()]);
             for frame in FRAMES {
-                gather(&features, frame, graph.view(), &x, &mut y).unwrap();
-                gather_backward(&features, frame, graph.view(), &dy, &mut dx).unwrap();
+                gather(&features, frame, graph.view(), &x, &mut y);
+                GatherBackward { features: &features, frame, graph: graph.view(), dy: &dy[..], dx: &mut dx[..] }
+                    .on_host()
+                    .unwrap();
                 assert_adjoint(name, dot(&y, &dy), &x, &dx);
-                spread(&features, frame, graph.view(), &x, &mut y).unwrap();
-                spread_backward(&features, frame, graph.view(), &dy, &mut dx).unwrap();
+                spread(&features, frame, graph.view(), &x, &mut y);
+                reduce(&Reduce::sum(features.clone(), frame), graph.view(), &dy, None, &mut dx);
                 assert_adjoint(name, dot(&y, &dy), &x, &dx);
             }
         }
         for op in reductions() {
             let width = op.features.dimension();
-            let (v, dy) = (random(edges * width, 1), random(vertices * width, 2));
+            let (v, dy): (Vec<f64>, Vec<f64>) = (random(edges * width, 1), random(vertices * width, 2));
             let w: Vec<f64> = random(edges * op.heads, 3);
             let (mut y, mut dv) = (vec![f64::NAN; dy.len()], vec![f64::NAN; v.len()]);
             let mut dw = vec![f64::NAN; w.len()];
-            reduce(&op, graph.view(), &v, Some(&w), &mut y).unwrap();
-            let wanted = (Some(&mut dv[..]), Some(&mut dw[..]));
-            reduce_backward(&op, graph.view(), Some(&v), Some(&w), &dy, wanted.0, wanted.1).unwrap();
+            reduce(&op, graph.view(), &v, Some(&w), &mut y);
+            reduce_backward(&op, graph.view(), &v, Some(&w), &dy, &mut dv, &mut dw);
             assert_adjoint(name, dot(&y, &dy), &v, &dv);
             assert_adjoint(name, dot(&y, &dy), &w, &dw);
         }
@@ -130,7 +163,7 @@ fn softmax_rows_sum_to_one_and_have_the_gradient() {
         // Far beyond the range of the exponential.
         let scores: Vec<f64> = scores.iter().map(|x| 1000.0 * x).collect();
         let mut y = vec![f64::NAN; scores.len()];
-        softmax(heads, graph.view(), &scores, &mut y).unwrap();
+        softmax(heads, graph.view(), &scores, &mut y);
         for vertex in (0..graph.vertex_count()).filter(|&v| !graph.view().row(v).is_empty()) {
             for head in 0..heads {
                 let sum: f64 = graph.view().row(vertex).map(|edge| y[edge * heads + head]).sum();
@@ -143,11 +176,11 @@ fn softmax_rows_sum_to_one_and_have_the_gradient() {
     let dy: Vec<f64> = random(x.len(), 3);
     let forward = |x: &[f64]| {
         let mut y = vec![f64::NAN; x.len()];
-        softmax(heads, graph.view(), x, &mut y).unwrap();
+        softmax(heads, graph.view(), x, &mut y);
         y
     };
     let mut dx = vec![f64::NAN; x.len()];
-    softmax_backward(heads, graph.view(), &forward(&x), &dy, &mut dx).unwrap();
+    softmax_backward(heads, graph.view(), &forward(&x), &dy, &mut dx);
     check_gradient(&x, &dx, |x| dot(&forward(x), &dy));
     // Masked edges, and a vertex whose edges are all masked.
     let mut masked = x;
@@ -180,18 +213,18 @@ fn a_change_of_gauge_rotates_the_results() {
                 EdgeFrame::Edge => values.to_vec(),
             };
             let (mut y, mut moved_y) = (vec![0.0; edges * width], vec![0.0; edges * width]);
-            gather(&features, frame, graph.view(), &x, &mut y).unwrap();
-            gather(&features, frame, moved.view(), &moved_x, &mut moved_y).unwrap();
+            gather(&features, frame, graph.view(), &x, &mut y);
+            gather(&features, frame, moved.view(), &moved_x, &mut moved_y);
             check_close(&moved_y, &seen(&y), 1e-12, name);
-            spread(&features, frame, graph.view(), &x, &mut y).unwrap();
-            spread(&features, frame, moved.view(), &moved_x, &mut moved_y).unwrap();
+            spread(&features, frame, graph.view(), &x, &mut y);
+            spread(&features, frame, moved.view(), &moved_x, &mut moved_y);
             check_close(&moved_y, &seen(&y), 1e-12, name);
             let op = Reduce::sum(features.clone(), frame);
             let values: Vec<f64> = random(edges * width, 2);
             let weights: Vec<f64> = random(edges, 3);
             let (mut y, mut moved_y) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-            reduce(&op, graph.view(), &values, Some(&weights), &mut y).unwrap();
-            reduce(&op, moved.view(), &seen(&values), Some(&weights), &mut moved_y).unwrap();
+            reduce(&op, graph.view(), &values, Some(&weights), &mut y);
+            reduce(&op, moved.view(), &seen(&values), Some(&weights), &mut moved_y);
             check_close(&moved_y, &turned(&features, &y, &angles), 1e-12, name);
         }
     }
@@ -218,14 +251,14 @@ fn gather_product_and_reduce_are_a_gauge_convolution() {
             gauge_conv::forward(&conv, graph.view(), &x, weights, &mut expected, &mut scratch).unwrap();
 
             let mut gathered = vec![0.0; graph.edge_count() * inputs];
-            gather(&input, EdgeFrame::Edge, graph.view(), &x, &mut gathered).unwrap();
+            gather(&input, EdgeFrame::Edge, graph.view(), &x, &mut gathered);
             let messages: Vec<f64> = gathered
                 .chunks_exact(inputs)
                 .flat_map(|u| weight.chunks_exact(inputs).map(move |row| dot(row, u)))
                 .collect();
             let op = Reduce { aggregation, ..Reduce::sum(output.clone(), EdgeFrame::Edge) };
             let mut y = vec![f64::NAN; expected.len()];
-            reduce(&op, graph.view(), &messages, None, &mut y).unwrap();
+            reduce(&op, graph.view(), &messages, None, &mut y);
             check_close(&y, &expected, 1e-12, name);
         }
     }
@@ -238,7 +271,7 @@ fn frames_of_an_edge_differ_by_its_angle() {
     let x: Vec<f64> = random(graph.vertex_count() * 5, 1);
     let [at_vertex, at_edge] = FRAMES.map(|frame| {
         let mut y = vec![0.0; graph.edge_count() * 5];
-        gather(&features, frame, graph.view(), &x, &mut y).unwrap();
+        gather(&features, frame, graph.view(), &x, &mut y);
         y
     });
     let back = at_edge.chunks_exact(5).zip(graph.view().phases());
@@ -256,20 +289,21 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
     let op = Reduce { heads: 2, ..Reduce::sum(features.clone(), EdgeFrame::Edge) };
     check_threads(|| {
         let (mut v, mut w, mut y) = (vec![0.0; edges * 8], scores.clone(), x.clone());
-        gather(&features, EdgeFrame::Edge, graph.view(), &x, &mut v).unwrap();
-        softmax(2, graph.view(), &scores, &mut w).unwrap();
-        reduce(&op, graph.view(), &v, Some(&w), &mut y).unwrap();
-        reduce_backward(&op, graph.view(), Some(&v.clone()), None, &x, Some(&mut v), Some(&mut w)).unwrap();
+        gather(&features, EdgeFrame::Edge, graph.view(), &x, &mut v);
+        softmax(2, graph.view(), &scores, &mut w);
+        reduce(&op, graph.view(), &v, Some(&w), &mut y);
+        reduce_backward(&op, graph.view(), &v.clone(), None, &x, &mut v, &mut w);
         (y, v, w)
     });
     let mut y = x.clone();
-    assert!(gather(&features, EdgeFrame::Edge, graph.view(), &x, &mut y).is_err());
-    let v = vec![0.0; edges * 8];
-    assert!(reduce(&op, graph.view(), &v, Some(&scores[1..]), &mut y).is_err());
+    let (op, graph, y) = (&op, graph.view(), &mut y[..]);
+    assert!(Gather { features: &features, frame: EdgeFrame::Edge, graph, x: &x[..], y: &mut *y }.on_host().is_err());
+    let (v, weights) = (&vec![0.0; edges * 8][..], Some(&scores[1..]));
+    assert!(ReduceForward { op, graph, x: v, weights, y: &mut *y }.on_host().is_err());
     for heads in [0, 3] {
-        let uneven = Reduce { heads, ..op.clone() };
-        let problem = reduce(&uneven, graph.view(), &v, None, &mut y).unwrap_err();
+        let op = &Reduce { heads, ..op.clone() };
+        let problem = ReduceForward { op, graph, x: v, weights: None, y: &mut *y }.on_host().unwrap_err();
         assert!(matches!(problem, KernelError::Setting { .. }), "{problem}");
     }
-    assert!(softmax(2, graph.view(), &scores, &mut y).is_err());
+    assert!(Softmax { heads: 2, graph, x: &scores[..], y }.on_host().is_err());
 }

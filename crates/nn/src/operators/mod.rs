@@ -38,7 +38,6 @@ pub(crate) use cross_entropy::send_targets;
 pub use diffusion::{Diffuse, DiffusionWeights};
 pub use diffusion_net::{DiffusionNetBlock, SavedBlock};
 pub use dropout::{DropIrreps, DropMeshes};
-pub use edges::{EdgeSoftmax, GatherEdges, ReduceEdges, SpreadEdges};
 pub use gauge_conv::{ConvWeights, GaugeConvolve};
 pub use implicit::{DiffuseImplicitly, SurfaceGradient};
 pub use incidence::{ApplyIncidence, ApplyIncidenceTransposed, MixIncidence};

@@ -2,10 +2,11 @@
 
 use super::*;
 use gemcnn_kernels::attention::{Attention, HeadWeights, cuda};
+use gemcnn_kernels::edges::{Softmax, SoftmaxBackward};
 use gemcnn_kernels::gauge_conv::GaugeConv;
+use gemcnn_kernels::irrep_dimension;
 use gemcnn_kernels::self_map::SelfMap;
 use gemcnn_kernels::weighted_conv::{Backward, Forward, Products};
-use gemcnn_kernels::{edges, irrep_dimension};
 
 /// Of products in tf32; the logits and their gradients are differences.
 const TOLERANCE: f64 = 1e-2;
@@ -47,7 +48,7 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
             Products { op: &key_op, graph, y, x, weight, products }.on_host().unwrap();
         };
         products(&query, &wk, &mut logits);
-        edges::softmax(1, graph, &logits, &mut a).unwrap();
+        Softmax { heads: 1, graph, x: &logits[..], y: &mut a[..] }.on_host().unwrap();
         let mut part_y = query.clone();
         let (op, weight, bias) = (&value_op, &wv[..], &wb[..]);
         Forward { op, graph, factors: &a[..], x, weight, bias, y: &mut part_y[..] }.on_host().unwrap();
@@ -66,7 +67,7 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
         add_to_dx(&add);
         let (mut da, mut dl) = (edge_row(), edge_row());
         products(&part_dy, &wv, &mut da);
-        edges::softmax_backward(1, graph, &a, &da, &mut dl).unwrap();
+        SoftmaxBackward { heads: 1, graph, y: &a[..], dy: &da[..], dx: &mut dl[..] }.on_host().unwrap();
         let mut dquery = query.clone();
         let (op, factors, weight, bias) = (&key_op, &dl[..], &wk[..], &[][..]);
         Forward { op, graph, factors, x, weight, bias, y: &mut dquery[..] }.on_host().unwrap();

@@ -43,7 +43,7 @@ fn invariants_of_irreps() {
 
 #[test]
 fn features_on_edges() {
-    use edges::EdgeFrame;
+    use edges::*;
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     for graph in graphs() {
@@ -53,71 +53,41 @@ fn features_on_edges() {
             [("16x0 + 16x1 + 16x2", 4), ("3x0 + 7x1 + 1x3", 1), ("5x0", 5), ("33x2", 3)].into_iter().enumerate()
         {
             for frame in [EdgeFrame::Vertex, EdgeFrame::Edge] {
-                let op = edges::Reduce {
-                    aggregation: AGGREGATIONS[case % 3],
-                    heads,
-                    ..edges::Reduce::sum(kind(text), frame)
-                };
-                let features = &op.features;
-                let x = random(vertices * features.dimension(), 1);
-                let v = random(edge_count * features.dimension(), 2);
-                let w = random(edge_count * heads, 3);
-                let (wx, wv, ww) = (wide(&x), wide(&v), wide(&w));
-                let at_edges = || vec![0.0; v.len()];
-                let at_vertices = || vec![0.0; x.len()];
-                let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
-                edges::reference::gather(features, frame, graph.wide.view(), &wx, &mut gather);
-                edges::reference::gather_backward(features, frame, graph.wide.view(), &wv, &mut gather_dx);
-                let (mut spread, mut spread_dx) = (at_edges(), at_vertices());
-                edges::reference::spread(features, frame, graph.wide.view(), &wx, &mut spread);
-                let sum = edges::Reduce::sum(features.clone(), frame);
-                edges::reference::reduce(&sum, graph.wide.view(), &wv, None, &mut spread_dx);
-                // The weights of odd cases are ones.
-                let given = (case % 2 == 0).then_some(&ww[..]);
-                let (mut reduce, mut dv, mut dw) = (at_vertices(), at_edges(), vec![0.0; w.len()]);
-                edges::reference::reduce(&op, graph.wide.view(), &wv, given, &mut reduce);
-                edges::reference::reduce_backward(&op, graph.wide.view(), &wv, given, &wx, &mut dv, &mut dw);
-                let (mut soft, mut soft_dx) = (vec![0.0; w.len()], vec![0.0; w.len()]);
-                let scores: Vec<f32> = w.iter().map(|w| 300.0 * w).collect();
-                edges::reference::softmax(heads, graph.wide.view(), &wide(&scores), &mut soft);
-                edges::reference::softmax_backward(heads, graph.wide.view(), &ww, &ww, &mut soft_dx);
-                let expected = [
-                    ("gather", &gather[..]),
-                    ("gather dx", &gather_dx),
-                    ("spread", &spread),
-                    ("spread dx", &spread_dx),
-                    ("reduce", &reduce),
-                    ("reduce dvalues", &dv),
-                    ("reduce dweights", &dw),
-                    ("softmax", &soft),
-                    ("softmax dx", &soft_dx),
+                let op = Reduce { aggregation: AGGREGATIONS[case % 3], heads, ..Reduce::sum(kind(text), frame) };
+                let (op, features) = (&op, &op.features);
+                let [x_count, v_count, w_count] =
+                    [vertices * features.dimension(), edge_count * features.dimension(), edge_count * heads];
+                let names = [
+                    "gather",
+                    "gather dx",
+                    "spread",
+                    "spread dx",
+                    "reduce",
+                    "reduce dvalues",
+                    "reduce dweights",
+                    "softmax",
+                    "softmax dx",
                 ];
-                let what = format!("{}, {text}, {frame:?}", graph.name);
-                checks.check(&what, expected, |device| {
-                    use edges::cuda;
-                    let up = |values: &[f32]| device.upload(values).unwrap();
-                    let (x, v, w, scores) = (up(&x), up(&v), up(&w), up(&scores));
-                    let (f, g) = (features, on_device.view());
-                    let at_edges = || poisoned(device, v.len());
-                    let at_vertices = || poisoned(device, x.len());
-                    let (mut gather, mut gather_dx) = (at_edges(), at_vertices());
-                    cuda::gather(device, f, frame, g, x.view(), gather.view_mut()).unwrap();
-                    cuda::gather_backward(device, f, frame, g, v.view(), gather_dx.view_mut()).unwrap();
-                    let (mut spread, mut spread_dx) = (at_edges(), at_vertices());
-                    cuda::spread(device, f, frame, g, x.view(), spread.view_mut()).unwrap();
-                    cuda::spread_backward(device, f, frame, g, v.view(), spread_dx.view_mut()).unwrap();
-                    let given = (case % 2 == 0).then_some(w.view());
-                    let (mut reduce, mut dv) = (at_vertices(), at_edges());
-                    let mut dw = poisoned(device, w.len());
-                    cuda::reduce(device, &op, g, v.view(), given, reduce.view_mut()).unwrap();
-                    let wanted = (Some(dv.view_mut()), Some(dw.view_mut()));
-                    let (values, dy) = (v.view(), x.view());
-                    cuda::reduce_backward(device, &op, g, Some(values), given, dy, wanted.0, wanted.1).unwrap();
-                    let mut soft = poisoned(device, w.len());
-                    let mut soft_dx = poisoned(device, w.len());
-                    cuda::softmax(device, heads, g, scores.view(), soft.view_mut()).unwrap();
-                    let (y, dy) = (w.view(), w.view());
-                    cuda::softmax_backward(device, heads, g, y, dy, soft_dx.view_mut()).unwrap();
+                checks.compare(&format!("{}, {text}, {frame:?}", graph.name), names, |on| {
+                    let (x, v, w) = (on.random(x_count, 1), on.random(v_count, 2), on.random(w_count, 3));
+                    let scores: Vec<f32> = random(w_count, 3).iter().map(|w| 300.0 * w).collect();
+                    let scores = on.numbers(&scores);
+                    let [mut gather, mut spread, mut dv] = [(); 3].map(|()| on.nan(v_count));
+                    let [mut gather_dx, mut spread_dx, mut reduce] = [(); 3].map(|()| on.nan(x_count));
+                    let [mut dw, mut soft, mut soft_dx] = [(); 3].map(|()| on.nan(w_count));
+                    let (x, v, w, graph) = (x.view(), v.view(), w.view(), on.graph(&graph, &on_device));
+                    let (sum, run) = (&Reduce::sum(features.clone(), frame), &mut on.executor());
+                    Gather { features, frame, graph, x, y: gather.view_mut() }.run(run).unwrap();
+                    GatherBackward { features, frame, graph, dy: v, dx: gather_dx.view_mut() }.run(run).unwrap();
+                    Spread { op: sum, graph, weights: None, x, y: spread.view_mut() }.run(run).unwrap();
+                    ReduceForward { op: sum, graph, x: v, weights: None, y: spread_dx.view_mut() }.run(run).unwrap();
+                    // The weights of odd cases are ones.
+                    let weights = (case % 2 == 0).then_some(w);
+                    ReduceForward { op, graph, x: v, weights, y: reduce.view_mut() }.run(run).unwrap();
+                    Spread { op, graph, weights, x, y: dv.view_mut() }.run(run).unwrap();
+                    ReduceBackwardWeights { op, graph, x: v, dy: x, dweights: dw.view_mut() }.run(run).unwrap();
+                    Softmax { heads, graph, x: scores.view(), y: soft.view_mut() }.run(run).unwrap();
+                    SoftmaxBackward { heads, graph, y: w, dy: w, dx: soft_dx.view_mut() }.run(run).unwrap();
                     [gather, gather_dx, spread, spread_dx, reduce, dv, dw, soft, soft_dx]
                 });
             }
