@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn complex_products_equal_their_definition_on_every_instruction_set() {
+    fn complex_products_on_every_instruction_set() {
         check::<_, f32>(pulp::Scalar::new(), 1e-4);
         check::<_, f64>(pulp::Scalar::new(), 1e-12);
         #[cfg(target_arch = "x86_64")]

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_is_an_error_of_equivariance_and_bad_permutations_are_refused() {
+    fn nan_and_bad_permutations_are_errors() {
         let mesh = shapes::icosahedron();
         let options = GeometryOptions::default();
         let kind: FeatureType = "1x0".parse().unwrap();

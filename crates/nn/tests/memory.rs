@@ -66,7 +66,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// One test in this file: counters are shared by all threads of the process.
 #[test]
-fn a_training_step_needs_few_maps_and_allocates_nothing_large_once_warm() {
+fn memory_of_a_warm_training_step() {
     let mesh = shapes::grid(65, 106, Cells::Triangles).unwrap();
     assert_eq!(mesh.vertex_count(), 6890);
     let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();

@@ -37,13 +37,13 @@ type FreeFunction = unsafe extern "C" fn(*mut c_void) -> i32;
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
-/// Devices, and their guests by stream. They are kept until the process ends: streams of PyTorch are.
+/// Devices, and their streams by stream. They are kept until the process ends: streams of PyTorch are.
 static DEVICES: Mutex<Option<Devices>> = Mutex::new(None);
 
 #[derive(Default)]
 struct Devices {
     owners: HashMap<usize, CudaDevice>,
-    guests: HashMap<(usize, usize), CudaDevice>,
+    streams: HashMap<(usize, usize), CudaDevice>,
 }
 
 /// The caching allocator of PyTorch.
@@ -111,8 +111,8 @@ pub fn device(py: Python<'_>, ordinal: usize) -> PyResult<CudaDevice> {
     let device = py.detach(|| {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         let devices = devices.get_or_insert_default();
-        if let Some(guest) = devices.guests.get(&(ordinal, stream)) {
-            return Ok(guest.clone());
+        if let Some(device) = devices.streams.get(&(ordinal, stream)) {
+            return Ok(device.clone());
         }
         let owner = match devices.owners.get(&ordinal) {
             Some(owner) => owner.clone(),
@@ -125,9 +125,9 @@ pub fn device(py: Python<'_>, ordinal: usize) -> PyResult<CudaDevice> {
         let native = torch.native;
         let memory = Arc::new(TorchMemory { ordinal, native });
         // SAFETY: the stream is one of PyTorch, which keeps its streams and uses the primary context.
-        let guest = unsafe { owner.guest(stream as *mut _, memory) };
-        devices.guests.insert((ordinal, stream), guest.clone());
-        Ok(guest)
+        let device = unsafe { owner.foreign(stream as *mut _, memory) };
+        devices.streams.insert((ordinal, stream), device.clone());
+        Ok(device)
     });
     let device = device.map_err(|error: gemcnn_kernels::cuda::CudaError| errors::cuda(error))?;
     device.set_product_mode(mode);

@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time between two looks for Ctrl-C.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The process whose threads prepare batches; 0 if none does yet.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -102,7 +102,7 @@ fn train(
                 pool.install(|| gemcnn_tasks::run::train(&config, &run, &cache, &device, &mut observer, &stop))
             });
             while !training.is_finished() {
-                std::thread::park_timeout(LOOK);
+                std::thread::park_timeout(POLL_INTERVAL);
                 if let Err(error) = Python::attach(|py| py.check_signals()) {
                     *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                     stop.request();

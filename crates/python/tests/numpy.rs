@@ -13,7 +13,7 @@ use std::process::Command;
 /// Those that need no other library.
 const TESTS: [&str; 3] = ["test_mesh.py", "test_pages.py", "test_runs.py"];
 /// These take longest, and tests of other crates cover most of what they run.
-const BUT: &str = "not bodies and not browser";
+const SELECTION: &str = "not bodies and not browser";
 
 #[test]
 fn tests_in_numpy() {
@@ -44,7 +44,7 @@ fn tests_in_numpy() {
     symlink(library, package.join("_gemcnn.so")).unwrap();
 
     let status = Command::new(&python)
-        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", BUT])
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", SELECTION])
         .args(TESTS.map(|name| root.join("tests").join(name)))
         .env("PYTHONPATH", site.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_two_convolutions_two_nonlinearities_and_a_skip_connection() {
+    fn work_of_a_residual_block() {
         let layer = Layer::Residual { middle: Kind(kind("2x0 + 2x1")), output: Kind(kind("5x0")), samples: 3 };
         let layers = Layers { input: Kind(kind("3x0")), mean: true, degree: 6.0, layers: vec![layer] };
         let costs = layer_costs(&layers).unwrap();

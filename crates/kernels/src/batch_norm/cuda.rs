@@ -103,7 +103,7 @@ impl Slots {
 /// `(scale, shift, centre, 1/deviation)` of every column.
 pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
 /// The terms of every column that pass through the statistics: `(C/V in order 0, w A/V)`.
-pub(crate) type Through = DeviceBuffer<[f32; 2]>;
+pub(crate) type StatisticsTerms = DeviceBuffer<[f32; 2]>;
 
 impl DeviceNormalisation<'_> {
     pub(crate) fn check(&self, operator: &'static str) -> Result<(), CudaError> {
@@ -151,10 +151,10 @@ impl DeviceNormalisation<'_> {
         partials: &DeviceBuffer<f64>,
         count: usize,
         gradients: &NormGradients<DeviceSliceMut<'_, f32>>,
-    ) -> Result<Through, CudaError> {
+    ) -> Result<StatisticsTerms, CudaError> {
         let slots = Slots::new(device, self.config)?;
         let width = self.config.kind.dimension();
-        let mut through: Through = device.buffer(width)?;
+        let mut through: StatisticsTerms = device.buffer(width)?;
         let inverse = match self.statistics.origin {
             Origin::Batch { vertices } => 1.0 / (vertices as f64).max(1.0),
             Origin::Running => 0.0,

@@ -1,7 +1,7 @@
 //! The fused classifier on a GPU: cuBLAS computes the logits of a tile of rows, which are replaced in place
 //! by their gradients and used by both products before the next tile.
 //!
-//! Training with at most 32 classes takes the kernels of `few.cu` instead, in all modes, unless there are too many
+//! Training with at most 32 classes takes the kernels of `few_classes.cu` instead, in all modes, unless there are too many
 //! channels.
 //!
 //! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
@@ -155,8 +155,8 @@ pub fn loss_and_gradients(
         }
         return empty_score(device);
     }
-    if let Some(shape) = few::Shape::of(classifier, features, &gradients) {
-        return few::loss_and_gradients(device, shape, classifier, features, dloss, gradients, rows);
+    if let Some(shape) = few_classes::Shape::of(classifier, features, &gradients) {
+        return few_classes::loss_and_gradients(device, shape, classifier, features, dloss, gradients, rows);
     }
     if hopper::applies(device, classifier, features, &gradients) {
         return hopper::loss_and_gradients(device, classifier, features, dloss, gradients, rows);

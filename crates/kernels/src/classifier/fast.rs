@@ -1,6 +1,6 @@
 //! Tiles of rows by blocks of classes.
 
-use super::half::{BlockGradient, Factors, Weights};
+use super::bf16_factors::{BlockGradient, Factors, Weights};
 use super::plan::{CLASS_BLOCK, PARTS, Plan, ROW_BLOCK, class_block, split_rows};
 use super::{Classifier, Gradients, OPERATOR, Rows, rounds_to_bf16};
 use crate::cross_entropy::softmax::{exponentials, peak, sum_of_exponentials, sum_of_logits};

@@ -431,7 +431,7 @@ template <u32 HALF> __device__ inline float largest(const float (&s)[BN / 2]) {
 }
 
 // Replaces the logits of a row by 2^LIFT times their exponentials. Returns the factor of earlier sums.
-template <u32 HALF> __device__ inline float soften(float (&s)[BN / 2], Row &row, u32 first_class) {
+template <u32 HALF> __device__ inline float online_softmax(float (&s)[BN / 2], Row &row, u32 first_class) {
     float top = largest<HALF>(s);
     bool higher = top > row.peak;
     if (__any_sync(0xffffffffu, higher)) {
@@ -490,8 +490,8 @@ struct Classify {
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) s[4 * j + i] = fmaf(s[4 * j + i], scales[i / 2], i % 2 ? bias.y : bias.x);
         }
-        factors[0] = soften<0>(s, rows[0], tile * BN);
-        factors[1] = soften<1>(s, rows[1], tile * BN);
+        factors[0] = online_softmax<0>(s, rows[0], tile * BN);
+        factors[1] = online_softmax<1>(s, rows[1], tile * BN);
     }
 
     __device__ inline void rescale(float (&sums)[CHANNELS / 2]) {
@@ -717,7 +717,7 @@ __device__ inline void run(Pass pass, const unsigned char *held, const unsigned 
                     begin_products();
                     scores(stage);
                     wait_for_products<0>();
-                    settle(s);
+                    fence_registers(s);
                     if (tile + 1 == end) release(held_empty);
                     pass.store(s, columns_here + stage * (COLUMN_BYTES / 4), block * BM + row, tile * BN);
                     __syncwarp();
@@ -729,7 +729,7 @@ __device__ inline void run(Pass pass, const unsigned char *held, const unsigned 
                 begin_products();
                 scores(stage);
                 wait_for_products<0>();
-                settle(s);
+                fence_registers(s);
                 if (tile + 1 == end) release(held_empty);
                 pass.soften_all(s, columns_here + stage * (COLUMN_BYTES / 4), tile, smoothing);
                 round_scores();
@@ -737,26 +737,26 @@ __device__ inline void run(Pass pass, const unsigned char *held, const unsigned 
                 for (++tile; tile < end; ++tile) {
                     if (++stage == STAGES) stage = 0, ++round;
                     wait(full + 8 * stage, round % 2);
-                    settle(sums);
+                    fence_registers(sums);
                     begin_products();
                     scores(stage);
                     products(earlier);
                     wait_for_products<1>();
-                    settle(s);
+                    fence_registers(s);
                     if (tile + 1 == end) release(held_empty);
                     pass.soften_all(s, columns_here + stage * (COLUMN_BYTES / 4), tile, smoothing);
                     wait_for_products<0>();
-                    settle(sums);
+                    fence_registers(sums);
                     release(empty + 8 * earlier);
                     pass.rescale(sums);
                     round_scores();
                     earlier = stage;
                 }
-                settle(sums);
+                fence_registers(sums);
                 begin_products();
                 products(earlier);
                 wait_for_products<0>();
-                settle(sums);
+                fence_registers(sums);
                 release(empty + 8 * earlier);
                 if (++stage == STAGES) stage = 0, ++round;
                 u64 slot = blockIdx.x + block;

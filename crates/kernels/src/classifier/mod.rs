@@ -26,10 +26,10 @@
 //! they are in f32 with any of the three, unless there are too many channels for one kernel to do all the work; then
 //! they are with `Bf16` as with `Tf32`.
 
+mod bf16_factors;
 pub mod cuda;
 mod fast;
-pub(crate) mod few;
-mod half;
+pub(crate) mod few_classes;
 pub(crate) mod hopper;
 mod plan;
 pub mod reference;

@@ -1,6 +1,6 @@
 //! How rows and classes are divided, and how much scratch memory that takes. Depends only on the sizes.
 
-use super::half::{Factors, Weights};
+use super::bf16_factors::{Factors, Weights};
 use super::{Classifier, Rows};
 use crate::cross_entropy::{IGNORE, Score, Tally};
 use std::ops::Range;

@@ -29,7 +29,7 @@ struct Problem<T> {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Answer<T> {
+struct Solution<T> {
     score: Score,
     features: Vec<T>,
     weight: Vec<T>,
@@ -69,8 +69,8 @@ impl<T: Real> Problem<T> {
     fn solve(
         &self,
         solver: impl FnOnce(&Classifier<'_, T>, &[T], Gradients<&mut [T]>, Rows<'_>) -> Score,
-    ) -> Answer<T> {
-        let mut answer = Answer {
+    ) -> Solution<T> {
+        let mut solution = Solution {
             score: Score::default(),
             features: vec![T::nan(); self.features.len()],
             weight: vec![T::nan(); self.weight.len()],
@@ -78,24 +78,24 @@ impl<T: Real> Problem<T> {
             predictions: vec![77; self.rows],
         };
         let gradients =
-            Gradients { features: &mut answer.features[..], weight: &mut answer.weight, bias: &mut answer.bias };
-        let rows = Rows { predictions: Some(&mut answer.predictions), ranks: None };
-        answer.score = solver(&self.classifier(), &self.features, gradients, rows);
-        answer
+            Gradients { features: &mut solution.features[..], weight: &mut solution.weight, bias: &mut solution.bias };
+        let rows = Rows { predictions: Some(&mut solution.predictions), ranks: None };
+        solution.score = solver(&self.classifier(), &self.features, gradients, rows);
+        solution
     }
 
-    fn fast(&self) -> Answer<T> {
+    fn fast(&self) -> Solution<T> {
         self.fast_in(ProductMode::F32)
     }
 
-    fn fast_in(&self, products: ProductMode) -> Answer<T> {
+    fn fast_in(&self, products: ProductMode) -> Solution<T> {
         self.solve(|classifier, features, gradients, rows| {
             let scratch = &mut Scratch::new();
             loss_and_gradients(classifier, features, 1.5, gradients, rows, products, scratch).unwrap()
         })
     }
 
-    fn exact(&self) -> Answer<T> {
+    fn exact(&self) -> Solution<T> {
         self.solve(|classifier, features, gradients, rows| {
             reference::loss_and_gradients(classifier, features, 1.5, gradients, rows).unwrap()
         })
@@ -164,7 +164,7 @@ fn bf16_is_used_for_f32_and_many_classes_where_the_cpu_has_it() {
 }
 
 #[test]
-fn evaluation_gives_the_score_of_training_and_the_ranks_of_the_definition() {
+fn evaluation_has_the_score_of_training_and_right_ranks() {
     for size in SIZES {
         let problem = Problem::<f64>::new(size);
         let (mut ranks, mut expected) = (vec![5; problem.rows], vec![6; problem.rows]);
@@ -216,7 +216,7 @@ fn check_gradients(smoothing: f64) {
 }
 
 #[test]
-fn score_and_bias_gradient_leave_out_rows_without_label_even_nan() {
+fn rows_without_label_are_left_out_even_with_nan() {
     let mut problem = Problem::<f32>::new((300, 600, 4));
     let clean = problem.fast();
     for row in (0..problem.rows).filter(|row| row % 5 == 3) {
@@ -239,14 +239,14 @@ fn without_weight_or_upstream_gradient_all_gradients_are_zero() {
     let problem = Problem::<f32>::new((40, 300, 3));
     for (dloss, weight) in [(0.0, 1.0), (1.0, 0.0)] {
         let weights = vec![weight; problem.classes];
-        let answer = problem.solve(|classifier, features, gradients, rows| {
+        let solution = problem.solve(|classifier, features, gradients, rows| {
             let mut classifier = *classifier;
             classifier.targets.class_weights = Some(&weights);
             let (products, scratch) = (ProductMode::F32, &mut Scratch::new());
             loss_and_gradients(&classifier, features, dloss, gradients, rows, products, scratch).unwrap()
         });
-        assert!(answer.features.iter().all(|&d| d == 0.0));
-        assert!(answer.weight.iter().chain(&answer.bias).all(|&d| d == 0.0));
+        assert!(solution.features.iter().all(|&d| d == 0.0));
+        assert!(solution.weight.iter().chain(&solution.bias).all(|&d| d == 0.0));
     }
 }
 

@@ -62,7 +62,7 @@ impl CudaDevice {
         Err(CudaError::NotBuilt)
     }
 
-    pub unsafe fn guest(&self, _: *mut c_void, _: Arc<dyn DeviceMemory>) -> Self {
+    pub unsafe fn foreign(&self, _: *mut c_void, _: Arc<dyn DeviceMemory>) -> Self {
         match self.0 {}
     }
 

@@ -57,7 +57,7 @@ __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync
 template <u32 PENDING> __device__ inline void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
 
 // Keeps the compiler from reading registers before the products that write them are done.
-template <u32 COUNT> __device__ inline void settle(float (&numbers)[COUNT]) {
+template <u32 COUNT> __device__ inline void fence_registers(float (&numbers)[COUNT]) {
 #pragma unroll
     for (u32 i = 0; i < COUNT; ++i) asm volatile("" : "+f"(numbers[i])::"memory");
 }

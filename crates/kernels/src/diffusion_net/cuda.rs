@@ -28,7 +28,7 @@ pub fn supports(op: &DiffusionNet) -> bool {
 /// Lengths of what is saved on a device, in its present mode of products.
 pub fn saved(device: &CudaDevice, op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
     if hopper::applies(device, op) {
-        return half::saved(device, op, vertices, meshes);
+        return half_precision::saved(device, op, vertices, meshes);
     }
     Saved { features: 5 * vertices * op.channels, mapped: 2 * vertices * op.channels, ..op.saved(vertices, meshes) }
 }
@@ -48,13 +48,13 @@ pub fn packed_bases(
     }
     let diffusion = op.diffusion();
     diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
-    half::packed_bases(device, &op, mesh_offsets, spectra)
+    half_precision::packed_bases(device, &op, mesh_offsets, spectra)
 }
 
 /// Length of [`packed_bases`] of meshes with `rows` vertices together.
 pub fn packed_length(device: &CudaDevice, columns: &[usize], rows: usize, meshes: usize) -> usize {
     match hopper::applies(device, &packing(columns)) && columns.iter().skip(1).all(|&count| count == 0) {
-        true => half::packed_length(device, rows, meshes),
+        true => half_precision::packed_length(device, rows, meshes),
         false => 0,
     }
 }
@@ -285,13 +285,13 @@ pub fn forward(
     let copy = aligned_copy(device, x)?;
     let x = copy.as_ref().map_or(x, DeviceBuffer::view);
     if hopper::applies(device, op) {
-        return half::forward(device, op, mesh_offsets, spectra, weights, streams, x, y, saved);
+        return half_precision::forward(device, op, mesh_offsets, spectra, weights, streams, x, y, saved);
     }
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
     unsafe {
         let arguments = args![x, block.mass, weights.update_bias, &saved.features, &weighted.view_mut(), &y,];
-        block.pass("enter", arguments)?;
+        block.pass("read_input", arguments)?;
     }
     let mut spectrum = block.batch.spectrum()?;
     let filters = weights.filters();
@@ -351,7 +351,7 @@ pub fn backward(
     }
     let factor = if dropped { scale(op.dropout) as f32 } else { 1.0 };
     if hopper::applies(device, op) {
-        return half::backward(device, op, mesh_offsets, factor, spectra, weights, saved, dy, dx, gradients);
+        return half_precision::backward(device, op, mesh_offsets, factor, spectra, weights, saved, dy, dx, gradients);
     }
     let (first, second) = (saved.first.view(), saved.second.view());
     let (features, mapped) = (saved.features.view(), &saved.mapped);

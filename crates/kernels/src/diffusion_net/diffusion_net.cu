@@ -21,7 +21,7 @@ template <typename Run> __device__ inline void in_quads(u32 quads, u64 count, Ru
 }
 
 // Copies x to the features; weighted = m x; y = x + bias, to which the last product is added.
-extern "C" __global__ void enter(const float4 *__restrict__ x, const float *__restrict__ mass,
+extern "C" __global__ void read_input(const float4 *__restrict__ x, const float *__restrict__ mass,
                                  const float *__restrict__ bias, float4 *__restrict__ features,
                                  float4 *__restrict__ weighted, float4 *__restrict__ y, u32 quads, u64 count) {
     in_quads(quads, count, [&](u64 i, u64 place, u64 row, u32 quad) {

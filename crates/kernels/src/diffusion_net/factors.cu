@@ -1,5 +1,5 @@
 // What the block on Hopper needs beside its passes over tiles: right factors in the layout that wgmma reads, and
-// kernels on spectra; see `half.cu`. `filter.cu` and `scales.cu` stand before this text.
+// kernels on spectra; see `half_precision.cu`. `filter.cu` and `scales.cu` stand before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -144,7 +144,7 @@ __device__ inline void measure_weights(u32 block, const Maps &maps, const Layers
 }
 
 // Before anything is measured.
-extern "C" __global__ void forget(float *measured, u64 count) {
+extern "C" __global__ void clear_statistics(float *measured, u64 count) {
     if (item() < count) measured[item()] = 0.0f;
 }
 

@@ -26,7 +26,7 @@
 
 pub mod cuda;
 mod fast;
-pub(crate) mod half;
+pub(crate) mod half_precision;
 pub(crate) mod hopper;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 // What passes over tiles of rows share: which rows a tile has, and what a thread does with its numbers;
-// see `half.cu`. `philox.cu` and `factors.cu` stand before this text.
+// see `half_precision.cu`. `philox.cu` and `factors.cu` stand before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 

@@ -38,7 +38,7 @@ fn fast_equals_reference_to_the_bit() {
 }
 
 #[test]
-fn whole_units_are_dropped_at_the_rate_asked_for_and_the_mean_is_kept() {
+fn whole_units_are_dropped_and_the_mean_is_kept() {
     for config in &examples()[..3] {
         let (vertices, width) = (4000, config.kind.dimension());
         let ones = vec![1f64; vertices * width];

@@ -53,7 +53,7 @@ struct Fused {
 /// Orders of a result that a product is added to.
 #[derive(Debug, Clone, Copy)]
 enum Add {
-    Nothing,
+    None,
     /// Those with a bias.
     ToScalars,
     ToAll,
@@ -213,7 +213,7 @@ impl Plan {
                 a: Operand::new(rows.from(order.start), self.row),
                 b: Operand::new(stacked.from(order.weights), order.width),
                 add: match add {
-                    Add::Nothing => false,
+                    Add::None => false,
                     Add::ToScalars => order.order == 0,
                     Add::ToAll => true,
                 },
@@ -287,7 +287,7 @@ pub fn forward(
         )?;
         let range = (first, count);
         let (gathered, stacked) = (rows.view(), stacked.view());
-        let add = if op.bias { Add::ToScalars } else { Add::Nothing };
+        let add = if op.bias { Add::ToScalars } else { Add::None };
         plan.multiply(device, range, gathered, stacked, &mut y, add)?;
     }
     Ok(())
@@ -401,7 +401,7 @@ pub(crate) fn transposed(
             && let (Some(dx), Some(stacked)) = (&mut dx, &stacked)
         {
             let range = (first, count);
-            let add = if add { Add::ToAll } else { Add::Nothing };
+            let add = if add { Add::ToAll } else { Add::None };
             plan.multiply(device, range, rows.view(), stacked.view(), dx, add)?;
         }
         let products: Vec<RowProduct<'_>> = plan

@@ -37,7 +37,7 @@ fn global_pooling_equals_its_definition() {
 }
 
 #[test]
-fn the_gradient_of_a_maximum_goes_to_the_lowest_vertex_that_gave_it() {
+fn gradient_of_a_maximum_goes_to_the_lowest_vertex() {
     let features = FeatureType::scalars(2);
     let x = [1.0, 9.0, 4.0, 2.0, 4.0, f64::NAN, -3.0, f64::NEG_INFINITY];
     let offsets = [0, 3, 3, 4];

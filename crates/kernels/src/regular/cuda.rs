@@ -6,7 +6,7 @@ use super::{Regular, check_types, harmonic};
 use crate::KernelError;
 use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::NormGradients;
-use crate::batch_norm::cuda::{Affine, DeviceNormalisation, Through};
+use crate::batch_norm::cuda::{Affine, DeviceNormalisation, StatisticsTerms};
 use crate::cuda::reduce::{MIN_COMPUTED_ROWS, Pieces, column_threads};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
@@ -156,7 +156,7 @@ impl DevicePlan {
     fn run_backward(
         &self,
         device: &CudaDevice,
-        norm: Option<(&Affine, &Through)>,
+        norm: Option<(&Affine, &StatisticsTerms)>,
         drawn: Option<Drawn<'_>>,
         vertices: usize,
         (x, dy): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),

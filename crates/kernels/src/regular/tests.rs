@@ -71,7 +71,7 @@ fn gradients_are_those_of_the_values() {
 }
 
 #[test]
-fn the_identity_function_is_the_identity_from_2b_plus_1_samples_on() {
+fn identity_is_exact_from_2b_plus_1_samples_on() {
     for band_limit in 0..5 {
         for samples in [2 * band_limit + 1, 2 * band_limit + 2, 31] {
             let kind = (3, band_limit, band_limit);
@@ -152,7 +152,7 @@ fn other_turns_obey_the_bound() {
 }
 
 #[test]
-fn polynomials_are_exact_from_k_plus_1_b_plus_1_samples_on_and_not_below() {
+fn polynomials_are_exact_from_enough_samples_on() {
     let vertices = 200;
     let angles: Vec<f64> = random(vertices, 7).iter().map(|a: &f64| 4.0 * a).collect();
     for degree in 1..=4 {

@@ -33,7 +33,7 @@ fn assert_close(found: &[f64], expected: &[f64], what: &str) {
 /// `y = y'/e`, since `e_0^2 = 1/N` and `e_m^2 = 2/N` are our weights of the projection. Hence
 /// `dy' = c/e` for the loss `sum y c`, and `dx = e dx'`.
 #[test]
-fn values_and_gradients_equal_the_published_ones_up_to_normalisation() {
+fn values_and_gradients_equal_the_published_ones() {
     let golden = Golden::read("regular_nonlinearity");
     let numbers = |name: &str| golden.data::<f64>(name);
     let (x, c) = (numbers("x"), numbers("c"));

@@ -54,7 +54,7 @@ fn adam_by_hand() {
 }
 
 #[test]
-fn weight_decay_acts_on_weights_alone_and_is_decoupled_in_adam_w() {
+fn weight_decay_is_for_weights_and_decoupled_in_adam_w() {
     let (beta1, beta2, epsilon, weight_decay) = (0.9, 0.999, 1e-15, 0.5);
     // The first Adam step is the rate times the sign of the gradient, whatever its size.
     let adam = Method::Adam { beta1, beta2, epsilon, weight_decay };

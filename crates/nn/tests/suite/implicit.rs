@@ -151,7 +151,7 @@ fn solves_equal_factored_ones_and_gradients_equal_jets() {
 }
 
 #[test]
-fn joined_meshes_give_what_single_ones_give_and_missing_operators_are_told() {
+fn joined_meshes_equal_single_ones() {
     let mut parameters = Parameters::<f64>::new();
     let layer = ImplicitDiffusionConfig::new(kind(FEATURES));
     let layer = layer.init("layer", &mut Builder::new(&mut parameters, 1));

@@ -96,7 +96,7 @@ fn block<T: Real>(input: &str, layers: [usize; 2], samples: usize, parameters: &
 }
 
 #[test]
-fn messages_have_the_right_gradients_and_are_exactly_equivariant() {
+fn gradients_and_equivariance_of_messages() {
     // Five samples are one pass over the edges, others are computed in pieces.
     for (input, layers, samples) in
         [("2x0 + 1x1", [1, 1], 5), ("3x0", [2, 2], 5), ("1x0 + 2x1 + 1x3", [3, 1], 5), ("2x0 + 1x1", [2, 1], 7)]

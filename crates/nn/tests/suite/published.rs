@@ -113,7 +113,7 @@ fn check_conv(mesh: &str, edges: &str, rings: usize) {
 }
 
 #[test]
-fn convolutions_with_self_loops_equal_the_published_code_with_all_gradients() {
+fn convolutions_with_self_loops_equal_the_published_code() {
     for mesh in GOLDEN_MESHES {
         check_conv(mesh, "edges_B", 1);
         check_conv(mesh, "edges_B", 2);
@@ -122,7 +122,7 @@ fn convolutions_with_self_loops_equal_the_published_code_with_all_gradients() {
 
 /// Without self loops, and on closed meshes, where boundary edges in one direction do not occur.
 #[test]
-fn convolutions_without_self_loops_equal_the_published_code_with_all_gradients() {
+fn convolutions_without_self_loops_equal_the_published_code() {
     for mesh in &GOLDEN_MESHES[..3] {
         check_conv(mesh, "edges_A", 1);
         check_conv(mesh, "edges_A", 2);

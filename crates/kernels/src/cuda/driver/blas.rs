@@ -16,7 +16,7 @@ pub(super) struct Handle {
 #[derive(Debug)]
 struct Placed {
     handle: sys::cublasHandle_t,
-    /// False after a product on a stream of a guest.
+    /// False after a product on a stream of a foreign.
     at_home: bool,
 }
 
@@ -103,18 +103,18 @@ impl CudaDevice {
         let beta = if product.add { &one } else { &zero };
         let pointer = |value: &f32| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
         self.bind()?;
-        // Streams of guests run beside each other, so each of their products has a workspace of its own.
-        let workspace: DeviceBuffer<u8> = self.buffer(if self.is_guest() { WORKSPACE } else { 0 })?;
+        // Streams of other libraries run beside each other, so each of their products has a workspace of its own.
+        let workspace: DeviceBuffer<u8> = self.buffer(if self.is_foreign() { WORKSPACE } else { 0 })?;
         let blas = self.blas();
         let mut placed = blas.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_guest() || !placed.at_home {
-            let space = match self.is_guest() {
+        if self.is_foreign() || !placed.at_home {
+            let space = match self.is_foreign() {
                 true => workspace.view(),
                 false => blas.workspace.view(),
             };
             // SAFETY: the stream of the device is alive, and its next product sets both again.
             unsafe { Handle::place(placed.handle, self.stream(), space)? };
-            placed.at_home = !self.is_guest();
+            placed.at_home = !self.is_foreign();
         }
         // cuBLAS sees row-major matrices as their transposes, and `c^T = b^T a^T`.
         // SAFETY: the matrices lie in their slices, as checked above, and the slices are alive until

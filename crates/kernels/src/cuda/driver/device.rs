@@ -1,7 +1,7 @@
 //! A device: its context and stream, its memory, its kernels and its cuBLAS handle.
 
 use super::context::{Context, Stream, without_captures};
-use super::guest::Guest;
+use super::foreign::Foreign;
 use super::launch::Modules;
 use super::pool::{Pool, PoolLane};
 use super::staging::Staging;
@@ -30,7 +30,7 @@ pub(super) enum Lane {
     /// Copies to the device that run beside the compute stream.
     Ahead,
     /// A stream and memory of the caller.
-    Guest(Arc<Guest>),
+    Foreign(Arc<Foreign>),
 }
 
 /// Devices are equal if they are clones: one GPU opened twice has two streams.
@@ -271,7 +271,7 @@ impl CudaDevice {
         let pool = match &self.lane {
             Lane::Compute => &self.inner.pool,
             Lane::Ahead => &self.inner.ahead_pool,
-            Lane::Guest(guest) => &guest.pool,
+            Lane::Foreign(foreign) => &foreign.pool,
         };
         DeviceBuffer::new(pool, length)
     }
@@ -363,7 +363,7 @@ impl CudaDevice {
         match &self.lane {
             Lane::Compute => self.inner.stream.handle(),
             Lane::Ahead => self.inner.copies.handle(),
-            Lane::Guest(guest) => guest.stream(),
+            Lane::Foreign(foreign) => foreign.stream(),
         }
     }
 
@@ -371,7 +371,7 @@ impl CudaDevice {
     pub(super) fn expect_no_capture(&self, what: &'static str) -> Result<(), CudaError> {
         match (&self.lane, &*locked(&self.inner.capturing)) {
             (Lane::Compute, Some(_)) => Err(CudaError::Capture { what }),
-            (Lane::Guest(guest), _) => guest.expect_no_capture(what),
+            (Lane::Foreign(foreign), _) => foreign.expect_no_capture(what),
             _ => Ok(()),
         }
     }
@@ -423,7 +423,7 @@ impl CudaDevice {
             return Ok(table);
         }
         let table = Arc::new(make()?);
-        if self.is_guest() {
+        if self.is_foreign() {
             // Calls on other streams may read it as soon as they find it.
             self.synchronise()?;
         }

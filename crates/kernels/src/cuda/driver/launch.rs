@@ -96,8 +96,8 @@ impl CudaDevice {
             return Ok(Arc::clone(module));
         }
         self.bind()?;
-        if let Lane::Guest(guest) = &self.lane {
-            guest.expect_no_capture("loading a kernel; run the operator once before")?;
+        if let Lane::Foreign(foreign) = &self.lane {
+            foreign.expect_no_capture("loading a kernel; run the operator once before")?;
         }
         let (major, minor) = self.inner.capability;
         let capability = 10 * major + minor;

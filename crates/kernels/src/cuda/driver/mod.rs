@@ -5,7 +5,7 @@ mod capture;
 mod compiler;
 mod context;
 mod device;
-mod guest;
+mod foreign;
 mod launch;
 mod library;
 mod pool;

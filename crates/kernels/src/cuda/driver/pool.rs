@@ -29,7 +29,7 @@ pub(super) enum PoolLane {
     /// after the work that used it last.
     Ahead { compute: Arc<Stream>, copies: Arc<Stream> },
     /// Memory of the caller, for work on one stream. Nothing is kept here.
-    Guest { memory: Arc<dyn DeviceMemory>, stream: usize },
+    Foreign { memory: Arc<dyn DeviceMemory>, stream: usize },
 }
 
 /// An allocation of the driver.
@@ -135,7 +135,7 @@ impl Pool {
 
     /// A block of at least `bytes`.
     pub fn take(&self, bytes: usize) -> Result<Block, CudaError> {
-        if let PoolLane::Guest { memory, stream } = &self.lane {
+        if let PoolLane::Foreign { memory, stream } = &self.lane {
             self.context.bind()?;
             let address = memory.allocate(bytes, *stream as *mut _);
             return Ok(Block {
@@ -214,7 +214,7 @@ impl Pool {
     }
 
     pub fn give_back(&self, block: Block) {
-        if let PoolLane::Guest { memory, .. } = &self.lane {
+        if let PoolLane::Foreign { memory, .. } = &self.lane {
             return memory.free(block.address);
         }
         let mut state = self.state();

@@ -115,7 +115,7 @@ fn messages_equal_the_reference() {
 
 /// More edges than a piece has, and rows that chunks cut.
 #[test]
-fn messages_equal_the_reference_in_several_pieces_on_any_number_of_threads() {
+fn messages_in_pieces_equal_the_reference_on_any_threads() {
     let mesh = shapes::grid(60, 61, Cells::Triangles).unwrap();
     let graph = GaugeGraph::new(&mesh, &GeometryOptions::default()).unwrap();
     let graph = crate::GraphArrays::<f64>::union(&[crate::testing::parts(&graph)]).unwrap();

@@ -231,7 +231,7 @@ unsafe impl DeviceMemory for Counted {
 }
 
 #[test]
-fn guests_work_on_their_streams_and_in_their_memory() {
+fn foreign_work_has_its_streams_and_memory() {
     use std::sync::atomic::Ordering::Relaxed;
     let Some(owner) = device() else { return };
     owner.synchronise().unwrap();
@@ -241,9 +241,9 @@ fn guests_work_on_their_streams_and_in_their_memory() {
     // SAFETY: the context is current.
     check(unsafe { sys::cuStreamCreate(&mut stream, 0) });
     for stream in [stream, std::ptr::null_mut(), stream] {
-        // SAFETY: the stream outlives the guest.
-        let guest = unsafe { owner.guest(stream.cast(), memory.clone()) };
-        convolve_on(&guest, stream);
+        // SAFETY: the stream outlives the device.
+        let foreign = unsafe { owner.foreign(stream.cast(), memory.clone()) };
+        convolve_on(&foreign, stream);
     }
     // Only tables are kept, and nothing came from the pool of the owner.
     let (live, given) = (memory.live.load(Relaxed), memory.given.load(Relaxed));

@@ -3,7 +3,7 @@
 // and their gradients are in f32.
 //
 // In the passes over tiles, two warpgroups multiply 64 rows each; two threads of a third one load: half tiles for each
-// of the others, and a stream of right factors, in halves. `half_tiles.cu` stands before this text.
+// of the others, and a stream of right factors, in halves. `half_precision_tiles.cu` stands before this text.
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -91,7 +91,7 @@ struct Streams {
         products<1>(mapped[0], g1, mapped[1], g2, false);
         products<-1>(mapped[0], g2, mapped[1], g1, true);
         finish();
-        settle(g[0]), settle(g[1]), settle(mapped[0]), settle(mapped[1]);
+        fence_registers(g[0]), fence_registers(g[1]), fence_registers(mapped[0]), fence_registers(mapped[1]);
     }
 
     // Waits for all products.
@@ -289,7 +289,7 @@ struct Forward {
         streams.product(a, half_tile(streams.take(3)));
         streams.product(a, left, true);
         streams.finish();
-        settle(a);
+        fence_registers(a);
         activate(a, first_kept, own.to_first);
         pack(left, a);
         streams.give(2), streams.give(3);
@@ -297,7 +297,7 @@ struct Forward {
         begin(b, biases + C);
         streams.product(b, left, true);
         streams.finish();
-        settle(b);
+        fence_registers(b);
         activate(b, second_kept, own.to_second);
         masks[place * 128 + threadIdx.x % 128] = {first_kept[0], first_kept[1], second_kept[0], second_kept[1]};
         pack(left, b);
@@ -306,7 +306,7 @@ struct Forward {
         fetch(b, x, C, row, end);
         streams.product(a, left, true);
         streams.finish();
-        settle(a);
+        fence_registers(a);
 #pragma unroll
         for (u32 i = 0; i < 64; ++i) a[i] = scale_or_one(own.of_last) * a[i] + b[i];
         store(a, y, C, row, end);
@@ -401,21 +401,21 @@ struct Backward {
         store_pairs(left, dlast, place);
         ColumnSums::add(b, scale_or_one(own.of_last), bias_sums + 2 * C);
         streams.finish();
-        settle(a);
+        fence_registers(a);
         mask(a, kept.z, kept.w, own.to_second);
         pack(left, a);
         streams.product(b, left, false);
         store_pairs(left, dsecond, place);
         ColumnSums::add(a, scale_or_one(own.of_second), bias_sums + C);
         streams.finish();
-        settle(b);
+        fence_registers(b);
         mask(b, kept.x, kept.y, own.to_first);
         pack(left, b);
         streams.product(a, left, false);
         store_pairs(left, dfirst, place);
         ColumnSums::add(b, scale_or_one(own.of_first), bias_sums);
         streams.finish();
-        settle(a);
+        fence_registers(a);
         if (dx)
             in_quads(row, end, [&](u32 i, u32 r, u32 column) {
                 float4 four = given_four(i, column);
@@ -426,7 +426,7 @@ struct Backward {
         streams.give(0);
         streams.product(a, left, false);
         streams.finish();
-        settle(a);
+        fence_registers(a);
         // Gradients of g from its product with A g, and of A g: g1, A g 1, A g 2, g2.
         u64 g1 = half_tile(streams.take(2)), g2 = half_tile(streams.take(3));
 #pragma unroll
@@ -477,7 +477,7 @@ struct EnterBackward {
         multiply_all(a, scale);
         streams.product(a, half_tile(streams.take(0)));
         streams.finish();
-        settle(a);
+        fence_registers(a);
         multiply_all(a, 1.0f / scale);
         streams.give(0);
         store(a, dx, C, row, end);

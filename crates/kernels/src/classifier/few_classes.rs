@@ -11,13 +11,15 @@ use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
 };
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("classifier_few", concat!(include_str!("../cross_entropy/score.cu"), include_str!("few.cu")));
+pub(crate) const SOURCE: KernelSource = KernelSource::new(
+    "classifier_few",
+    concat!(include_str!("../cross_entropy/score.cu"), include_str!("few_classes.cu")),
+);
 
 /// Most warps that share a row.
 const MAX_SLICES: usize = 8;
 
-/// How a block of threads divides rows; see `few.cu`.
+/// How a block of threads divides rows; see `few_classes.cu`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shape {
     channels: usize,

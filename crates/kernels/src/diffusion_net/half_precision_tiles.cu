@@ -1,5 +1,5 @@
 // Matrices over all vertices in fp16 or bf16, for the block on Hopper: their layout, and kernels that sum over rows;
-// see `half.cu`, which stands behind this text, and the page of `diffusion_net`.
+// see `half_precision.cu`, which stands behind this text, and the page of `diffusion_net`.
 //
 // A matrix is packed in half tiles: 64 rows of one mesh, in the layout that wgmma reads from shared memory with
 // swizzles of 128 bytes. Rows behind the last one of a mesh, up to a whole tile, are there and multiply to zero. So 64
@@ -126,19 +126,19 @@ template <u32 COUNT> __device__ inline void store_sums(const float (&d)[COUNT], 
 }
 
 // Half tiles of eigenvectors, and of x as it is, that are copied to shared memory ahead.
-constexpr u32 ENTER_STAGES = 4, ENTER_STAGE = HALF_TILE + 64 * C * 4;
+constexpr u32 INPUT_STAGES = 4, INPUT_STAGE = HALF_TILE + 64 * C * 4;
 
 // Packs x, and sums the spectra B^T x over slabs, with B the packed eigenvectors times masses. Loads take the time of
 // this kernel, so it draws the masks of both dropouts as well. A block of threads for each slab; each warpgroup has a
 // quarter of the spectrum.
 extern "C" __global__ void __launch_bounds__(512, 1)
-enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *__restrict__ x,
+read_input(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32 first_mesh, const float *__restrict__ x,
       const Number *__restrict__ basis, u32 slabs, Number *__restrict__ packed, float *__restrict__ sums, const u64 *one, u64 one_salt,
       const u64 *two, u64 two_salt, u64 threshold, u32 *__restrict__ masks, const float *of_bases, const float *of_block) {
     Measured measured = {of_bases, of_block, 1.0f};
     Scales scales = {measured};
     float of_x = scales.x(), of_sums = 1.0f / (of_x * scales.weighted());
-    __shared__ __align__(8) u64 barriers[ENTER_STAGES];
+    __shared__ __align__(8) u64 barriers[INPUT_STAGES];
     unsigned char *aligned = memory + (-(u32)__cvta_generic_to_shared(memory) & 1023);
     u32 own = (u32)__cvta_generic_to_shared(aligned), stages = own + 2 * HALF_TILE, full = (u32)__cvta_generic_to_shared(barriers);
     u32 mesh = blockIdx.x / slabs, halves = 2 * tiles_of_mesh;
@@ -146,25 +146,25 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
     u64 before = 2 * first_tile + mesh * halves;
     auto copy = [&](u32 half) {
         if (threadIdx.x != 0 || half >= slab.end) return;
-        u32 stage = (half - slab.first) % ENTER_STAGES, to = stages + stage * ENTER_STAGE, barrier = full + 8 * stage;
+        u32 stage = (half - slab.first) % INPUT_STAGES, to = stages + stage * INPUT_STAGE, barrier = full + 8 * stage;
         u32 bytes = half * 64 < size ? min(size - half * 64, 64u) * C * 4 : 0;
         expect(barrier, HALF_TILE + bytes);
         load(to, basis + (before + half) * HALF_NUMBERS, HALF_TILE, barrier);
         if (bytes > 0) load(to + HALF_TILE, x + (u64)(first_row + mesh * size + half * 64) * C, bytes, barrier);
     };
     if (threadIdx.x == 0) {
-        for (u32 stage = 0; stage < ENTER_STAGES; ++stage) init_barrier(full + 8 * stage, 1);
+        for (u32 stage = 0; stage < INPUT_STAGES; ++stage) init_barrier(full + 8 * stage, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    for (u32 i = 0; i < ENTER_STAGES; ++i) copy(slab.first + i);
+    for (u32 i = 0; i < INPUT_STAGES; ++i) copy(slab.first + i);
     // Eight neighbours in each of two rows.
     u32 row = threadIdx.x / 16, eight = threadIdx.x % 16, group = threadIdx.x / 128;
     float d[32];
     for (u32 half = slab.first; half < slab.end; ++half) {
-        u32 count = half - slab.first, stage = count % ENTER_STAGES, place = count % 2 * HALF_TILE;
-        wait(full + 8 * stage, count / ENTER_STAGES % 2);
-        const float4 *rows = (const float4 *)(aligned + 2 * HALF_TILE + stage * ENTER_STAGE + HALF_TILE);
+        u32 count = half - slab.first, stage = count % INPUT_STAGES, place = count % 2 * HALF_TILE;
+        wait(full + 8 * stage, count / INPUT_STAGES % 2);
+        const float4 *rows = (const float4 *)(aligned + 2 * HALF_TILE + stage * INPUT_STAGE + HALF_TILE);
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
             u32 r = row + 32 * i, at = place_of(r, eight);
@@ -182,18 +182,18 @@ enter(u32 first_row, u32 size, u32 tiles_of_mesh, u32 tiles, u32 first_tile, u32
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         wait_for_products<0>();
-        settle(d);
+        fence_registers(d);
         __syncthreads();
         // All are done with the rows before.
-        if (count > 0) copy(half - 1 + ENTER_STAGES);
-        u64 a = half_tile(stages + stage * ENTER_STAGE + group % 2 * 1024), b = half_tile(own + place + group / 2 * 1024);
+        if (count > 0) copy(half - 1 + INPUT_STAGES);
+        u64 a = half_tile(stages + stage * INPUT_STAGE + group % 2 * 1024), b = half_tile(own + place + group / 2 * 1024);
         begin_products();
 #pragma unroll
         for (u32 k = 0; k < 4; ++k) multiply<1, 1>(d, a + k * (4096 / 16), b + k * (4096 / 16), count + k > 0);
         commit_products();
     }
     wait_for_products<0>();
-    settle(d);
+    fence_registers(d);
     if (slab.first == slab.end) clear(d);
     float *to = sums + (u64)((first_mesh + mesh) * slabs + blockIdx.x % slabs) * FACTOR;
     store_sums(d, of_sums, to + group % 2 * 64 * C + group / 2 * 64, C);
@@ -252,7 +252,7 @@ __device__ inline void sum_rows(Slab slab, From from, Multiply multiply, Put put
         wait_for_products<0>();
 #pragma unroll
         for (u32 i = 0; i < RESULTS; ++i) {
-            settle(d[i]);
+            fence_registers(d[i]);
             if (slab.first == slab.end) clear(d[i]);
             Result place = put(i);
             store_sums(d[i], 1.0f / place.scale, place.to + group * 64 * place.stride, place.stride);

@@ -1,6 +1,6 @@
 //! Work on the streams, and in the memory, of another library.
 //!
-//! A guest shares the compiled kernels, tables and cuBLAS handle of a device. Its work is queued on a stream of the
+//! It shares the compiled kernels, tables and cuBLAS handle of a device. Its work is queued on a stream of the
 //! caller, and its buffers come from an allocator of the caller, for example those of PyTorch. Tables are made by
 //! the first call on any stream, which waits for them, so that later calls may read them on every stream.
 
@@ -13,15 +13,15 @@ use cudarc::driver::sys;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Stream, memory and settings of a guest.
+/// Stream, memory and settings of work in another library.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct Foreign {
     stream: Stream,
     pub pool: Arc<Pool>,
     mode: AtomicU8,
 }
 
-impl Guest {
+impl Foreign {
     pub fn stream(&self) -> sys::CUstream {
         self.stream.handle()
     }
@@ -49,14 +49,14 @@ impl CudaDevice {
     ///
     /// # Safety
     /// The stream must belong to the primary context of the device, and must outlive the returned value and its clones.
-    pub unsafe fn guest(&self, stream: *mut std::ffi::c_void, memory: Arc<dyn DeviceMemory>) -> Self {
+    pub unsafe fn foreign(&self, stream: *mut std::ffi::c_void, memory: Arc<dyn DeviceMemory>) -> Self {
         let context = &self.inner.context;
         // SAFETY: the caller vouches for the stream.
         let stream = unsafe { Stream::borrowed(context, stream.cast()) };
-        let lane = PoolLane::Guest { memory, stream: stream.handle() as usize };
+        let lane = PoolLane::Foreign { memory, stream: stream.handle() as usize };
         Self {
             inner: Arc::clone(&self.inner),
-            lane: Lane::Guest(Arc::new(Guest {
+            lane: Lane::Foreign(Arc::new(Foreign {
                 stream,
                 pool: Arc::new(Pool::new(Arc::clone(context), lane)),
                 mode: AtomicU8::new(ProductMode::default() as u8),
@@ -64,14 +64,14 @@ impl CudaDevice {
         }
     }
 
-    pub(super) fn is_guest(&self) -> bool {
-        matches!(self.lane, Lane::Guest(_))
+    pub(super) fn is_foreign(&self) -> bool {
+        matches!(self.lane, Lane::Foreign(_))
     }
 
     /// Where the precision of matrix products is stored.
     pub(super) fn mode(&self) -> &AtomicU8 {
         match &self.lane {
-            Lane::Guest(guest) => guest.mode(),
+            Lane::Foreign(foreign) => foreign.mode(),
             Lane::Compute | Lane::Ahead => &self.inner.mode,
         }
     }

@@ -31,8 +31,8 @@ macro_rules! source {
                 include_str!("scales.cu"),
                 include_str!("factors.cu"),
                 include_str!("rows.cu"),
-                include_str!("half_tiles.cu"),
-                include_str!("half.cu")
+                include_str!("half_precision_tiles.cu"),
+                include_str!("half_precision.cu")
             ),
         )
     };
@@ -67,7 +67,7 @@ const MEASURING_BLOCKS: usize = 396;
 const TILE_WORDS: usize = TILE * C / 2;
 /// Shared memory of a block of threads, from a multiple of 1,024 bytes on: half tiles and halves of factors of 16 KB.
 const SHARED_BYTES: usize = (8 + 6) * (16 << 10) + 1024;
-const ENTER_BYTES: usize = (2 + 4 * 3) * (16 << 10) + 1024;
+const INPUT_BYTES: usize = (2 + 4 * 3) * (16 << 10) + 1024;
 const PRODUCT_BYTES: usize = 12 * (16 << 10) + 1024;
 /// Packed matrices of eigenvectors: themselves, times masses, and both components of their gradients.
 const BASES: usize = 4;
@@ -100,7 +100,7 @@ impl Block<'_> {
         let packed: DeviceBuffer<f32> = self.device.buffer(self.bases_length())?;
         let (basis, mass) = (self.spectra.bases, self.spectra.mass);
         let measured = packed.view().from(BASES * self.words());
-        self.forget(measured)?;
+        self.clear_statistics(measured)?;
         if !measured.is_empty() {
             let arguments = args![basis, self.gradients(), mass, measured];
             let blocks = |size: usize, meshes: usize| (size * meshes).div_ceil(8).min(MEASURING_BLOCKS);
@@ -136,11 +136,11 @@ impl Block<'_> {
     }
 
     /// Clears what was measured, in a kernel: the next one is launched while it ends.
-    fn forget(&self, measured: DeviceSlice<'_, f32>) -> Result<(), CudaError> {
+    fn clear_statistics(&self, measured: DeviceSlice<'_, f32>) -> Result<(), CudaError> {
         if measured.is_empty() {
             return Ok(());
         }
-        let function = self.device.function(self.source, &[], "forget")?;
+        let function = self.device.function(self.source, &[], "clear_statistics")?;
         // SAFETY: it writes to all of these numbers.
         unsafe { function.over(measured.len(), args![measured, measured.len() as u64]) }
     }
@@ -248,7 +248,7 @@ pub(super) fn forward<'a>(
     let places = Places::new(block.batch.meshes(), measured_count(device));
     let factors = saved.mapped.view();
     let measured = block.measured(bases, factors, &places);
-    block.forget(measured.block)?;
+    block.clear_statistics(measured.block)?;
     block.measure(x, measured, 0, Some(&weights))?;
     let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
     let arguments = args![
@@ -269,7 +269,7 @@ pub(super) fn forward<'a>(
     // SAFETY: all have a row for each vertex, and there are sums for all slabs.
     unsafe {
         let blocks = |_, meshes| meshes * slabs;
-        block.launch("enter", (512, ENTER_BYTES), blocks, arguments, |_| [])?;
+        block.launch("read_input", (512, INPUT_BYTES), blocks, arguments, |_| [])?;
     }
     let raw = (raw.view(), slabs);
     block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places, measured)?;
