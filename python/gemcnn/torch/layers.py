@@ -66,7 +66,7 @@ class Layer(nn.Module):
             self._refuse(x, numbers, weight)
         if x.shape[0] != graph.vertex_count:
             raise OperatorError(
-                f"{self.__class__.__name__}: `x` has {x.shape[0]} rows, but the graph has {graph.vertex_count} vertices"
+                f"{self.__class__.__name__}: `x` has {x.shape[0]} rows, but the graph needs {graph.vertex_count}, one for each vertex"
             )
 
     def _refuse(self, x: Tensor, numbers: Tensor | None, weight: Tensor | None) -> None:
