@@ -1,5 +1,5 @@
 use super::*;
-use crate::mesh_product::{self, MeshProduct};
+use crate::mesh_product::{Expand, MeshProduct, Project};
 use crate::testing::{check_close, check_gradient, check_threads, dot, random, turned};
 
 /// Unequal meshes, one without vertices.
@@ -123,16 +123,15 @@ fn gradients_equal_finite_differences() {
 
 #[test]
 fn diffusion_is_a_projection_a_filter_and_an_expansion() {
-    let op = Diffusion { features: "3x2".parse().unwrap(), columns: vec![2, 3, 5], gradients: false };
-    let case = Case::<f64>::new(&op);
+    let diffusion = Diffusion { features: "3x2".parse().unwrap(), columns: vec![2, 3, 5], gradients: false };
+    let case = Case::<f64>::new(&diffusion);
     let vertices = MESHES[4] as usize;
     // After the bases of orders 0 and 1.
     let basis = &case.bases[vertices * 8..vertices * 18];
-    let settings = MeshProduct { features: op.features.clone(), columns: 5, complex: true };
-    let mut scratch = Scratch::new();
+    let settings = MeshProduct { features: diffusion.features.clone(), columns: 5, complex: true };
+    let (op, mesh_offsets, weights) = (&settings, &MESHES[..], Some(&case.mass[..]));
     let mut s = vec![0.0; 4 * 5 * 6];
-    let mass = Some(&case.mass[..]);
-    mesh_product::project(&settings, &MESHES, basis, mass, &case.x, &mut s, &mut scratch).unwrap();
+    Project { op, mesh_offsets, basis, weights, x: &case.x[..], y: &mut s[..] }.on_host().unwrap();
     for (row, s) in s.chunks_exact_mut(6).enumerate() {
         for (place, s) in s.iter_mut().enumerate() {
             let lambda = case.eigenvalues[4 * 5 + row];
@@ -142,8 +141,8 @@ fn diffusion_is_a_projection_a_filter_and_an_expansion() {
         }
     }
     let mut expected = vec![0.0; case.dy.len()];
-    mesh_product::expand(&settings, &MESHES, basis, &s, &mut expected, &mut scratch).unwrap();
-    check_close(&case.forward(&op).0, &expected, 1e-12, "composition");
+    Expand { op, mesh_offsets, basis, weights: None, y: &s[..], x: &mut expected[..] }.on_host().unwrap();
+    check_close(&case.forward(&diffusion).0, &expected, 1e-12, "composition");
 }
 
 #[test]

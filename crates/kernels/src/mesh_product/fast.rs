@@ -1,9 +1,9 @@
 //! The products as general matrix products, a complex one as two real ones:
 //! `B^H x = Re(B)^T x + Im(B)^T (-i x)` and `B y = Re(B) y + Im(B) (i y)`.
 
-use super::{MeshProduct, meshes};
+use super::{Expand, Project, meshes};
 use crate::parallel::{Loop, for_rows};
-use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
+use crate::{Destination, Host, HostScratch, Matrix, MatrixMut, Real, product};
 use rayon::prelude::*;
 
 /// Rows of a block of `x`, and columns of the basis of a block of `y`.
@@ -33,21 +33,14 @@ fn times_i<T: Real>(width: usize, sign: T, x: &[T], to: &mut [T]) {
     });
 }
 
-pub(super) fn project<T: Real>(
-    op: &MeshProduct,
-    mesh_offsets: &[u32],
-    basis: &[T],
-    weights: Option<&[T]>,
-    x: &[T],
-    y: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn project<T: Real>(pass: Project<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Project { op, mesh_offsets, basis, weights, x, y } = pass;
     let (width, stride, k) = (op.features.dimension(), op.stride(), op.columns);
     if y.is_empty() {
         return;
     }
     let length = |wanted: bool| if wanted { x.len() } else { 0 };
-    let memory = scratch.take(length(weights.is_some()) + length(op.complex));
+    let memory = scratch.narrow.take(length(weights.is_some()) + length(op.complex));
     let (weighted_x, turned) = memory.split_at_mut(length(weights.is_some()));
     weighted(width, weights, x, weighted_x);
     let x = if weights.is_some() { weighted_x } else { x };
@@ -79,21 +72,13 @@ pub(super) fn project<T: Real>(
     });
 }
 
-/// `x_b = w (B_b y_b)`, where no weights are ones.
-pub(super) fn expand<T: Real>(
-    op: &MeshProduct,
-    mesh_offsets: &[u32],
-    basis: &[T],
-    weights: Option<&[T]>,
-    y: &[T],
-    x: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn expand<T: Real>(pass: Expand<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Expand { op, mesh_offsets, basis, weights, y, x } = pass;
     let (width, stride, k) = (op.features.dimension(), op.stride(), op.columns);
     if x.is_empty() {
         return;
     }
-    let turned = scratch.take(if op.complex { y.len() } else { 0 });
+    let turned = scratch.narrow.take(if op.complex { y.len() } else { 0 });
     times_i(width, T::one(), y, turned);
     let turned = &*turned;
     let mut rest = x;

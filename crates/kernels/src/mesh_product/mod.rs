@@ -23,9 +23,9 @@ mod tests;
 
 pub(crate) use fast::weighted;
 
-use crate::error::{Length, check_count, check_mesh_offsets};
-use crate::real::compiled;
-use crate::{FeatureType, KernelError, Real, Scratch};
+use crate::arguments::arguments;
+use crate::error::check_mesh_offsets;
+use crate::{FeatureType, KernelError};
 use std::ops::Range;
 
 const OPERATOR: &str = "mesh product";
@@ -47,15 +47,7 @@ impl MeshProduct {
         self.columns * if self.complex { 2 } else { 1 }
     }
 
-    /// Checks the settings, and lengths of basis, weights, `x` and `y`.
-    fn check<S: Length>(
-        &self,
-        mesh_offsets: &[u32],
-        basis: S,
-        weights: Option<S>,
-        (x_name, x): (&'static str, S),
-        (y_name, y): (&'static str, S),
-    ) -> Result<(), KernelError> {
+    fn check(&self) -> Result<(), KernelError> {
         if self.complex && (self.features.orders().count() != 1 || self.features.is_scalar()) {
             return Err(KernelError::Setting {
                 operator: OPERATOR,
@@ -65,13 +57,7 @@ impl MeshProduct {
                 ),
             });
         }
-        let vertices = check_mesh_offsets(mesh_offsets)?;
-        let (meshes, width) = (mesh_offsets.len() - 1, self.features.dimension());
-        let weights = weights.map_or(vertices, S::length);
-        check_count(OPERATOR, "basis", basis.length(), vertices * self.stride())?;
-        check_count(OPERATOR, "weights", weights, vertices)?;
-        check_count(OPERATOR, x_name, x.length(), vertices * width)?;
-        check_count(OPERATOR, y_name, y.length(), meshes * self.columns * width)
+        Ok(())
     }
 }
 
@@ -81,92 +67,26 @@ fn meshes(mesh_offsets: &[u32]) -> impl Iterator<Item = Range<usize>> + '_ {
     bounds.map(|bounds| bounds[0] as usize..bounds[1] as usize)
 }
 
-/// `y_b = B_b^H (w x_b)` for each mesh; without weights, `w` is 1.
-pub fn project<T: Real>(
-    op: &MeshProduct,
-    mesh_offsets: &[u32],
-    basis: &[T],
-    weights: Option<&[T]>,
-    x: &[T],
-    y: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check(mesh_offsets, basis, weights, ("x", x), ("y", &*y))?;
-    compiled!(fast::project as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
-        op,
-        mesh_offsets,
-        basis,
-        weights,
-        x,
-        y,
-        scratch,
-    );
-    Ok(())
-}
+arguments! {
+    /// `y_b = B_b^H (w x_b)` for each mesh; without weights, `w` is 1. Its gradient is [`Expand`] with the same weights.
+    Project = project(OPERATOR, scratch) {
+        op: &'a MeshProduct, mesh_offsets: &'a [u32];
+        basis: read[vertices, op.stride()],
+        weights: read_if[vertices],
+        x: read[vertices, op.features.dimension()],
+        y: write[mesh_offsets.len() - 1, op.columns, op.features.dimension()];
+        op.check()?;
+        let vertices = check_mesh_offsets(mesh_offsets)?;
+    }
 
-/// Overwrites `dx` with the gradient of [`project`].
-pub fn project_backward<T: Real>(
-    op: &MeshProduct,
-    mesh_offsets: &[u32],
-    basis: &[T],
-    weights: Option<&[T]>,
-    dy: &[T],
-    dx: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check(mesh_offsets, basis, weights, ("dx", &*dx), ("dy", dy))?;
-    compiled!(fast::expand as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
-        op,
-        mesh_offsets,
-        basis,
-        weights,
-        dy,
-        dx,
-        scratch,
-    );
-    Ok(())
-}
-
-/// `x_b = B_b y_b` for each mesh.
-pub fn expand<T: Real>(
-    op: &MeshProduct,
-    mesh_offsets: &[u32],
-    basis: &[T],
-    y: &[T],
-    x: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check(mesh_offsets, basis, None, ("x", &*x), ("y", y))?;
-    compiled!(fast::expand as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
-        op,
-        mesh_offsets,
-        basis,
-        None,
-        y,
-        x,
-        scratch,
-    );
-    Ok(())
-}
-
-/// Overwrites `dy` with the gradient of [`expand`].
-pub fn expand_backward<T: Real>(
-    op: &MeshProduct,
-    mesh_offsets: &[u32],
-    basis: &[T],
-    dx: &[T],
-    dy: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check(mesh_offsets, basis, None, ("dx", dx), ("dy", &*dy))?;
-    compiled!(fast::project as fn(&MeshProduct, &[u32], &[T], Option<&[T]>, &[T], &mut [T], &mut Scratch<T>))(
-        op,
-        mesh_offsets,
-        basis,
-        None,
-        dx,
-        dy,
-        scratch,
-    );
-    Ok(())
+    /// `x_b = w (B_b y_b)` for each mesh; without weights, `w` is 1. Its gradient is [`Project`] with the same weights.
+    Expand = expand(OPERATOR, scratch) {
+        op: &'a MeshProduct, mesh_offsets: &'a [u32];
+        basis: read[vertices, op.stride()],
+        weights: read_if[vertices],
+        y: read[mesh_offsets.len() - 1, op.columns, op.features.dimension()],
+        x: write[vertices, op.features.dimension()];
+        op.check()?;
+        let vertices = check_mesh_offsets(mesh_offsets)?;
+    }
 }

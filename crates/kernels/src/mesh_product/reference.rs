@@ -34,7 +34,7 @@ fn add_product<T: Real>(complex: bool, (real, imaginary): (f64, f64), from: &[T]
     }
 }
 
-/// The same as [`project`](super::project).
+/// The same as [`Project`](super::Project).
 pub fn project<T: Real>(
     op: &MeshProduct,
     mesh_offsets: &[u32],
@@ -54,7 +54,7 @@ pub fn project<T: Real>(
     y.iter_mut().zip(sums).for_each(|(y, sum)| *y = T::of(sum));
 }
 
-/// The same as [`expand`](super::expand).
+/// The same as [`Expand`](super::Expand).
 pub fn expand<T: Real>(op: &MeshProduct, mesh_offsets: &[u32], basis: &[T], y: &[T], x: &mut [T]) {
     let width = op.features.dimension();
     let mut sums = vec![0.0; x.len()];

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Real;
 use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, turned};
 
 /// Unequal meshes, one without vertices.
@@ -33,18 +34,31 @@ fn case<T: Real>(op: &MeshProduct) -> Case<T> {
     }
 }
 
+fn project<T: Real>(
+    op: &MeshProduct,
+    basis: &[T],
+    weights: Option<&[T]>,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    Project { op, mesh_offsets: &MESHES, basis, weights, x, y }.on_host()
+}
+
+fn expand<T: Real>(op: &MeshProduct, basis: &[T], y: &[T], x: &mut [T]) -> Result<(), KernelError> {
+    Expand { op, mesh_offsets: &MESHES, basis, weights: None, y, x }.on_host()
+}
+
 fn check_fast<T: Real>(tolerance: f64) {
-    let mut scratch = Scratch::new();
     for op in operators() {
         let Case { basis, weights, x, y } = case::<T>(&op);
         for weights in [None, Some(&weights[..])] {
             let (mut found, mut expected) = (vec![T::nan(); y.len()], vec![T::nan(); y.len()]);
-            project(&op, &MESHES, &basis, weights, &x, &mut found, &mut scratch).unwrap();
+            project(&op, &basis, weights, &x, &mut found).unwrap();
             reference::project(&op, &MESHES, &basis, weights, &x, &mut expected);
             check_close(&found, &expected, tolerance, "project");
         }
         let (mut found, mut expected) = (vec![T::nan(); x.len()], vec![T::nan(); x.len()]);
-        expand(&op, &MESHES, &basis, &y, &mut found, &mut scratch).unwrap();
+        expand(&op, &basis, &y, &mut found).unwrap();
         reference::expand(&op, &MESHES, &basis, &y, &mut expected);
         check_close(&found, &expected, tolerance, "expand");
     }
@@ -58,17 +72,18 @@ fn fast_equals_reference() {
 
 #[test]
 fn backward_passes_are_adjoint() {
-    let mut scratch = Scratch::new();
     for op in operators() {
         let Case { basis, weights, x, y } = case::<f64>(&op);
         let (mut px, mut py) = (vec![f64::NAN; x.len()], vec![f64::NAN; y.len()]);
         for weights in [None, Some(&weights[..])] {
-            project(&op, &MESHES, &basis, weights, &x, &mut py, &mut scratch).unwrap();
-            project_backward(&op, &MESHES, &basis, weights, &y, &mut px, &mut scratch).unwrap();
+            project(&op, &basis, weights, &x, &mut py).unwrap();
+            Expand { op: &op, mesh_offsets: &MESHES, basis: &basis[..], weights, y: &y[..], x: &mut px[..] }
+                .on_host()
+                .unwrap();
             assert_adjoint("project", dot(&py, &y), &x, &px);
         }
-        expand(&op, &MESHES, &basis, &y, &mut px, &mut scratch).unwrap();
-        expand_backward(&op, &MESHES, &basis, &x, &mut py, &mut scratch).unwrap();
+        expand(&op, &basis, &y, &mut px).unwrap();
+        project(&op, &basis, None, &x, &mut py).unwrap();
         assert_adjoint("expand", dot(&px, &x), &y, &py);
     }
 }
@@ -77,19 +92,18 @@ fn backward_passes_are_adjoint() {
 fn a_complex_basis_is_equivariant() {
     let op = &operators()[2];
     let Case { basis, x, y, .. } = case::<f64>(op);
-    let (vertices, mut scratch) = (MESHES[4] as usize, Scratch::new());
-    let angles: Vec<f64> = random(vertices, 5);
+    let angles: Vec<f64> = random(MESHES[4] as usize, 5);
     // Fields of order 2 over the columns, so that the basis itself rotates with the frames.
     let fields = FeatureType::new(&[0, 0, op.columns]);
     let moved = turned(&fields, &basis, &angles);
     let (mut here, mut there) = (y.clone(), y.clone());
-    project(op, &MESHES, &basis, None, &x, &mut here, &mut scratch).unwrap();
+    project(op, &basis, None, &x, &mut here).unwrap();
     let seen = turned(&op.features, &x, &angles);
-    project(op, &MESHES, &moved, None, &seen, &mut there, &mut scratch).unwrap();
+    project(op, &moved, None, &seen, &mut there).unwrap();
     check_close(&there, &here, 1e-12, "project");
     let (mut here, mut there) = (x.clone(), x.clone());
-    expand(op, &MESHES, &basis, &y, &mut here, &mut scratch).unwrap();
-    expand(op, &MESHES, &moved, &y, &mut there, &mut scratch).unwrap();
+    expand(op, &basis, &y, &mut here).unwrap();
+    expand(op, &moved, &y, &mut there).unwrap();
     check_close(&there, &turned(&op.features, &here, &angles), 1e-12, "expand");
 }
 
@@ -98,21 +112,23 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
     let op = &operators()[2];
     let Case { basis, weights, x, y } = case::<f32>(op);
     check_threads(|| {
-        let (mut px, mut py, mut scratch) = (x.clone(), y.clone(), Scratch::new());
-        project(op, &MESHES, &basis, Some(&weights), &x, &mut py, &mut scratch).unwrap();
-        expand(op, &MESHES, &basis, &y, &mut px, &mut scratch).unwrap();
+        let (mut px, mut py) = (x.clone(), y.clone());
+        project(op, &basis, Some(&weights), &x, &mut py).unwrap();
+        expand(op, &basis, &y, &mut px).unwrap();
         (px, py)
     });
-    let (mut to, mut scratch) = (y.clone(), Scratch::new());
+    let mut to = y.clone();
     for text in ["5x0", "1x0 + 4x1", "3x1 + 2x2", "0x0"] {
         let other = MeshProduct { features: text.parse().unwrap(), ..op.clone() };
-        let problem = project(&other, &MESHES, &basis, None, &x, &mut to, &mut scratch);
+        let problem = project(&other, &basis, None, &x, &mut to);
         assert!(matches!(problem, Err(KernelError::Setting { .. })), "{text}");
     }
     let short = Some(&weights[1..]);
-    assert!(project(op, &MESHES, &basis, short, &x, &mut to, &mut scratch).is_err());
-    assert!(project(op, &MESHES, &basis[1..], None, &x, &mut to, &mut scratch).is_err());
-    assert!(project(op, &[], &basis, None, &x, &mut to, &mut scratch).is_err());
-    assert!(project(op, &[0, 5, 3, 460], &basis, None, &x, &mut to, &mut scratch).is_err());
-    assert!(expand(op, &MESHES, &basis, &y[1..], &mut x.clone(), &mut scratch).is_err());
+    assert!(project(op, &basis, short, &x, &mut to).is_err());
+    assert!(project(op, &basis[1..], None, &x, &mut to).is_err());
+    let (basis, x) = (&basis[..], &x[..]);
+    for mesh_offsets in [&[][..], &[0, 5, 3, 460]] {
+        assert!(Project { op, mesh_offsets, basis, weights: None, x, y: &mut to[..] }.on_host().is_err());
+    }
+    assert!(expand(op, basis, &y[1..], &mut x.to_vec()).is_err());
 }

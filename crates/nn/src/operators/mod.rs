@@ -42,7 +42,6 @@ pub use gauge_conv::{ConvWeights, GaugeConvolve};
 pub use implicit::{DiffuseImplicitly, SurfaceGradient};
 pub use incidence::{ApplyIncidence, ApplyIncidenceTransposed, MixIncidence};
 pub use linear_activate::LinearActivate;
-pub use mesh_product::{Expand, Project};
 pub use messages::{MessageFunction, MessageLayer, SendMessages};
 pub use pool::{GlobalMax, GlobalMean, PoolClusters, UnpoolClusters};
 pub use regression::RegressionLoss;

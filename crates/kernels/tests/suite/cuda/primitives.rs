@@ -98,6 +98,7 @@ fn features_on_edges() {
 
 #[test]
 fn products_with_the_bases_of_meshes() {
+    use mesh_product::{Expand, MeshProduct, Project};
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device);
     for offsets in [&[0, 531, 531, 532, 1300][..], &[0, 0], &[0]] {
@@ -109,40 +110,23 @@ fn products_with_the_bases_of_meshes() {
             ("1x1", 1, true),
             ("3x1", 0, true),
         ] {
-            let op = mesh_product::MeshProduct { features: kind(text), columns, complex };
-            let width = op.features.dimension();
-            let basis = random(vertices * columns * if complex { 2 } else { 1 }, 1);
-            let weights: Vec<f32> = random(vertices, 2).iter().map(|w| 1.0 + w).collect();
-            let (x, y) = (random(vertices * width, 3), random(meshes * columns * width, 4));
-            let (wb, ww, wx, wy) = (wide(&basis), wide(&weights), wide(&x), wide(&y));
-            let at_rows = || vec![0.0; y.len()];
-            let (mut project, mut weighted) = (at_rows(), at_rows());
-            mesh_product::reference::project(&op, offsets, &wb, None, &wx, &mut project);
-            mesh_product::reference::project(&op, offsets, &wb, Some(&ww), &wx, &mut weighted);
-            let mut expand = vec![0.0; x.len()];
-            mesh_product::reference::expand(&op, offsets, &wb, &wy, &mut expand);
-            let dx: Vec<f64> = (expand.iter().enumerate()).map(|(at, value)| ww[at / width] * value).collect();
-            let expected = [
-                ("project", &project[..]),
-                ("project with weights", &weighted),
-                ("project dx", &dx),
-                ("expand", &expand),
-                ("expand dy", &project),
-            ];
-            let what = format!("{offsets:?}, {columns} columns, {text}");
-            checks.check(&what, expected, |device| {
-                use mesh_product::cuda;
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let (b, w, x, y) = (up(&basis), up(&weights), up(&x), up(&y));
-                let (b, w, o) = (b.view(), Some(w.view()), offsets);
-                let at_rows = || poisoned(device, y.len());
-                let (mut project, mut weighted, mut dy) = (at_rows(), at_rows(), at_rows());
-                let (mut dx, mut expand) = (poisoned(device, x.len()), poisoned(device, x.len()));
-                cuda::project(device, &op, o, b, None, x.view(), project.view_mut()).unwrap();
-                cuda::project(device, &op, o, b, w, x.view(), weighted.view_mut()).unwrap();
-                cuda::project_backward(device, &op, o, b, w, y.view(), dx.view_mut()).unwrap();
-                cuda::expand(device, &op, o, b, y.view(), expand.view_mut()).unwrap();
-                cuda::expand_backward(device, &op, o, b, x.view(), dy.view_mut()).unwrap();
+            let op = MeshProduct { features: kind(text), columns, complex };
+            let (op, mesh_offsets, width) = (&op, offsets, op.features.dimension());
+            let (basis_count, y_count) = (vertices * columns * if complex { 2 } else { 1 }, meshes * columns * width);
+            let names = ["project", "project with weights", "project dx", "expand", "expand dy"];
+            checks.compare(&format!("{offsets:?}, {columns} columns, {text}"), names, |on| {
+                let weights: Vec<f32> = random(vertices, 2).iter().map(|w| 1.0 + w).collect();
+                let (basis, weights) = (on.random(basis_count, 1), on.numbers(&weights));
+                let (x, y) = (on.random(vertices * width, 3), on.random(y_count, 4));
+                let [mut project, mut weighted, mut dy] = [(); 3].map(|()| on.nan(y_count));
+                let [mut dx, mut expand] = [(); 2].map(|()| on.nan(vertices * width));
+                let (basis, weights, x, y, run) =
+                    (basis.view(), Some(weights.view()), x.view(), y.view(), &mut on.executor());
+                Project { op, mesh_offsets, basis, weights: None, x, y: project.view_mut() }.run(run).unwrap();
+                Project { op, mesh_offsets, basis, weights, x, y: weighted.view_mut() }.run(run).unwrap();
+                Expand { op, mesh_offsets, basis, weights, y, x: dx.view_mut() }.run(run).unwrap();
+                Expand { op, mesh_offsets, basis, weights: None, y, x: expand.view_mut() }.run(run).unwrap();
+                Project { op, mesh_offsets, basis, weights: None, x, y: dy.view_mut() }.run(run).unwrap();
                 [project, weighted, dx, expand, dy]
             });
         }
