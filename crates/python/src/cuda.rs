@@ -37,7 +37,7 @@ type FreeFunction = unsafe extern "C" fn(*mut c_void) -> i32;
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
-/// Devices, and their streams by stream. They are kept until the process ends: streams of PyTorch are.
+/// Devices, and those of streams of PyTorch by device and stream. They are kept until the process ends: streams of PyTorch are.
 static DEVICES: Mutex<Option<Devices>> = Mutex::new(None);
 
 #[derive(Default)]

@@ -13,7 +13,7 @@
 //! kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`](crate::cuda::ProductMode), without storing
 //! logits.
 
-use super::{Gradients, Map, OPERATOR, RowResults, few, hopper, rounds_to_bf16};
+use super::{Gradients, Map, OPERATOR, RowResults, few_classes, hopper, rounds_to_bf16};
 use crate::KernelError;
 use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16, row_blocks, sums_bias,

@@ -1,6 +1,6 @@
 //! The block on a GPU.
 
-use super::{DiffusionNet, OPERATOR, Saved, Weights, half, hopper};
+use super::{DiffusionNet, OPERATOR, Saved, Weights, half_precision, hopper};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads};
 use crate::cuda::{
     Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
