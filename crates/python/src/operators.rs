@@ -9,9 +9,9 @@ use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::norm_gate::{
     GatedBackward, GatedForward, GatedNonlinearity, NormBackward, NormForward, NormNonlinearity, rotating_irreps,
 };
-use gemcnn_kernels::pool;
 use gemcnn_kernels::pool::cuda::{DeviceClusterSlices, DeviceClusterView};
 use gemcnn_kernels::pool::transport::{ClusterSlices, ClusterView};
+use gemcnn_kernels::pool::{Pool, PoolBackward, Unpool, UnpoolBackward};
 use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::self_map::{self, SelfMap};
 use gemcnn_kernels::{Executor, KernelError, OnDevice, Resolve, dispatch};
@@ -222,17 +222,17 @@ fn transport_pool(
             _ => return Err(Failure::Kernel(KernelError::OtherDevice).into()),
         };
         let (x, y) = (place.view::<T>("x", x)?, place.view_mut::<T>("y", y)?);
-        place.run::<T>(py, |run| {
+        place.run::<T>(py, |mut run| {
             let clusters = match slices {
                 OnDevice::Host(slices) => OnDevice::Host(ClusterView::new(slices)?),
                 // SAFETY: as in `checked`.
                 OnDevice::Cuda(slices) => OnDevice::Cuda(unsafe { DeviceClusterView::new(slices)? }),
             };
             match which {
-                "pool" => dispatch!(run, pool::pool(; clusters, features, x, y)),
-                "pool_backward" => dispatch!(run, pool::pool_backward(; clusters, features, x, y)),
-                "unpool" => dispatch!(run, pool::unpool(; clusters, features, x, y)),
-                _ => dispatch!(run, pool::unpool_backward(; clusters, features, x, y)),
+                "pool" => Pool { features, clusters, x, y }.run(&mut run)?,
+                "pool_backward" => PoolBackward { features, clusters, dy: x, dx: y }.run(&mut run)?,
+                "unpool" => Unpool { features, clusters, x, y }.run(&mut run)?,
+                _ => UnpoolBackward { features, clusters, dy: x, dx: y }.run(&mut run)?,
             }
             Ok(())
         })

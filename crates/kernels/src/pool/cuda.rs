@@ -1,120 +1,89 @@
 //! Pooling on a GPU: over the meshes of a batch, and over clusters with transport.
 
-use super::global::check;
 use super::transport::ClusterView;
+use super::{GLOBAL, Max, MaxBackward, Mean, MeanBackward, Pool, PoolBackward, TRANSPORT, Unpool, UnpoolBackward};
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_count, irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
+    irreps, to_u32,
 };
-use crate::{FeatureType, KernelError};
+use crate::{FeatureType, Gpu, KernelError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("pool.cu"));
 
-const GLOBAL: &str = "global pooling";
-const TRANSPORT: &str = "transport pooling";
 /// Number of pieces of the vertices of a mesh.
 const PIECES: usize = 32;
 
-/// Mean of scalars over each mesh of a graph.
-pub fn mean(
-    device: &CudaDevice,
-    graph: DeviceGraphView<'_>,
-    features: &FeatureType,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let channels = check(graph.mesh_offsets(), features, ("x", x), ("y", y.view()))?;
+pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_, Gpu>) -> Result<(), CudaError> {
+    let channels = features.dimension();
     if y.is_empty() {
         return Ok(());
     }
-    let meshes = graph.mesh_count();
-    let mut partials: DeviceBuffer<f64> = device.buffer(meshes * PIECES * channels)?;
+    let count = meshes.mesh_count();
+    let mut partials: DeviceBuffer<f64> = device.buffer(count * PIECES * channels)?;
     let size = |n: usize| to_u32(GLOBAL, n);
     // SAFETY: lengths were checked, and every piece of every mesh has its partial sums.
     unsafe {
         device.function(SOURCE, &[], "mean_partials")?.run(
-            (PIECES, meshes),
+            (PIECES, count),
             column_threads(channels),
-            args![graph.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
+            args![meshes.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
         )?;
         device.function(SOURCE, &[], "mean_finish")?.over(
-            meshes * channels,
-            args![graph.device_mesh_offsets(), &partials, size(PIECES)?, size(channels)?, size(meshes)?, &y,],
+            count * channels,
+            args![meshes.device_mesh_offsets(), &partials, size(PIECES)?, size(channels)?, size(count)?, &y,],
         )
     }
 }
 
-/// `dx` from `dy` of [`mean`].
-pub fn mean_backward(
-    device: &CudaDevice,
-    graph: DeviceGraphView<'_>,
-    features: &FeatureType,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let channels = check(graph.mesh_offsets(), features, ("dx", dx.view()), ("dy", dy))?;
+pub(super) fn mean_backward(device: &CudaDevice, pass: MeanBackward<'_, Gpu>) -> Result<(), CudaError> {
+    let MeanBackward { features, meshes, dy, dx } = pass;
+    let channels = features.dimension();
     let function = device.function(SOURCE, &[], "mean_backward")?;
     // SAFETY: lengths were checked.
     unsafe {
         function.run(
-            (PIECES, graph.mesh_count()),
+            (PIECES, meshes.mesh_count()),
             (256, 1),
-            args![graph.device_mesh_offsets(), dy, to_u32(GLOBAL, channels)?, &dx,],
+            args![meshes.device_mesh_offsets(), dy, to_u32(GLOBAL, channels)?, &dx,],
         )
     }
 }
 
-/// Maximum of scalars over each mesh, and the vertex that attains it (`[meshes, channels]`).
-pub fn max(
-    device: &CudaDevice,
-    graph: DeviceGraphView<'_>,
-    features: &FeatureType,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-    arguments: DeviceSliceMut<'_, u32>,
-) -> Result<(), CudaError> {
-    let channels = check(graph.mesh_offsets(), features, ("x", x), ("y", y.view()))?;
-    check_length(GLOBAL, "arguments", arguments.view(), y.len())?;
+pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<(), CudaError> {
+    let Max { features, meshes, x, y, arguments } = pass;
+    let channels = features.dimension();
     if y.is_empty() {
         return Ok(());
     }
-    let meshes = graph.mesh_count();
-    let mut partials: DeviceBuffer<[u32; 2]> = device.buffer(meshes * PIECES * channels)?;
+    let count = meshes.mesh_count();
+    let mut partials: DeviceBuffer<[u32; 2]> = device.buffer(count * PIECES * channels)?;
     let size = |n: usize| to_u32(GLOBAL, n);
     // SAFETY: as in `mean`.
     unsafe {
         device.function(SOURCE, &[], "max_partials")?.run(
-            (PIECES, meshes),
+            (PIECES, count),
             column_threads(channels),
-            args![graph.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
+            args![meshes.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
         )?;
         device
             .function(SOURCE, &[], "max_finish")?
-            .over(meshes * channels, args![&partials, size(PIECES)?, size(channels)?, size(meshes)?, &y, &arguments,])
+            .over(count * channels, args![&partials, size(PIECES)?, size(channels)?, size(count)?, &y, &arguments,])
     }
 }
 
-/// `dx` from `dy` of [`max`], with the saved vertices. A saved vertex outside of its mesh is ignored.
-pub fn max_backward(
-    device: &CudaDevice,
-    graph: DeviceGraphView<'_>,
-    features: &FeatureType,
-    arguments: DeviceSlice<'_, u32>,
-    dy: DeviceSlice<'_, f32>,
-    mut dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let channels = check(graph.mesh_offsets(), features, ("dx", dx.view()), ("dy", dy))?;
-    check_length(GLOBAL, "arguments", arguments, dy.len())?;
+pub(super) fn max_backward(device: &CudaDevice, pass: MaxBackward<'_, Gpu>) -> Result<(), CudaError> {
+    let MaxBackward { features, meshes, arguments, dy, mut dx } = pass;
+    let channels = features.dimension();
     device.clear(dx.reborrow())?;
-    let meshes = graph.mesh_count();
+    let count = meshes.mesh_count();
     let size = |n: usize| to_u32(GLOBAL, n);
     let function = device.function(SOURCE, &[], "max_backward")?;
     // SAFETY: lengths were checked, and the kernel leaves out arguments that are no vertices.
     unsafe {
         function.over(
-            meshes * channels,
-            args![graph.device_mesh_offsets(), arguments, dy, size(channels)?, size(meshes)?, &dx,],
+            count * channels,
+            args![meshes.device_mesh_offsets(), arguments, dy, size(channels)?, size(count)?, &dx,],
         )
     }
 }
@@ -218,17 +187,6 @@ impl<'a> DeviceClusterView<'a> {
         self.slices.offsets.len() - 1
     }
 
-    fn check(
-        &self,
-        features: &FeatureType,
-        (fine_name, fine): (&'static str, DeviceSlice<'_, f32>),
-        (coarse_name, coarse): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        let dimension = features.dimension();
-        check_length(TRANSPORT, fine_name, fine, self.fine_count() * dimension)?;
-        check_length(TRANSPORT, coarse_name, coarse, self.coarse_count() * dimension)
-    }
-
     /// `y_c = w sum_{f in c} rho(g_f) x_f`.
     fn gather(
         &self,
@@ -296,50 +254,18 @@ impl<'a> DeviceClusterView<'a> {
     }
 }
 
-/// Mean over each cluster of the features transported to its coarse vertex.
-pub fn pool(
-    device: &CudaDevice,
-    clusters: DeviceClusterView<'_>,
-    features: &FeatureType,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    clusters.check(features, ("x", x), ("y", y.view()))?;
-    clusters.gather(device, features, true, x, &y)
+pub(super) fn pool(device: &CudaDevice, pass: Pool<'_, Gpu>) -> Result<(), CudaError> {
+    pass.clusters.gather(device, pass.features, true, pass.x, &pass.y)
 }
 
-/// `dx` from `dy` of [`pool`].
-pub fn pool_backward(
-    device: &CudaDevice,
-    clusters: DeviceClusterView<'_>,
-    features: &FeatureType,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    clusters.check(features, ("dx", dx.view()), ("dy", dy))?;
-    clusters.spread(device, features, true, dy, &dx)
+pub(super) fn pool_backward(device: &CudaDevice, pass: PoolBackward<'_, Gpu>) -> Result<(), CudaError> {
+    pass.clusters.spread(device, pass.features, true, pass.dy, &pass.dx)
 }
 
-/// Features of each cluster transported back to its members.
-pub fn unpool(
-    device: &CudaDevice,
-    clusters: DeviceClusterView<'_>,
-    features: &FeatureType,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    clusters.check(features, ("y", y.view()), ("x", x))?;
-    clusters.spread(device, features, false, x, &y)
+pub(super) fn unpool(device: &CudaDevice, pass: Unpool<'_, Gpu>) -> Result<(), CudaError> {
+    pass.clusters.spread(device, pass.features, false, pass.x, &pass.y)
 }
 
-/// `dx` from `dy` of [`unpool`].
-pub fn unpool_backward(
-    device: &CudaDevice,
-    clusters: DeviceClusterView<'_>,
-    features: &FeatureType,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    clusters.check(features, ("dy", dy), ("dx", dx.view()))?;
-    clusters.gather(device, features, false, dy, &dx)
+pub(super) fn unpool_backward(device: &CudaDevice, pass: UnpoolBackward<'_, Gpu>) -> Result<(), CudaError> {
+    pass.clusters.gather(device, pass.features, false, pass.dy, &pass.dx)
 }

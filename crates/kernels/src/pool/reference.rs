@@ -1,12 +1,13 @@
 //! The definitions, in f64, entry by entry.
 
-use super::global::{NO_VERTEX, above, check};
+use super::NO_VERTEX;
+use super::fast::above;
 use super::transport::ClusterView;
-use crate::{FeatureType, KernelError, Real, irrep_dimension};
+use crate::{FeatureType, Real, irrep_dimension};
 
-/// [`global::mean`](super::global::mean).
-pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
-    let channels = check(mesh_offsets, features, ("x", x), ("y", y))?;
+/// [`Mean`](super::Mean).
+pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T]) {
+    let channels = features.dimension();
     for (at, y) in y.iter_mut().enumerate() {
         let (mesh, channel) = (at / channels, at % channels);
         let vertices = mesh_offsets[mesh] as usize..mesh_offsets[mesh + 1] as usize;
@@ -14,18 +15,11 @@ pub fn mean<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &
         let sum: f64 = vertices.map(|v| x[v * channels + channel].as_f64()).sum();
         *y = T::of(if count == 0 { 0.0 } else { sum / count as f64 });
     }
-    Ok(())
 }
 
-/// [`global::max`](super::global::max).
-pub fn max<T: Real>(
-    mesh_offsets: &[u32],
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-    arguments: &mut [u32],
-) -> Result<(), KernelError> {
-    let channels = check(mesh_offsets, features, ("x", x), ("y", y))?;
+/// [`Max`](super::Max).
+pub fn max<T: Real>(mesh_offsets: &[u32], features: &FeatureType, x: &[T], y: &mut [T], arguments: &mut [u32]) {
+    let channels = features.dimension();
     for (at, (y, argument)) in y.iter_mut().zip(arguments).enumerate() {
         let (mesh, channel) = (at / channels, at % channels);
         (*y, *argument) = (T::zero(), NO_VERTEX);
@@ -36,17 +30,10 @@ pub fn max<T: Real>(
             }
         }
     }
-    Ok(())
 }
 
-/// [`transport::pool`](super::transport::pool).
-pub fn pool<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    clusters.check(features, ("x", x), ("y", y))?;
+/// [`Pool`](super::Pool).
+pub fn pool<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, x: &[T], y: &mut [T]) {
     let dimension = features.dimension();
     for cluster in 0..clusters.coarse_count() {
         let members = clusters.cluster(cluster);
@@ -60,17 +47,10 @@ pub fn pool<T: Real>(
             y[cluster * dimension + i] = T::of(sum / members.len().max(1) as f64);
         }
     }
-    Ok(())
 }
 
-/// [`transport::unpool`](super::transport::unpool).
-pub fn unpool<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    clusters.check(features, ("y", y), ("x", x))?;
+/// [`Unpool`](super::Unpool).
+pub fn unpool<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, x: &[T], y: &mut [T]) {
     let dimension = features.dimension();
     for vertex in 0..clusters.fine_count() {
         let cluster = clusters.cluster_of()[vertex] as usize;
@@ -80,7 +60,6 @@ pub fn unpool<T: Real>(
             y[vertex * dimension + i] = T::of(value);
         }
     }
-    Ok(())
 }
 
 fn angle<T: Real>(clusters: ClusterView<'_, T>, vertex: usize) -> f64 {

@@ -1,30 +1,30 @@
-use super::transport::{ClusterArrays, ClusterParts, pool, pool_backward, unpool, unpool_backward};
-use super::{global, reference};
+use super::transport::{ClusterArrays, ClusterParts};
+use super::*;
+use crate::Real;
 use crate::testing::{check_close, check_threads, dot, random, turned};
-use crate::{FeatureType, KernelError, Real};
 
 /// Meshes of 0, 1 and many vertices.
-const MESHES: [u32; 6] = [0, 0, 1, 8, 5000, 5000];
+const MESHES: &[u32] = &[0, 0, 1, 8, 5000, 5000];
 
 fn compare_global<T: Real>(tolerance: f64) {
     for channels in [0, 1, 5, 33] {
-        let features = FeatureType::scalars(channels);
+        let features = &FeatureType::scalars(channels);
         let x: Vec<T> = random(5000 * channels, 1);
         let mut found = vec![T::nan(); 5 * channels];
         let mut expected = found.clone();
-        global::mean(&MESHES, &features, &x, &mut found).unwrap();
-        reference::mean(&MESHES, &features, &x, &mut expected).unwrap();
+        Mean { features, meshes: MESHES, x: &x[..], y: &mut found[..] }.on_host().unwrap();
+        reference::mean(MESHES, features, &x, &mut expected);
         check_close(&found, &expected, tolerance, "mean");
         let mut vertices = vec![7; 5 * channels];
         let mut expected_vertices = vertices.clone();
-        global::max(&MESHES, &features, &x, &mut found, &mut vertices).unwrap();
-        reference::max(&MESHES, &features, &x, &mut expected, &mut expected_vertices).unwrap();
+        Max { features, meshes: MESHES, x: &x[..], y: &mut found[..], arguments: &mut vertices[..] }.on_host().unwrap();
+        reference::max(MESHES, features, &x, &mut expected, &mut expected_vertices);
         assert_eq!(found, expected);
         assert_eq!(vertices, expected_vertices);
         let dy: Vec<T> = random(5 * channels, 2);
         let mut dx = vec![T::nan(); x.len()];
-        global::mean_backward(&MESHES, &features, &dy, &mut dx).unwrap();
-        global::mean(&MESHES, &features, &x, &mut found).unwrap();
+        MeanBackward { features, meshes: MESHES, dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap();
+        Mean { features, meshes: MESHES, x: &x[..], y: &mut found[..] }.on_host().unwrap();
         let (here, there) = (dot(&found, &dy), dot(&x, &dx));
         assert!((here - there).abs() <= tolerance * 10.0, "{here}, {there}");
     }
@@ -38,35 +38,38 @@ fn global_pooling_equals_its_definition() {
 
 #[test]
 fn gradient_of_a_maximum_goes_to_the_lowest_vertex() {
-    let features = FeatureType::scalars(2);
+    let features = &FeatureType::scalars(2);
     let x = [1.0, 9.0, 4.0, 2.0, 4.0, f64::NAN, -3.0, f64::NEG_INFINITY];
-    let offsets = [0, 3, 3, 4];
+    let meshes = &[0, 3, 3, 4][..];
     let (mut y, mut vertices) = ([0.0; 6], [0; 6]);
-    global::max(&offsets, &features, &x, &mut y, &mut vertices).unwrap();
+    Max { features, meshes, x: &x[..], y: &mut y[..], arguments: &mut vertices[..] }.on_host().unwrap();
     assert_eq!((y[0], y[4], y[5]), (4.0, -3.0, f64::NEG_INFINITY));
     assert!(y[1].is_nan());
     assert_eq!(y[2..4], [0.0; 2]);
-    let none = global::NO_VERTEX;
+    let none = NO_VERTEX;
     assert_eq!(vertices, [1, 2, none, none, 3, 3]);
     let mut dx = [9.0; 8];
     let dy = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-    global::max_backward(&offsets, &features, &vertices, &dy, &mut dx).unwrap();
+    MaxBackward { features, meshes, arguments: &vertices[..], dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap();
     assert_eq!(dx, [0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 5.0, 6.0]);
     vertices[0] = 3;
-    let error = global::max_backward(&offsets, &features, &vertices, &dy, &mut dx).unwrap_err();
+    let error =
+        MaxBackward { features, meshes, arguments: &vertices[..], dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap_err();
     assert!(matches!(error, KernelError::Setting { .. }), "{error}");
 }
 
 #[test]
 fn only_scalars_are_pooled_over_meshes_and_offsets_are_checked() {
     let vectors: FeatureType = "1x1".parse().unwrap();
-    let error = global::mean(&[0, 1], &vectors, &[1.0, 2.0], &mut [0.0; 2]).unwrap_err();
+    let error = Mean { features: &vectors, meshes: &[0, 1][..], x: &[1.0, 2.0][..], y: &mut [0.0; 2][..] }
+        .on_host()
+        .unwrap_err();
     assert!(matches!(error, KernelError::Setting { .. }), "{error}");
     let scalars = FeatureType::scalars(1);
     for offsets in [&[][..], &[1, 2], &[0, 2, 1]] {
-        assert!(global::mean(offsets, &scalars, &[1.0], &mut [0.0; 2]).is_err());
+        assert!(Mean { features: &scalars, meshes: offsets, x: &[1.0][..], y: &mut [0.0; 2][..] }.on_host().is_err());
     }
-    assert!(global::mean(&[0, 2], &scalars, &[1.0], &mut [0.0]).is_err());
+    assert!(Mean { features: &scalars, meshes: &[0, 2][..], x: &[1.0][..], y: &mut [0.0][..] }.on_host().is_err());
 }
 
 /// Clusters of unequal size, some empty.
@@ -97,17 +100,17 @@ const SIZES: [(usize, usize, &str); 6] = [
 
 fn compare_transport<T: Real>(tolerance: f64) {
     for (fine, coarse, text) in SIZES {
-        let features: FeatureType = text.parse().unwrap();
+        let features = &text.parse::<FeatureType>().unwrap();
         let clusters = clusters::<T>(fine, coarse);
         let x: Vec<T> = random(fine * features.dimension(), 4);
         let xc: Vec<T> = random(coarse * features.dimension(), 5);
         let (mut found, mut expected) = (vec![T::nan(); xc.len()], vec![T::nan(); xc.len()]);
-        pool(clusters.view(), &features, &x, &mut found).unwrap();
-        reference::pool(clusters.view(), &features, &x, &mut expected).unwrap();
+        Pool { features, clusters: clusters.view(), x: &x[..], y: &mut found[..] }.on_host().unwrap();
+        reference::pool(clusters.view(), features, &x, &mut expected);
         check_close(&found, &expected, tolerance, text);
         let (mut found, mut expected) = (vec![T::nan(); x.len()], vec![T::nan(); x.len()]);
-        unpool(clusters.view(), &features, &xc, &mut found).unwrap();
-        reference::unpool(clusters.view(), &features, &xc, &mut expected).unwrap();
+        Unpool { features, clusters: clusters.view(), x: &xc[..], y: &mut found[..] }.on_host().unwrap();
+        reference::unpool(clusters.view(), features, &xc, &mut expected);
         check_close(&found, &expected, tolerance, text);
     }
 }
@@ -121,17 +124,17 @@ fn transport_pooling_equals_its_definition() {
 #[test]
 fn backward_passes_are_adjoint() {
     for (fine, coarse, text) in SIZES {
-        let features: FeatureType = text.parse().unwrap();
+        let features = &text.parse::<FeatureType>().unwrap();
         let clusters = clusters::<f64>(fine, coarse);
         let (x, dyf) = (random(fine * features.dimension(), 6), random(fine * features.dimension(), 7));
         let (xc, dyc) = (random(coarse * features.dimension(), 8), random(coarse * features.dimension(), 9));
         let (mut fine, mut coarse) = (vec![f64::NAN; x.len()], vec![f64::NAN; xc.len()]);
-        pool(clusters.view(), &features, &x, &mut coarse).unwrap();
-        pool_backward(clusters.view(), &features, &dyc, &mut fine).unwrap();
+        Pool { features, clusters: clusters.view(), x: &x[..], y: &mut coarse[..] }.on_host().unwrap();
+        PoolBackward { features, clusters: clusters.view(), dy: &dyc[..], dx: &mut fine[..] }.on_host().unwrap();
         let (here, there) = (dot(&coarse, &dyc), dot(&x, &fine));
         assert!((here - there).abs() <= 1e-12 * (1.0 + here.abs()), "{text}");
-        unpool(clusters.view(), &features, &xc, &mut fine).unwrap();
-        unpool_backward(clusters.view(), &features, &dyf, &mut coarse).unwrap();
+        Unpool { features, clusters: clusters.view(), x: &xc[..], y: &mut fine[..] }.on_host().unwrap();
+        UnpoolBackward { features, clusters: clusters.view(), dy: &dyf[..], dx: &mut coarse[..] }.on_host().unwrap();
         let (here, there) = (dot(&fine, &dyf), dot(&xc, &coarse));
         assert!((here - there).abs() <= 1e-12 * (1.0 + here.abs()), "{text}");
     }
@@ -139,7 +142,7 @@ fn backward_passes_are_adjoint() {
 
 #[test]
 fn transport_pooling_is_gauge_equivariant() {
-    let features: FeatureType = "2x0 + 3x1 + 2x4".parse().unwrap();
+    let features = &"2x0 + 3x1 + 2x4".parse::<FeatureType>().unwrap();
     let (fine, coarse) = (60, 11);
     let cluster_of: Vec<u32> = (0..fine as u32).map(|f| f * 11 / 60).collect();
     let members: Vec<u32> = (0..fine as u32).collect();
@@ -156,14 +159,14 @@ fn transport_pooling_is_gauge_equivariant() {
         (0..fine).map(|f| transport[f] - coarse_angles[cluster_of[f] as usize] + fine_angles[f]).collect();
     let x = random::<f64>(fine * features.dimension(), 13);
     let (mut here, mut there) = (vec![0.0; coarse * features.dimension()], vec![0.0; coarse * features.dimension()]);
-    pool(arrays(&transport).view(), &features, &x, &mut here).unwrap();
-    let seen = turned(&features, &x, &fine_angles);
-    pool(arrays(&moved).view(), &features, &seen, &mut there).unwrap();
-    check_close(&there, &turned(&features, &here, &coarse_angles), 1e-12, "pool");
+    Pool { features, clusters: arrays(&transport).view(), x: &x[..], y: &mut here[..] }.on_host().unwrap();
+    let seen = turned(features, &x, &fine_angles);
+    Pool { features, clusters: arrays(&moved).view(), x: &seen[..], y: &mut there[..] }.on_host().unwrap();
+    check_close(&there, &turned(features, &here, &coarse_angles), 1e-12, "pool");
     let (mut up, mut up_moved) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-    unpool(arrays(&transport).view(), &features, &here, &mut up).unwrap();
-    unpool(arrays(&moved).view(), &features, &there, &mut up_moved).unwrap();
-    check_close(&up_moved, &turned(&features, &up, &fine_angles), 1e-12, "unpool");
+    Unpool { features, clusters: arrays(&transport).view(), x: &here[..], y: &mut up[..] }.on_host().unwrap();
+    Unpool { features, clusters: arrays(&moved).view(), x: &there[..], y: &mut up_moved[..] }.on_host().unwrap();
+    check_close(&up_moved, &turned(features, &up, &fine_angles), 1e-12, "unpool");
 }
 
 #[test]
@@ -192,14 +195,16 @@ fn a_batch_is_the_clusters_of_each_graph_side_by_side() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    let features: FeatureType = "4x0 + 3x1".parse().unwrap();
+    let features = &"4x0 + 3x1".parse::<FeatureType>().unwrap();
     let clusters = clusters::<f32>(3000, 400);
     let x = random::<f32>(3000 * 10, 14);
     let scalars = random::<f32>(5000 * 3, 15);
     check_threads(|| {
         let (mut pooled, mut mean) = (vec![0.0; 400 * 10], vec![0.0; 15]);
-        pool(clusters.view(), &features, &x, &mut pooled).unwrap();
-        global::mean(&MESHES, &FeatureType::scalars(3), &scalars, &mut mean).unwrap();
+        Pool { features, clusters: clusters.view(), x: &x[..], y: &mut pooled[..] }.on_host().unwrap();
+        Mean { features: &FeatureType::scalars(3), meshes: MESHES, x: &scalars[..], y: &mut mean[..] }
+            .on_host()
+            .unwrap();
         (pooled, mean)
     });
 }

@@ -14,18 +14,9 @@
 //! Only `(cos, sin)` of `g_f` is stored; higher orders follow from the angle-addition recurrence. Nothing
 //! is saved for the backward pass.
 
-use crate::error::check_length;
 use crate::graph::check_offsets;
-use crate::parallel::{Loop, piece_length};
 use crate::real::compiled;
-use crate::rotated_sum::{Term, add_rotated};
-use crate::{FeatureType, KernelError, Real};
-use pulp::Arch;
-use rayon::prelude::*;
-
-/// Smallest number of vertices of a task.
-const MIN_VERTICES: usize = 64;
-const OPERATOR: &str = "transport pooling";
+use crate::{KernelError, Real};
 
 /// The clusters of one graph that [`ClusterArrays`] are made from.
 #[derive(Debug, Clone, Copy)]
@@ -203,17 +194,6 @@ impl<'a, T> ClusterView<'a, T> {
         let offsets = self.slices.offsets;
         &self.slices.members[offsets[cluster] as usize..offsets[cluster + 1] as usize]
     }
-
-    pub(super) fn check(
-        &self,
-        features: &FeatureType,
-        (fine_name, fine): (&'static str, &[T]),
-        (coarse_name, coarse): (&'static str, &[T]),
-    ) -> Result<(), KernelError> {
-        let dimension = features.dimension();
-        check_length(OPERATOR, fine_name, fine, self.fine_count() * dimension)?;
-        check_length(OPERATOR, coarse_name, coarse, self.coarse_count() * dimension)
-    }
 }
 
 impl ClusterParts<'_> {
@@ -249,166 +229,4 @@ fn check_clusters(offsets: &[u32], members: &[u32], cluster_of: &[u32], transpor
         }
     }
     Ok(())
-}
-
-/// Mean over each cluster of the features transported to its coarse vertex: `x` `[fine, dimension]` to
-/// `y` `[coarse, dimension]`.
-///
-/// ```
-/// use gemcnn_kernels::FeatureType;
-/// use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, pool};
-/// // Two vertices whose first axes point in opposite directions, and one vector seen from both.
-/// let clusters = ClusterArrays::union(&[ClusterParts {
-///     offsets: &[0, 2],
-///     members: &[0, 1],
-///     cluster_of: &[0, 0],
-///     transport: &[0.0, std::f64::consts::PI],
-/// }])?;
-/// let mut y = [0.0f64; 2];
-/// pool(clusters.view(), &"1x1".parse()?, &[1.0, 2.0, -1.0, -2.0], &mut y)?;
-/// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn pool<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    clusters.check(features, ("x", x), ("y", y))?;
-    compiled!(gather as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
-        clusters,
-        features,
-        Weight::Mean,
-        x,
-        y,
-    );
-    Ok(())
-}
-
-/// `dx` `[fine, dimension]` from `dy` `[coarse, dimension]` of [`pool`].
-pub fn pool_backward<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    clusters.check(features, ("dx", dx), ("dy", dy))?;
-    compiled!(spread as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
-        clusters,
-        features,
-        Weight::Mean,
-        dy,
-        dx,
-    );
-    Ok(())
-}
-
-/// Features of each cluster transported back to its members: `x` `[coarse, dimension]` to `y`
-/// `[fine, dimension]`.
-pub fn unpool<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    clusters.check(features, ("y", y), ("x", x))?;
-    compiled!(spread as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
-        clusters,
-        features,
-        Weight::One,
-        x,
-        y,
-    );
-    Ok(())
-}
-
-/// `dx` `[coarse, dimension]` from `dy` `[fine, dimension]` of [`unpool`].
-pub fn unpool_backward<T: Real>(
-    clusters: ClusterView<'_, T>,
-    features: &FeatureType,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    clusters.check(features, ("dy", dy), ("dx", dx))?;
-    compiled!(gather as fn(ClusterView<'_, T>, &FeatureType, Weight, &[T], &mut [T]))(
-        clusters,
-        features,
-        Weight::One,
-        dy,
-        dx,
-    );
-    Ok(())
-}
-
-/// Weight of a member of a cluster.
-#[derive(Clone, Copy)]
-enum Weight {
-    One,
-    /// One over the size of the cluster.
-    Mean,
-}
-
-impl Weight {
-    fn of<T: Real>(self, members: &[u32]) -> T {
-        match self {
-            Self::One => T::one(),
-            Self::Mean => T::of((members.len().max(1) as f64).recip()),
-        }
-    }
-}
-
-/// `y_c = w sum_{f in c} rho(g_f) x_f`.
-fn gather<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, weight: Weight, x: &[T], y: &mut [T]) {
-    let dimension = features.dimension();
-    if dimension == 0 {
-        return;
-    }
-    let piece = piece_length(clusters.coarse_count(), MIN_VERTICES / 4);
-    let chunks = y.par_chunks_mut(piece * dimension).enumerate();
-    chunks.run(|(index, rows)| {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (place, y) in rows.chunks_exact_mut(dimension).enumerate() {
-                    let members = clusters.cluster(index * piece + place);
-                    y.fill(T::zero());
-                    for &member in members {
-                        let member = member as usize;
-                        let x = &x[member * dimension..(member + 1) * dimension];
-                        add_rotated(features, &Term::new(member, clusters.phases()[member]), x, y);
-                    }
-                    let weight = weight.of::<T>(members);
-                    y.iter_mut().for_each(|y| *y *= weight);
-                }
-            },
-        );
-    });
-}
-
-/// `y_f = w rho(-g_f) x_c`.
-fn spread<T: Real>(clusters: ClusterView<'_, T>, features: &FeatureType, weight: Weight, x: &[T], y: &mut [T]) {
-    let dimension = features.dimension();
-    if dimension == 0 {
-        return;
-    }
-    let piece = piece_length(clusters.fine_count(), MIN_VERTICES);
-    let chunks = y.par_chunks_mut(piece * dimension).enumerate();
-    chunks.run(|(index, rows)| {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (place, y) in rows.chunks_exact_mut(dimension).enumerate() {
-                    let vertex = index * piece + place;
-                    let cluster = clusters.cluster_of()[vertex] as usize;
-                    let x = &x[cluster * dimension..(cluster + 1) * dimension];
-                    let [cosine, sine] = clusters.phases()[vertex];
-                    y.fill(T::zero());
-                    add_rotated(features, &Term::new(cluster, [cosine, -sine]), x, y);
-                    let weight = weight.of::<T>(clusters.cluster(cluster));
-                    y.iter_mut().for_each(|y| *y *= weight);
-                }
-            },
-        );
-    });
 }

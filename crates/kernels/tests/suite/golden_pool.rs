@@ -2,7 +2,8 @@
 
 use gemcnn_fixtures::Golden;
 use gemcnn_kernels::FeatureType;
-use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts, pool, unpool};
+use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
+use gemcnn_kernels::pool::{Pool, Unpool};
 
 const CHANNELS: usize = 3;
 const COMPONENTS: usize = 5;
@@ -47,11 +48,11 @@ fn pooling_and_unpooling_equal_the_published_code() {
     }])
     .unwrap();
 
-    let features = FeatureType::uniform(CHANNELS, 2);
+    let features = &FeatureType::uniform(CHANNELS, 2);
     let (x, xc) = (our_features(&golden, "x"), our_features(&golden, "xc"));
     let (mut pooled, mut unpooled) = (vec![0.0; xc.len()], vec![0.0; x.len()]);
-    pool(clusters.view(), &features, &x, &mut pooled).unwrap();
-    unpool(clusters.view(), &features, &xc, &mut unpooled).unwrap();
+    Pool { features, clusters: clusters.view(), x: &x[..], y: &mut pooled[..] }.on_host().unwrap();
+    Unpool { features, clusters: clusters.view(), x: &xc[..], y: &mut unpooled[..] }.on_host().unwrap();
     assert_close(&pooled, &our_features(&golden, "y_pool"));
     assert_close(&unpooled, &our_features(&golden, "y_unpool"));
 }

@@ -43,7 +43,7 @@ pub use implicit::{DiffuseImplicitly, SurfaceGradient};
 pub use incidence::{ApplyIncidence, ApplyIncidenceTransposed, MixIncidence};
 pub use linear_activate::LinearActivate;
 pub use messages::{MessageFunction, MessageLayer, SendMessages};
-pub use pool::{GlobalMax, GlobalMean, PoolClusters, UnpoolClusters};
+pub use pool::GlobalMax;
 pub use regression::RegressionLoss;
 pub use regular::RegularActivate;
 pub use rotated_map::RotatedMap;

@@ -149,39 +149,39 @@ fn gauge_convolution() {
 
 #[test]
 fn pooling_over_meshes() {
-    use pool::global;
+    use pool::{Max, MaxBackward, Mean, MeanBackward};
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     for graph in graphs() {
         let on_device = DeviceGraph::new(&device, graph.narrow.view()).unwrap();
-        let offsets = graph.wide.mesh_offsets();
+        let meshes = graph.wide.mesh_offsets();
         for channels in [1, 5, 64, 300] {
-            let features = FeatureType::scalars(channels);
+            let features = &FeatureType::scalars(channels);
             let x = random(graph.wide.vertex_count() * channels, 1);
             let dy = random(graph.wide.mesh_count() * channels, 2);
             let (wx, wdy) = (wide(&x), wide(&dy));
             let (mut mean, mut max) = (vec![0.0; dy.len()], vec![0.0; dy.len()]);
             let mut arguments = vec![0; dy.len()];
-            pool::reference::mean(offsets, &features, &wx, &mut mean).unwrap();
-            pool::reference::max(offsets, &features, &wx, &mut max, &mut arguments).unwrap();
+            pool::reference::mean(meshes, features, &wx, &mut mean);
+            pool::reference::max(meshes, features, &wx, &mut max, &mut arguments);
+            let (dy_wide, arguments) = (&wdy[..], &arguments[..]);
             let (mut mean_dx, mut max_dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-            global::mean_backward(offsets, &features, &wdy, &mut mean_dx).unwrap();
-            global::max_backward(offsets, &features, &arguments, &wdy, &mut max_dx).unwrap();
+            MeanBackward { features, meshes, dy: dy_wide, dx: &mut mean_dx[..] }.on_host().unwrap();
+            MaxBackward { features, meshes, arguments, dy: dy_wide, dx: &mut max_dx[..] }.on_host().unwrap();
             let what = format!("{}, {channels} channels", graph.name);
             let expected = [("mean", &mean[..]), ("mean dx", &mean_dx), ("max", &max), ("max dx", &max_dx)];
             checks.check(&what, expected, |device| {
-                use pool::cuda;
                 let (x, dy) = (device.upload(&x).unwrap(), device.upload(&dy).unwrap());
                 let nan = |count: usize| poisoned(device, count);
                 let (mut mean, mut max) = (nan(dy.len()), nan(dy.len()));
                 let (mut mean_dx, mut max_dx) = (nan(x.len()), nan(x.len()));
                 let mut found: DeviceBuffer<u32> = device.zeros(dy.len()).unwrap();
-                let graph = on_device.view();
-                cuda::mean(device, graph, &features, x.view(), mean.view_mut()).unwrap();
-                cuda::mean_backward(device, graph, &features, dy.view(), mean_dx.view_mut()).unwrap();
-                let (max_view, found_view) = (max.view_mut(), found.view_mut());
-                cuda::max(device, graph, &features, x.view(), max_view, found_view).unwrap();
-                cuda::max_backward(device, graph, &features, found.view(), dy.view(), max_dx.view_mut()).unwrap();
+                let (meshes, x, dy) = (on_device.view(), x.view(), dy.view());
+                Mean { features, meshes, x, y: mean.view_mut() }.launch(device).unwrap();
+                MeanBackward { features, meshes, dy, dx: mean_dx.view_mut() }.launch(device).unwrap();
+                Max { features, meshes, x, y: max.view_mut(), arguments: found.view_mut() }.launch(device).unwrap();
+                let (arguments_there, dx) = (found.view(), max_dx.view_mut());
+                MaxBackward { features, meshes, arguments: arguments_there, dy, dx }.launch(device).unwrap();
                 assert_eq!(found.to_vec(device).unwrap(), arguments);
                 [mean, mean_dx, max, max_dx]
             });
@@ -192,7 +192,8 @@ fn pooling_over_meshes() {
 
 #[test]
 fn pooling_with_transport() {
-    use pool::transport::{self, ClusterArrays, ClusterParts};
+    use pool::transport::{ClusterArrays, ClusterParts};
+    use pool::{Pool, PoolBackward, Unpool, UnpoolBackward};
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -217,28 +218,27 @@ fn pooling_with_transport() {
     let wide_clusters = ClusterArrays::<f64>::union(&[parts, parts]).unwrap();
     let on_device = pool::cuda::DeviceClusters::new(&device, narrow.view()).unwrap();
     for text in ["16x0 + 16x1 + 16x2", "1x0", "3x1 + 1x4"] {
-        let features = kind(text);
+        let (features, clusters) = (&kind(text), wide_clusters.view());
         let fine = random(2 * fine as usize * features.dimension(), 1);
         let coarse = random(2 * sizes.len() * features.dimension(), 2);
         let (wf, wc) = (wide(&fine), wide(&coarse));
         let (mut pooled, mut unpooled) = (vec![0.0; coarse.len()], vec![0.0; fine.len()]);
-        pool::reference::pool(wide_clusters.view(), &features, &wf, &mut pooled).unwrap();
-        pool::reference::unpool(wide_clusters.view(), &features, &wc, &mut unpooled).unwrap();
+        pool::reference::pool(clusters, features, &wf, &mut pooled);
+        pool::reference::unpool(clusters, features, &wc, &mut unpooled);
         let (mut pool_dx, mut unpool_dx) = (vec![0.0; fine.len()], vec![0.0; coarse.len()]);
-        transport::pool_backward(wide_clusters.view(), &features, &wc, &mut pool_dx).unwrap();
-        transport::unpool_backward(wide_clusters.view(), &features, &wf, &mut unpool_dx).unwrap();
+        PoolBackward { features, clusters, dy: &wc[..], dx: &mut pool_dx[..] }.on_host().unwrap();
+        UnpoolBackward { features, clusters, dy: &wf[..], dx: &mut unpool_dx[..] }.on_host().unwrap();
         let expected = [("pool", &pooled[..]), ("pool dx", &pool_dx), ("unpool", &unpooled), ("unpool dx", &unpool_dx)];
         checks.check(text, expected, |device| {
-            use pool::cuda;
             let (x, c) = (device.upload(&fine).unwrap(), device.upload(&coarse).unwrap());
             let nan = |count: usize| poisoned(device, count);
             let (mut pooled, mut pool_dx) = (nan(c.len()), nan(x.len()));
             let (mut unpooled, mut unpool_dx) = (nan(x.len()), nan(c.len()));
-            let k = on_device.view();
-            cuda::pool(device, k, &features, x.view(), pooled.view_mut()).unwrap();
-            cuda::pool_backward(device, k, &features, c.view(), pool_dx.view_mut()).unwrap();
-            cuda::unpool(device, k, &features, c.view(), unpooled.view_mut()).unwrap();
-            cuda::unpool_backward(device, k, &features, x.view(), unpool_dx.view_mut()).unwrap();
+            let (clusters, x, c) = (on_device.view(), x.view(), c.view());
+            Pool { features, clusters, x, y: pooled.view_mut() }.launch(device).unwrap();
+            PoolBackward { features, clusters, dy: c, dx: pool_dx.view_mut() }.launch(device).unwrap();
+            Unpool { features, clusters, x: c, y: unpooled.view_mut() }.launch(device).unwrap();
+            UnpoolBackward { features, clusters, dy: x, dx: unpool_dx.view_mut() }.launch(device).unwrap();
             [pooled, pool_dx, unpooled, unpool_dx]
         });
     }
