@@ -2,6 +2,7 @@
 
 use glam::DVec3;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 use super::cut::Cut;
 use super::original::{Original, Place};
@@ -25,13 +26,21 @@ const POLISH_ROUNDS: usize = 2;
 /// surface keep their shape up to turns of 20 degrees. A number of vertices is met exactly, unless
 /// the topology does not allow it. Vertices that no face uses are dropped. A surface without extent
 /// is returned unchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Isotropic {
     /// Edge length or number of vertices (default: edge length 1, that of the original mesh).
     pub size: MeshSize,
     /// Number of rounds of splits, collapses, flips and relaxation, from 1 to 100 (default 4).
     pub iterations: usize,
+}
+
+// The text is a part of the keys of cached meshes, and has the name that these settings had when the first were written.
+impl fmt::Debug for Isotropic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { size, iterations } = self;
+        write!(formatter, "Isotropic(IsotropicOptions {{ size: {size:?}, iterations: {iterations} }})")
+    }
 }
 
 impl Default for Isotropic {

@@ -74,7 +74,7 @@ macro_rules! remeshers {
         /// assert_eq!(simplified.mesh.vertex_count(), 81);
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "kind", rename_all = "snake_case")]
         pub enum RemeshKind {
             $(#[doc = concat!("[`", stringify!($settings), "`]")]
@@ -84,6 +84,15 @@ macro_rules! remeshers {
         impl RemeshKind {
             /// Names of all remeshers, as in configurations.
             pub const NAMES: &[&str] = &[$(stringify!($module)),*];
+        }
+
+        // The text is a part of the keys of cached meshes.
+        impl std::fmt::Debug for RemeshKind {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $(Self::$settings(settings) => settings.fmt(formatter),)*
+                }
+            }
         }
 
         impl Remesh for RemeshKind {

@@ -484,3 +484,22 @@ fn a_capsule_keeps_its_length() {
         }
     }
 }
+
+/// Keys of cached meshes contain this text.
+#[test]
+fn debug_text_of_kinds_stays() {
+    let [size, ratio] = [MeshSize::EdgeLength(0.5), MeshSize::Ratio(0.25)];
+    let kinds: [(RemeshKind, &str); 7] = [
+        (iso(size), "Isotropic(IsotropicOptions { size: EdgeLength(0.5), iterations: 4 })"),
+        (Simplify { size: ratio }.into(), "Simplify { size: Ratio(0.25) }"),
+        (MIDPOINT, "Subdivide { rounds: 1, rule: Midpoint }"),
+        (RefineLocally::default().into(), "RefineLocally { regions: 5, factor: 3.0 }"),
+        (FlipRandomly { share: 0.5 }.into(), "FlipRandomly { share: 0.5 }"),
+        (Jitter { amount: 0.75 }.into(), "Jitter { amount: 0.75 }"),
+        (Resample { resolution: 9 }.into(), "Resample { resolution: 9 }"),
+    ];
+    let text: Vec<&str> = kinds.iter().map(|(_, text)| *text).collect();
+    let steps = kinds.iter().map(|(kind, _)| kind.clone()).collect();
+    let sequence = RemeshKind::from(Sequence { steps });
+    assert_eq!(format!("{sequence:?}"), format!("Sequence {{ steps: [{}] }}", text.join(", ")));
+}
