@@ -170,7 +170,8 @@ fn joined_meshes_equal_single_ones() {
     }
     let plain = Geometry::from(GraphBatch::new([&graph(&mesh)]).unwrap());
     let error = apply(&layer, &parameters, &plain, &x[..count]).unwrap_err();
-    assert!(matches!(error, NnError::Missing { what: "Laplacians" }));
+    let NnError::Layer { source, .. } = error else { panic!("{error}") };
+    assert!(matches!(*source, NnError::Missing { what: "Laplacians" }));
     let other = HeatArrays::new(&bumpy_grid(), &graph(&bumpy_grid())).unwrap();
     let other = HeatBatch::new([Arc::new(other)]).unwrap();
     assert!(plain.clone().with(other).is_err());

@@ -187,7 +187,8 @@ fn models_without_eigenvectors_say_so() {
     let mut tape = Tape::inference(&mut workspace, &parameters);
     let x = tape.input(kind("1x0"), &[0.0; 42]).unwrap();
     let error = Module::<f32>::forward(&layer, &mut tape, (&batch).into(), x).unwrap_err();
-    assert!(matches!(error, NnError::Missing { what: "eigenvectors" }));
+    let NnError::Layer { source, .. } = error else { panic!("{error}") };
+    assert!(matches!(*source, NnError::Missing { what: "eigenvectors" }));
     let other = Geometry::from(batch.clone());
     assert!(other.with(spectra(&bumpy_grid())).is_err());
 }
