@@ -61,7 +61,7 @@ pub fn rotate<T: Real>(kind: &FeatureType, angles: &[T], x: &[T], y: &mut [T]) {
     }
 }
 
-/// The same as [`softmax`](super::softmax), as exponentials of differences: `1 / sum_k exp(x_k - x_i)`.
+/// The same as [`Softmax`](super::Softmax), as exponentials of differences: `1 / sum_k exp(x_k - x_i)`.
 pub fn softmax<T: Real>(width: usize, x: &[T], y: &mut [T]) {
     for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
         for (y, own) in y.iter_mut().zip(x) {

@@ -18,13 +18,13 @@ pub(crate) fn scalars(features: &FeatureType, grouping: Grouping) -> Vec<usize> 
     scalars
 }
 
-/// The same as [`norm`](super::norm).
+/// The same as [`Norm`](super::Norm).
 pub fn norm<T: Real>(features: &FeatureType, epsilon: f64, rows: usize, x: &[T], y: &mut [T]) {
     dot(features, Grouping::Irreps, rows, x, x, y);
     y.iter_mut().for_each(|y| *y = T::of((y.as_f64() + epsilon).sqrt()));
 }
 
-/// The same as [`norm_backward`](super::norm_backward).
+/// The same as [`NormBackward`](super::NormBackward).
 pub fn norm_backward<T: Real>(features: &FeatureType, epsilon: f64, rows: usize, x: &[T], dy: &[T], dx: &mut [T]) {
     let mut factors = vec![T::zero(); dy.len()];
     norm(features, epsilon, rows, x, &mut factors);
@@ -34,7 +34,7 @@ pub fn norm_backward<T: Real>(features: &FeatureType, epsilon: f64, rows: usize,
     scale(features, Grouping::Irreps, rows, x, &factors, dx);
 }
 
-/// The same as [`dot`](super::dot).
+/// The same as [`Dot`](super::Dot).
 pub fn dot<T: Real>(features: &FeatureType, grouping: Grouping, rows: usize, a: &[T], b: &[T], y: &mut [T]) {
     let (width, count) = (features.dimension(), grouping.count(features));
     for row in 0..rows {
@@ -48,7 +48,7 @@ pub fn dot<T: Real>(features: &FeatureType, grouping: Grouping, rows: usize, a: 
     }
 }
 
-/// The same as [`scale`](super::scale).
+/// The same as [`Scale`](super::Scale).
 pub fn scale<T: Real>(features: &FeatureType, grouping: Grouping, rows: usize, x: &[T], factors: &[T], y: &mut [T]) {
     let (width, count) = (features.dimension(), grouping.count(features));
     for row in 0..rows {

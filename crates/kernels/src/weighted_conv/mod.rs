@@ -12,7 +12,7 @@
 //! the convolution for the output gradient `y`. So attention needs these two operators and a softmax, and keeps one
 //! number for each edge.
 //!
-//! The convolutions are those of [`gauge_conv`] on a graph with factors of edges. The products do not compute keys.
+//! The convolutions are those of [`gauge_conv`](crate::gauge_conv) on a graph with factors of edges. The products do not compute keys.
 //! `K(theta)` depends on `theta` through harmonics only, so `y` is multiplied with the weights once for each vertex,
 //!
 //! ```text
@@ -22,7 +22,7 @@
 //!
 //! and `B` exists for one tile of vertices at a time. Nothing is saved.
 //!
-//! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, factors and products are `[E]`, weights as in [`gauge_conv`].
+//! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, factors and products are `[E]`, weights as in [`gauge_conv`](crate::gauge_conv).
 
 pub mod cuda;
 mod fast;

@@ -58,10 +58,10 @@ impl Bodies {
         let open = |folder: &Path| SharedFolder::open(folder, mark).map_err(|error| failed(folder, &error));
         drop(open(&meshes)?);
         let held = open(&self.folder)?;
-        let splits: Vec<u8> = family.segments().iter().map(|split| split.label()).collect();
-        let split = VertexAttribute::new("split", AttributeValues::U8(splits));
+        let labels: Vec<u8> = family.segments().iter().map(|segment| segment.label()).collect();
+        let part = VertexAttribute::new("part", AttributeValues::U8(labels));
         let write = |path: &Path, mesh: &Mesh| {
-            let attributes = std::slice::from_ref(&split);
+            let attributes = std::slice::from_ref(&part);
             if path.exists() {
                 return Ok(());
             }
