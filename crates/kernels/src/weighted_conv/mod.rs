@@ -12,7 +12,8 @@
 //! the convolution for the output gradient `y`. So attention needs these two operators and a softmax, and keeps one
 //! number for each edge.
 //!
-//! The convolutions are those of [`gauge_conv`](crate::gauge_conv) on a graph with factors of edges. The products do not compute keys.
+//! The convolutions are [gauge convolutions](crate::gauge_conv) on a graph with factors of edges. The products do not
+//! compute keys.
 //! `K(theta)` depends on `theta` through harmonics only, so `y` is multiplied with the weights once for each vertex,
 //!
 //! ```text
@@ -22,7 +23,8 @@
 //!
 //! and `B` exists for one tile of vertices at a time. Nothing is saved.
 //!
-//! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, factors and products are `[E]`, weights as in [`gauge_conv`](crate::gauge_conv).
+//! Shapes: `x` is `[V, D_in]`, `y` is `[V, D_out]`, factors and products are `[E]`, weights are those of a gauge
+//! convolution.
 
 pub mod cuda;
 mod fast;

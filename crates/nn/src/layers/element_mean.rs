@@ -3,7 +3,7 @@
 use crate::{Elements, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 
-/// Mean of the scalars of the vertices of each face or edge ([`Levels::elements`]). It has no parameters.
+/// Mean of the scalars of the vertices of each face or edge. It has no parameters.
 #[derive(Debug, Clone)]
 pub struct ElementMean {
     kind: FeatureType,

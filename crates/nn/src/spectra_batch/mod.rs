@@ -73,7 +73,7 @@ impl<T: Real> SpectraBatch<T> {
         Self::from_parts(columns.to_vec(), mass, bases, eigenvalues)
     }
 
-    /// The arrays of one mesh, as [`arrays`](Self::arrays) returns them.
+    /// The arrays of one mesh.
     pub fn from_parts(columns: Vec<usize>, mass: Vec<T>, bases: Vec<T>, eigenvalues: Vec<T>) -> Result<Self, NnError> {
         let vertices = mass.len();
         check_size("eigenvectors", vertices * basis_width(&columns), bases.len())?;
