@@ -43,8 +43,8 @@ impl Recipe {
         }
     }
 
-    /// For networks that read patches: single meshes, whose patches then stay on the device. docs/baselines.md has the
-    /// runs that the rate was chosen in.
+    /// For networks that read patches: single meshes, whose patches then stay on the device. The rate was chosen on bodies
+    /// that no table of the documentation uses.
     pub fn of_patches(task: Task, features: FeatureConfig) -> Self {
         Self { features, batch: 1, rate: 3e-3, ..Self::of_convolutions(task) }
     }
