@@ -11,6 +11,7 @@ mod experiment;
 mod failure;
 mod kinds;
 mod mesh;
+mod models;
 mod output;
 mod predict;
 mod progress;
@@ -49,6 +50,8 @@ enum Command {
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
+    /// List the models that are part of the program, which `predict` and `match` use without training.
+    Models(models::ModelsArgs),
     /// Apply a trained model to meshes.
     ///
     /// For each mesh, writes a coloured NAME.ply with labels, values or vectors, the same numbers as NAME.npy, and a
@@ -70,6 +73,7 @@ pub fn main() -> ExitCode {
         Command::Eval(args) => args.run(),
         Command::Experiment(args) => args.run(),
         Command::Mesh(command) => mesh::run(command),
+        Command::Models(args) => args.run(),
         Command::Predict(args) => args.run(),
         Command::Train(args) => train::run(*args),
         Command::View(args) => args.run(),

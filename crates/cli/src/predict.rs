@@ -22,7 +22,7 @@ const VALUES: &str = "values.csv";
 /// Options of `gemcnn predict`.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
-    /// Run directory, or a model file such as best.safetensors.
+    /// Run directory, a model file such as best.safetensors, or the name of a bundled model (`gemcnn models`).
     #[arg(value_name = "RUN")]
     run: PathBuf,
 

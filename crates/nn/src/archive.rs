@@ -8,6 +8,7 @@
 use crate::{NnError, Parameters};
 use gemcnn_kernels::{Real, compiled};
 use gemcnn_mesh::{read_file, write_atomically};
+use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -150,7 +151,7 @@ impl Archive {
         self.tensors.get(name).map(|tensor| &*tensor.shape)
     }
 
-    /// The values of a tensor of f32 or f64, converted to `T`.
+    /// The values of a tensor of f16, f32 or f64, converted to `T`.
     ///
     /// # Errors
     /// A tensor that is missing or of another element type.
@@ -176,6 +177,23 @@ impl Archive {
         let tensor = StoredTensor { dtype, shape: shape.to_vec(), bytes: bytemuck::cast_slice(values).to_vec() };
         self.tensors.insert(name, tensor);
         Ok(())
+    }
+
+    /// The same archive with all tensors rounded to half precision, for smaller files.
+    ///
+    /// # Errors
+    /// A number above 65,504, the largest in half precision.
+    pub fn in_half_precision(&self) -> Result<Self, NnError> {
+        let mut archive = self.clone();
+        for (name, tensor) in &mut archive.tensors {
+            let values = self.tensor::<f32>(name)?;
+            tensor.bytes = half_precision(&values).ok_or_else(|| NnError::Archive {
+                path: self.origin.clone(),
+                problem: format!("tensor `{name}` has numbers that are too large for half precision"),
+            })?;
+            tensor.dtype = Dtype::F16;
+        }
+        Ok(archive)
     }
 
     /// Copies a tensor into `values`, or adds the reason why it does not fit to `differences`.
@@ -232,8 +250,19 @@ fn converted<T: Real>(tensor: &StoredTensor) -> Result<Vec<T>, String> {
             let values = bytemuck::pod_collect_to_vec::<u8, f64>(&tensor.bytes);
             Ok(values.into_iter().map(T::of).collect())
         }
-        other => Err(format!("holds {other:?}; only F32 and F64 are read")),
+        Dtype::F16 => {
+            let values = bytemuck::pod_collect_to_vec::<u8, u16>(&tensor.bytes);
+            Ok(values.into_iter().map(|bits| T::of(f16::from_bits(bits).into())).collect())
+        }
+        other => Err(format!("holds {other:?}; only F16, F32 and F64 are read")),
     }
+}
+
+/// The bytes of numbers in half precision; `None` if one of them overflows.
+fn half_precision(values: &[f32]) -> Option<Vec<u8>> {
+    let bits = values.iter().map(|&value| Some(f16::from_f32(value)).filter(|half| half.is_finite()));
+    let bits: Option<Vec<u16>> = bits.map(|half| half.map(f16::to_bits)).collect();
+    Some(bytemuck::cast_slice(&bits?).to_vec())
 }
 
 /// Fails if there are differences.
@@ -326,6 +355,21 @@ mod tests {
         let mut single = parameters::<f32>(9.0);
         single.load(&again, "weights").unwrap();
         assert_eq!(single.iter().next().unwrap().value()[1], (4.0f64 / 3.0) as f32);
+    }
+
+    #[test]
+    fn half_precision_rounds_to_eleven_bits_and_refuses_overflow() {
+        let whole = archive_of(&parameters::<f32>(1.0));
+        let half = Archive::from_bytes(&whole.in_half_precision().unwrap().to_bytes().unwrap()).unwrap();
+        assert_eq!(half.shape("weights/conv.weight"), whole.shape("weights/conv.weight"));
+        for name in whole.tensor_names() {
+            let pairs = whole.tensor::<f32>(name).unwrap().into_iter().zip(half.tensor::<f32>(name).unwrap());
+            assert!(pairs.clone().all(|(a, b)| (a - b).abs() <= a.abs() / 2048.0));
+            assert!(name.ends_with("bias") || pairs.clone().any(|(a, b)| a != b));
+        }
+        let mut large = whole.clone();
+        large.set_tensor("large", &[1], &[7e4f32]).unwrap();
+        assert!(matches!(large.in_half_precision(), Err(NnError::Archive { .. })));
     }
 
     #[test]

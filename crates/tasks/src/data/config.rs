@@ -28,7 +28,7 @@ impl Default for DataConfig {
     }
 }
 
-/// A family of synthetic bodies in correspondence. The first 80 % are for training, the others for testing.
+/// A family of synthetic bodies, for correspondence or for segmentation into parts. The first 80 % are for training, the others for testing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BodiesConfig {
@@ -38,6 +38,10 @@ pub struct BodiesConfig {
     pub vertices: usize,
     /// Seed of the shapes and poses (default 1).
     pub seed: u64,
+    /// Correspondence: number of vertices of the template, whose vertices are the classes (default: as many as a body
+    /// has).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<usize>,
 }
 
 impl BodiesConfig {
@@ -66,7 +70,7 @@ impl BodiesConfig {
 
 impl Default for BodiesConfig {
     fn default() -> Self {
-        Self { count: 100, vertices: 6890, seed: 1 }
+        Self { count: 100, vertices: 6890, seed: 1, classes: None }
     }
 }
 

@@ -13,8 +13,8 @@ use super::splits::Splits;
 use super::target::{Learned, TargetReader, ValueColumns};
 use super::{faust, infer};
 use crate::{DataError, Element, Task, TaskError};
-use gemcnn_mesh::Mesh;
-use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, BodyPart};
+use gemcnn_mesh::{Mesh, PointIndex};
 use gemcnn_nn::Target;
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -64,21 +64,39 @@ fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>) 
 
 fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
     const NAME: &str = "synthetic bodies";
-    require(NAME.as_ref(), Task::Correspondence, task)?;
+    let refuse = |problem: String| TaskError::setting(NAME, problem);
     BodiesConfig::sound_count(config.count)
-        .map_err(|problem| TaskError::setting(NAME, format!("count is {}, but {problem}", config.count)))?;
+        .map_err(|problem| refuse(format!("count is {}, but {problem}", config.count)))?;
     let options = BodyOptions { vertices: config.vertices, seed: config.seed, ..Default::default() };
-    let family = BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
-    let names = (0..config.count).map(BodiesConfig::body_name);
+    let of_vertices = |vertices| {
+        BodyFamily::new(&BodyOptions { vertices, ..options }).map_err(|error| refuse(error.to_string()))
+    };
+    let family = of_vertices(config.vertices)?;
+    let names = (0..config.count).map(|number| Item::new(BodiesConfig::body_name(number), "")).collect();
     let train = config.training();
+    let splits = Splits::first(train, config.count);
     let note = format!("{} synthetic bodies, the first {train} for training, the others for testing", config.count);
-    let mut inner = registered(
-        NAME.into(),
-        names.map(|name| Item::new(name, "")).collect(),
-        Splits::first(train, config.count),
-        Some(family.template().clone()),
-        vec![note],
-    );
+    let mut inner = registered(NAME.into(), names, splits, Some(family.template().clone()), vec![note]);
+    match (task, config.classes) {
+        (Some(Task::Segmentation), _) => {
+            let parts = family.segments().iter().map(|part| part.label().into());
+            let classes = Classes::named(BodyPart::ALL.iter().map(|part| part.name().into()).collect(), Vec::new());
+            inner.targets = TargetReader::new(TargetSource::Registered(parts.collect()), Target::Classes(Some(classes)));
+            (inner.task, inner.template) = (Task::Segmentation, None);
+        }
+        (_, Some(vertices)) => {
+            // Both are the same body at rest.
+            let coarse = of_vertices(vertices)?.template().clone();
+            let index = PointIndex::new(coarse.vertices());
+            let nearest = |&point| index.nearest(point).map_or(0, |found| found.point);
+            let labels = family.template().vertices().iter().map(nearest);
+            let classes = Classes::numbered(coarse.vertex_count());
+            inner.targets = TargetReader::new(TargetSource::Registered(labels.collect()), Target::Classes(Some(classes)));
+            inner.template = Some(coarse);
+        }
+        (_, None) => {}
+    }
+    require(NAME.as_ref(), inner.task, task)?;
     inner.bodies = Some(family);
     Ok(inner)
 }

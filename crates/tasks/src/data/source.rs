@@ -4,6 +4,7 @@ use super::description::{Column, Description};
 use super::meshes::Item;
 use crate::Task;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Extensions that `.*` stands for at the end of target files.
 pub(crate) const ANY_EXTENSION: [&str; 5] = ["npy", "csv", "txt", "seg", "eseg"];
@@ -25,6 +26,8 @@ pub(crate) enum TargetSource {
     WholeMesh,
     /// Index of the vertex.
     VertexNumber,
+    /// The same label at each vertex number of all meshes.
+    Registered(Arc<[u32]>),
 }
 
 impl TargetSource {

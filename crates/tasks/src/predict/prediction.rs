@@ -124,6 +124,27 @@ impl TrainedModel {
         Ok((classes, values))
     }
 
+    /// What the last linear layer reads: the features of each vertex by which the model tells classes apart. Returns
+    /// their number and row after row.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict), or a model without a last linear layer.
+    pub fn embedding(
+        &self,
+        workspace: &mut Workspace<f32>,
+        sample: &Sample,
+    ) -> Result<(usize, Vec<f32>), TaskError> {
+        let Some((body, _)) = self.network.split_head() else {
+            return Err(TaskError::setting("embedding", "the model does not end with a linear layer"));
+        };
+        let width = body.output().dimension();
+        let values = self.rows(workspace, sample, width, |tape, levels, x| {
+            Ok(body.forward(tape, levels, x)?.values()?.into_owned())
+        })?;
+        check_finite(&sample.name, &values)?;
+        Ok((width, values))
+    }
+
     /// The outputs of the network for each row.
     fn outputs(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<Vec<f32>, TaskError> {
         let width = self.network.output().dimension();

@@ -169,14 +169,20 @@ impl RunConfig {
     /// # Errors
     /// The first invalid setting, with what is allowed, or an unknown current directory.
     pub fn checked(self) -> Result<Checked<Self>, TaskError> {
+        // A forgotten folder should not train on parts of bodies: they have to be asked for.
+        let is_for_bodies = match self.task {
+            Task::Correspondence => true,
+            Task::Segmentation => self.data != DataConfig::default(),
+            Task::Classification | Task::Regression => false,
+        };
         if let DataConfig::Bodies(_) = self.data
-            && self.task != Task::Correspondence
+            && !is_for_bodies
         {
             return Err(TaskError::setting(
                 "data",
                 format!(
                     "{} needs a folder of meshes (`--data DIR`, or `[data]` with `folder`); synthetic \
-                     bodies are for correspondence only",
+                     bodies are for correspondence, and in a configuration file for segmentation",
                     self.task
                 ),
             ));

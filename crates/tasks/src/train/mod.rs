@@ -3,6 +3,7 @@
 mod batch_plan;
 mod batch_size;
 mod batches;
+mod bundled;
 mod checked;
 mod checkpoint;
 mod class_weights;
@@ -29,6 +30,7 @@ mod trainer;
 pub(crate) use batch_plan::{BatchPlan, Division};
 pub use batch_size::BatchSize;
 pub(crate) use batches::{BatchSource, GeometryCache, Prefetch};
+pub use bundled::BundledModel;
 pub use checked::Checked;
 pub(crate) use checkpoint::begun_with;
 pub use class_weights::ClassWeights;

@@ -1,5 +1,6 @@
 //! The model file: everything needed to use a trained model on other meshes.
 
+use super::bundled::BundledModel;
 use super::checkpoint::WEIGHTS;
 use super::config::RunConfig;
 use super::ranges::TrainingRanges;
@@ -48,12 +49,18 @@ pub struct TrainedModel {
 }
 
 impl TrainedModel {
-    /// Reads a model from a run directory, or from a file such as `best.safetensors`.
+    /// Reads a model from a run directory, or from a file such as `best.safetensors`. Where there is neither, the path
+    /// may be the name of a [`BundledModel`].
     ///
     /// # Errors
     /// A run without a model, or a file that is not a whole model: damaged, with weights that are not finite, or with
     /// settings that do not fit its weights.
     pub fn read(path: &Path) -> Result<Self, TaskError> {
+        if let Some(bundled) = path.to_str().and_then(BundledModel::named)
+            && !path.exists()
+        {
+            return bundled.open();
+        }
         let file = Self::file_of(path);
         if path.is_dir() && !file.exists() {
             return Err(TaskError::setting(

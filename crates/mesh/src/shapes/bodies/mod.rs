@@ -115,6 +115,26 @@ impl BodyPart {
         Self::FootRight,
     ];
 
+    /// Name of the part, such as `left hand`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Torso => "torso",
+            Self::UpperArmLeft => "left upper arm",
+            Self::UpperArmRight => "right upper arm",
+            Self::ForearmLeft => "left forearm",
+            Self::ForearmRight => "right forearm",
+            Self::HandLeft => "left hand",
+            Self::HandRight => "right hand",
+            Self::ThighLeft => "left thigh",
+            Self::ThighRight => "right thigh",
+            Self::ShinLeft => "left shin",
+            Self::ShinRight => "right shin",
+            Self::FootLeft => "left foot",
+            Self::FootRight => "right foot",
+        }
+    }
+
     /// Label of the part, from 0: its index in [`BodyPart::ALL`].
     pub fn label(self) -> u8 {
         self as u8
