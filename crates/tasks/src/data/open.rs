@@ -67,7 +67,8 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
     require(NAME.as_ref(), Task::Correspondence, task)?;
     BodiesConfig::sound_count(config.count)
         .map_err(|problem| TaskError::setting(NAME, format!("count is {}, but {problem}", config.count)))?;
-    let options = BodyOptions { vertices: config.vertices, seed: config.seed, ..Default::default() };
+    let &BodiesConfig { vertices, seed, variety, .. } = config;
+    let options = BodyOptions { vertices, seed, variety, ..Default::default() };
     let family = BodyFamily::new(&options).map_err(|error| TaskError::setting(NAME, error.to_string()))?;
     let names = (0..config.count).map(BodiesConfig::body_name);
     let train = config.training();

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn resampling_keeps_the_area() {
-        let bodies = BodiesConfig { count: 2, vertices: 500, seed: 1 };
+        let bodies = BodiesConfig { count: 2, vertices: 500, ..Default::default() };
         let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
         let preparation = Preparation {
             features: FeatureConfig::of_kinds("hks,position").unwrap(),

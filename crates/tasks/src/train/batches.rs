@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn augmented_batches_do_not_depend_on_the_number_of_threads() {
-        let bodies = BodiesConfig { count: 5, vertices: 500, seed: 1 };
+        let bodies = BodiesConfig { count: 5, vertices: 500, ..Default::default() };
         let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
         let augmentation =
             Augmentation { every_epoch: true, remesh: false, rotate: Rotations::All, bend: 0.05, ..Default::default() };

@@ -157,7 +157,7 @@ impl Observer for Notes {
 fn trained(folder: &Path, model: &str, (batch, epochs): (usize, u64), versions: usize) -> (Scores, Notes) {
     let model: ModelConfig = toml::from_str(model).unwrap();
     let mut config = RunConfig::for_model(Task::Correspondence, model);
-    config.data = DataConfig::Bodies(BodiesConfig { count: 3, vertices: 500, seed: 1 });
+    config.data = DataConfig::Bodies(BodiesConfig { count: 3, vertices: 500, ..Default::default() });
     config.training.epochs = epochs;
     config.training.batch = BatchSize::Meshes(batch);
     config.training.rate = 5e-3;

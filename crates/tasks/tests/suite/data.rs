@@ -997,7 +997,7 @@ fn samples_are_the_same_with_and_without_memory() {
 
 #[test]
 fn bodies_are_registered_and_cached_by_their_settings() {
-    let bodies = BodiesConfig { count: 5, vertices: 600, seed: 3 };
+    let bodies = BodiesConfig { count: 5, vertices: 600, seed: 3, ..Default::default() };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies.clone())).unwrap();
     assert_eq!(Split::ALL.map(|split| dataset.len(split)), [4, 0, 1]);
     assert_eq!(dataset.template().unwrap().vertex_count(), 600);
@@ -1017,7 +1017,7 @@ fn bodies_are_registered_and_cached_by_their_settings() {
     assert_eq!(cache.usage().unwrap().entries, 3);
     for (count, vertices) in [(0, 600), (5, 3), (1_000_000, 600)] {
         let seed = 1;
-        let bad = DataConfig::Bodies(BodiesConfig { count, vertices, seed });
+        let bad = DataConfig::Bodies(BodiesConfig { count, vertices, seed, ..Default::default() });
         assert_mentions(&refusal(Dataset::open(&bad)), &["bodies"]);
     }
 }
@@ -1108,7 +1108,7 @@ fn faust_is_found_checked_and_split_as_in_the_paper() {
 #[test]
 fn bodies_in_other_meshings_have_the_classes_of_the_template() {
     let folder = tempdir().unwrap();
-    let bodies = BodiesConfig { count: 5, vertices: 500, seed: 1 };
+    let bodies = BodiesConfig { count: 5, vertices: 500, ..Default::default() };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
     let body = dataset.mesh(Split::Test, 0).unwrap();
     // The layout of the public benchmark: the nearest template vertex of each vertex, one a line.
@@ -1142,7 +1142,7 @@ fn bodies_in_other_meshings_have_the_classes_of_the_template() {
 
 #[test]
 fn a_remeshed_version_is_the_same_from_the_cache() {
-    let bodies = BodiesConfig { count: 2, vertices: 500, seed: 1 };
+    let bodies = BodiesConfig { count: 2, vertices: 500, ..Default::default() };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
     let folder = tempdir().unwrap();
     let augmentation = Augmentation { versions: 2, ..Default::default() };

@@ -164,7 +164,7 @@ impl Observer for Notes {
 fn a_share_of_the_training_part_selects_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = RunConfig::new(Task::Correspondence);
-    config.data = DataConfig::Bodies(BodiesConfig { count: 10, vertices: 500, seed: 1 });
+    config.data = DataConfig::Bodies(BodiesConfig { count: 10, vertices: 500, ..Default::default() });
     config.training.epochs = 3;
     config.training.keep_best = true;
     config.training.validation = 0.25;

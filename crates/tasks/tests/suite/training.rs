@@ -114,7 +114,7 @@ fn models_are_kept_from_when_that_is_asked_for() {
 #[test]
 fn a_request_to_stop_is_heard_while_meshes_are_prepared() {
     let folder = tempfile::tempdir().unwrap();
-    let bodies = BodiesConfig { count: 5, vertices: 500, seed: 1 };
+    let bodies = BodiesConfig { count: 5, vertices: 500, ..Default::default() };
     let mut config = RunConfig::new(Task::Correspondence);
     config.data = DataConfig::Bodies(bodies);
     config.training.epochs = 1;
@@ -194,7 +194,7 @@ fn augmented_runs_stopped_anywhere_end_with_the_same_bits() {
     let batches = [BatchSize::Meshes(1), BatchSize::Vertices(1000)];
     for ((name, text), batch) in [("surface", surface), ("gem", gem)].into_iter().zip(batches) {
         let mut config = RunConfig::parse(text).unwrap();
-        config.data = DataConfig::Bodies(BodiesConfig { count: 5, vertices: 500, seed: 1 });
+        config.data = DataConfig::Bodies(BodiesConfig { count: 5, vertices: 500, ..Default::default() });
         config.training.epochs = 3;
         config.training.batch = batch;
         let config = config.checked().unwrap();
