@@ -72,6 +72,7 @@ def bodies(
     seed: int = 0,
     people: float = 1.0,
     poses: float = 1.0,
+    variety: float = 0.0,
 ) -> tuple[list[Mesh], NDArray[np.uint8]]:
     """Synthetic bodies of one family, in point-to-point correspondence, and the body part of each vertex `[V]`.
 
@@ -81,16 +82,18 @@ def bodies(
         seed: of people and poses.
         people: variation between people, 0 to 1.
         poses: range of poses, 0 to 1.
+        variety: further variety, 0 to 1: children, stout people, clothes, hair, sitting, crawling, raised arms.
     """
-    variation = (number(MeshError, "people", people, 0, 1), number(MeshError, "poses", poses, 0, 1))
+    amounts = {"people": people, "poses": poses, "variety": variety}
+    variation = [number(MeshError, name, amount, 0, 1) for name, amount in amounts.items()]
     family = _family(integer(MeshError, "vertices", vertices, 500, 200_000), _seed(seed), *variation)
     return [Mesh._of(mesh) for mesh in family.of(integers(MeshError, "indices", indices))], family.parts()
 
 
 @lru_cache(maxsize=4)
-def _family(vertices: int, seed: int, people: float, poses: float) -> _gemcnn.Bodies:
+def _family(vertices: int, seed: int, people: float, poses: float, variety: float) -> _gemcnn.Bodies:
     """The family of these settings, whose template takes longer than many bodies."""
-    return _gemcnn.Bodies(vertices, seed, people, poses)
+    return _gemcnn.Bodies(vertices, seed, people, poses, variety)
 
 
 def _seed(value: Any) -> int:

@@ -236,7 +236,7 @@ def numpy_calls(tmp_path):
         ("rough_grid", shapes.rough_grid, {"rows": 3, "columns": 4, "roughness": 1.0, "seed": 1, "quads": True}),
         ("torus", shapes.torus, {"segments": (5, 4), "radii": (1.0, 0.3), "quads": True}),
         ("capsule", shapes.capsule, {"segments": 5, "bands": (2, 3), "radius": 0.5, "length": 1.0, "quads": True}),
-        ("bodies", shapes.bodies, {"indices": [0], "vertices": 500, "seed": 0, "people": 1.0, "poses": 1.0}),
+        ("bodies", shapes.bodies, {"indices": [0], "vertices": 500, "seed": 0, "people": 1.0, "poses": 1.0, "variety": 0.5}),
         ("view", lambda mesh: gemcnn.view(mesh), {"mesh": MESH}),
         ("view", lambda **given: gemcnn.view(MESH, **given), {"scalar": FIELD, "vectors": MESH.vertices, "title": "a"}),
         (

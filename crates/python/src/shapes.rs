@@ -59,8 +59,8 @@ pub struct Bodies(BodyFamily);
 #[pymethods]
 impl Bodies {
     #[new]
-    fn new(py: Python<'_>, vertices: usize, seed: u64, people: f64, poses: f64) -> PyResult<Self> {
-        let options = BodyOptions { vertices, seed, people, poses };
+    fn new(py: Python<'_>, vertices: usize, seed: u64, people: f64, poses: f64, variety: f64) -> PyResult<Self> {
+        let options = BodyOptions { vertices, seed, people, poses, variety };
         work(py, || BodyFamily::new(&options))?.map(Self).map_err(errors::mesh)
     }
 

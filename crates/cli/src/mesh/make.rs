@@ -141,6 +141,9 @@ enum Shape {
         /// Index of the body (default: the template in its rest pose).
         #[arg(long, value_name = "I")]
         index: Option<u64>,
+        /// Further variety, from 0 to 1: children, stout people, clothes, hair, sitting, crawling, raised arms.
+        #[arg(long, value_name = "V", default_value_t = BodyOptions::default().variety)]
+        variety: f64,
         #[command(flatten)]
         output: Output,
     },
@@ -257,8 +260,8 @@ impl Shape {
                 let cells = cells(!quads);
                 (shapes::capsule(segments, cap_bands, tube_bands, radius, length, cells)?, output)
             }
-            Self::Body { vertices, seed, index, output } => {
-                let family = BodyFamily::new(&BodyOptions { vertices, seed, ..BodyOptions::default() })?;
+            Self::Body { vertices, seed, index, variety, output } => {
+                let family = BodyFamily::new(&BodyOptions { vertices, seed, variety, ..BodyOptions::default() })?;
                 let mesh = match index {
                     Some(index) => family.body(index),
                     None => family.template().clone(),

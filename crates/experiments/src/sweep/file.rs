@@ -617,7 +617,7 @@ impl Sweep {
                 (None, Some(bodies)) if !own_meshes => {
                     let (count, vertices) = (count.unwrap_or(bodies.count), vertices.unwrap_or(bodies.vertices));
                     let seed = body_seed.unwrap_or(bodies.seed);
-                    self.set_data("", DataConfig::Bodies(BodiesConfig { count, vertices, seed, classes: None }));
+                    self.set_data("", DataConfig::Bodies(BodiesConfig { count, vertices, seed, ..bodies }));
                 }
                 _ => {
                     let problem = "has no meaning in this sweep";

@@ -107,6 +107,49 @@ fn bodies_share_connectivity_and_no_triangle_collapses() {
 }
 
 #[test]
+fn varied_bodies_are_registered_and_no_triangle_collapses() {
+    let family = family_with(BodyOptions { vertices: 1500, seed: 1, variety: 1.0, ..BodyOptions::default() });
+    let template = family.template();
+    let rest_areas: Vec<f64> = triangles(template).map(area).collect();
+    let bodies: Vec<Mesh> = (0..200).map(|index| family.body(index)).collect();
+    let (mut small, mut large) = (f64::INFINITY, 0.0_f64);
+    for (index, body) in bodies.iter().enumerate() {
+        assert_eq!(body.faces(), template.faces());
+        let ratios = triangles(body).zip(&rest_areas).map(|(triangle, rest)| area(triangle) / rest);
+        (small, large) = ratios.fold((small, large), |(small, large), ratio| (small.min(ratio), large.max(ratio)));
+        let report = MeshReport::new(body);
+        assert!(report.is_sound() && report.closed && report.max_edge_length < 0.2, "body {index}: {report:?}");
+        assert!((0.01..0.3).contains(&volume(body)), "body {index}: {}", volume(body));
+        assert_eq!(body.vertices().iter().map(|v| v.y).fold(f64::INFINITY, f64::min), 0.0);
+    }
+    assert!(small > 0.02 && large < 15.0, "{small} to {large}");
+    // Some sit, crawl or lie, and some hands are above the head.
+    assert!(bodies.iter().any(|body| height(body) < 1.1));
+    let top = |body: &Mesh| {
+        let top = body.vertices().iter().zip(family.segments()).max_by(|a, b| a.0.y.total_cmp(&b.0.y));
+        top.map(|(_, part)| *part)
+    };
+    let raised = bodies.iter().filter(|body| matches!(top(body), Some(BodyPart::HandLeft | BodyPart::HandRight)));
+    assert!(raised.count() > 20);
+}
+
+#[test]
+fn further_variety_does_not_change_bodies_without_it() {
+    let vertex = |vertices, seed, vertex: usize| {
+        let family = family_with(BodyOptions { vertices, seed, ..BodyOptions::default() });
+        family.body(7).vertices()[vertex].to_array()
+    };
+    assert_eq!(vertex(500, 0, 123), [-0.35433182027756116, 0.7745403737067852, 0.18965853647598585]);
+    assert_eq!(vertex(6890, 1, 456), [-0.36897081390688746, 0.2387833570083022, 0.07089139466791716]);
+    let [plain, varied] = [0.0, 1.0].map(|variety| {
+        family_with(BodyOptions { vertices: 500, people: 0.0, poses: 0.0, variety, ..BodyOptions::default() })
+    });
+    let gap = |(a, b): (&DVec3, &DVec3)| a.distance(*b);
+    let apart = plain.body(3).vertices().iter().zip(varied.body(3).vertices()).map(gap).fold(0.0, f64::max);
+    assert!(apart < 1e-3, "{apart}");
+}
+
+#[test]
 fn people_differ_in_height_and_girth_and_stand_upright() {
     let family = family_with(BodyOptions { vertices: 800, poses: 0.0, ..BodyOptions::default() });
     let bodies: Vec<Mesh> = (0..60).map(|index| family.body(index)).collect();
@@ -247,6 +290,7 @@ fn silly_options_are_refused() {
         refuse(BodyOptions { vertices, ..options }, "must be from 500 to 200,000");
     }
     refuse(BodyOptions { people: 1.5, ..options }, "people is 1.5");
+    refuse(BodyOptions { variety: -0.5, ..options }, "variety is -0.5");
     refuse(BodyOptions { poses: f64::NAN, ..options }, "poses is NaN");
 }
 

@@ -28,8 +28,9 @@ impl Default for DataConfig {
     }
 }
 
-/// A family of synthetic bodies, for correspondence or for segmentation into parts. The first 80 % are for training, the others for testing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A family of synthetic bodies, for correspondence or for segmentation into parts. The first 80 % are for training, the
+/// others for testing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BodiesConfig {
     /// Number of bodies, from 1 to 100,000 (default 100).
@@ -42,6 +43,13 @@ pub struct BodiesConfig {
     /// has).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<usize>,
+    /// Further variety of people, clothes and poses, from 0 (default) to 1.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub variety: f64,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 impl BodiesConfig {
@@ -70,7 +78,7 @@ impl BodiesConfig {
 
 impl Default for BodiesConfig {
     fn default() -> Self {
-        Self { count: 100, vertices: 6890, seed: 1, classes: None }
+        Self { count: 100, vertices: 6890, seed: 1, classes: None, variety: 0.0 }
     }
 }
 
@@ -95,6 +103,10 @@ mod tests {
             let written = toml::to_string(&run).unwrap();
             assert_eq!(toml::from_str::<Run>(&written).unwrap(), run);
         }
+        let bodies = |variety| DataConfig::Bodies(BodiesConfig { variety, ..Default::default() });
+        let written = |variety| toml::to_string(&Run { data: bodies(variety) }).unwrap();
+        assert!(!written(0.0).contains("variety"));
+        assert_eq!(toml::from_str::<Run>(&written(0.5)).unwrap().data, bodies(0.5));
         for bad in ["data.bodies.size = 3", "data.fausst = 'F'"] {
             assert!(toml::from_str::<Run>(bad).is_err(), "{bad}");
         }

@@ -67,11 +67,11 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
     let refuse = |problem: String| TaskError::setting(NAME, problem);
     BodiesConfig::sound_count(config.count)
         .map_err(|problem| refuse(format!("count is {}, but {problem}", config.count)))?;
-    let options = BodyOptions { vertices: config.vertices, seed: config.seed, ..Default::default() };
-    let of_vertices = |vertices| {
-        BodyFamily::new(&BodyOptions { vertices, ..options }).map_err(|error| refuse(error.to_string()))
-    };
-    let family = of_vertices(config.vertices)?;
+    let &BodiesConfig { vertices, seed, variety, .. } = config;
+    let options = BodyOptions { vertices, seed, variety, ..Default::default() };
+    let of_vertices =
+        |vertices| BodyFamily::new(&BodyOptions { vertices, ..options }).map_err(|error| refuse(error.to_string()));
+    let family = of_vertices(vertices)?;
     let names = (0..config.count).map(|number| Item::new(BodiesConfig::body_name(number), "")).collect();
     let train = config.training();
     let splits = Splits::first(train, config.count);
@@ -81,7 +81,8 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
         (Some(Task::Segmentation), _) => {
             let parts = family.segments().iter().map(|part| part.label().into());
             let classes = Classes::named(BodyPart::ALL.iter().map(|part| part.name().into()).collect(), Vec::new());
-            inner.targets = TargetReader::new(TargetSource::Registered(parts.collect()), Target::Classes(Some(classes)));
+            inner.targets =
+                TargetReader::new(TargetSource::Registered(parts.collect()), Target::Classes(Some(classes)));
             (inner.task, inner.template) = (Task::Segmentation, None);
         }
         (_, Some(vertices)) => {
@@ -91,7 +92,8 @@ fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskE
             let nearest = |&point| index.nearest(point).map_or(0, |found| found.point);
             let labels = family.template().vertices().iter().map(nearest);
             let classes = Classes::numbered(coarse.vertex_count());
-            inner.targets = TargetReader::new(TargetSource::Registered(labels.collect()), Target::Classes(Some(classes)));
+            inner.targets =
+                TargetReader::new(TargetSource::Registered(labels.collect()), Target::Classes(Some(classes)));
             inner.template = Some(coarse);
         }
         (_, None) => {}

@@ -129,11 +129,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// As [`predict`](Self::predict), or a model without a last linear layer.
-    pub fn embedding(
-        &self,
-        workspace: &mut Workspace<f32>,
-        sample: &Sample,
-    ) -> Result<(usize, Vec<f32>), TaskError> {
+    pub fn embedding(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<(usize, Vec<f32>), TaskError> {
         let Some((body, _)) = self.network.split_head() else {
             return Err(TaskError::setting("embedding", "the model does not end with a linear layer"));
         };

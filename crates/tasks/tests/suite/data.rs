@@ -997,7 +997,7 @@ fn samples_are_the_same_with_and_without_memory() {
 
 #[test]
 fn bodies_are_registered_and_cached_by_their_settings() {
-    let bodies = BodiesConfig { count: 5, vertices: 600, seed: 3 };
+    let bodies = BodiesConfig { count: 5, vertices: 600, seed: 3, ..Default::default() };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies.clone())).unwrap();
     assert_eq!(Split::ALL.map(|split| dataset.len(split)), [4, 0, 1]);
     assert_eq!(dataset.template().unwrap().vertex_count(), 600);

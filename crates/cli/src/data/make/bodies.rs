@@ -35,6 +35,10 @@ pub struct Bodies {
     /// Seed of shapes and poses.
     #[arg(long, value_name = "SEED", default_value_t = BodiesConfig::default().seed)]
     seed: u64,
+
+    /// Further variety, from 0 to 1: children, stout people, clothes, hair, sitting, crawling, raised arms.
+    #[arg(long, value_name = "V", default_value_t = BodiesConfig::default().variety, allow_negative_numbers = true)]
+    variety: f64,
 }
 
 fn body_count(text: &str) -> Result<usize, String> {
@@ -44,12 +48,14 @@ fn body_count(text: &str) -> Result<usize, String> {
 
 impl Bodies {
     pub fn run(self) -> Result<(), Failure> {
-        let Self { count: bodies, vertices, seed, .. } = self;
+        let Self { count: bodies, vertices, seed, variety, .. } = self;
         let command = format!("--count {bodies} --vertices {vertices} --seed {seed}");
+        // Folders that were begun without this option continue.
+        let command = if variety == 0.0 { command } else { format!("{command} --variety {variety}") };
         let unfinished = Unfinished::new(&self.folder, command)?;
         let meshes = self.folder.join("meshes");
         let body = |number| meshes.join(format!("{}.ply", BodiesConfig::body_name(number)));
-        let options = BodyOptions { vertices: self.vertices, seed: self.seed, ..Default::default() };
+        let options = BodyOptions { vertices, seed, variety, ..Default::default() };
         let family = progress::during("making the template", || BodyFamily::new(&options));
         let family = family.map_err(Failure::usage)?;
         let mark = unfinished.begin()?;

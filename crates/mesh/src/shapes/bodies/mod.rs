@@ -29,6 +29,8 @@ use crate::{Adjacency, Faces, Mesh};
 
 /// Lattice spacing of the initial mesh, in metres: finer than any gap or limb.
 const LATTICE: f64 = 0.015;
+/// Changes the seed of the random numbers of further variety, so that they do not change the others.
+const VARIETY_SEED: u64 = 0x5bd1_e995_9d1b_54a3;
 /// Smoothing distance of the normals, in metres.
 const SMOOTH_NORMALS: f64 = 0.025;
 
@@ -44,18 +46,21 @@ pub struct BodyOptions {
     pub people: f64,
     /// Range of the poses, from 0 (all bodies at rest) to 1 (default).
     pub poses: f64,
+    /// Further variety, from 0 (default: adults without clothes and hair, most of them standing) to 1: also children,
+    /// thin and stout limbs, clothes, hair, closed hands, and poses such as sitting, crawling or raised arms.
+    pub variety: f64,
 }
 
 impl Default for BodyOptions {
     fn default() -> Self {
-        Self { vertices: 6890, seed: 0, people: 1.0, poses: 1.0 }
+        Self { vertices: 6890, seed: 0, people: 1.0, poses: 1.0, variety: 0.0 }
     }
 }
 
 impl BodyOptions {
     fn check(&self) -> Result<(), ShapeError> {
         require((500..=200_000).contains(&self.vertices), "vertices", self.vertices, "from 500 to 200,000")?;
-        for (name, value) in [("people", self.people), ("poses", self.poses)] {
+        for (name, value) in [("people", self.people), ("poses", self.poses), ("variety", self.variety)] {
             require((0.0..=1.0).contains(&value), name, value, "from 0 to 1")?;
         }
         Ok(())
@@ -234,9 +239,18 @@ impl BodyFamily {
 
     /// The body with index `index`. Its person and pose depend only on the seed and the index.
     pub fn body(&self, index: u64) -> Mesh {
-        let mut uniform = Uniform::of_stream(self.options.seed, index);
-        let person = Person::draw(&mut uniform, self.options.people);
-        let pose = pose::draw(&mut uniform, &person, self.options.poses);
+        let BodyOptions { seed, people, poses, variety, .. } = self.options;
+        let mut uniform = Uniform::of_stream(seed, index);
+        let (person, pose) = if variety > 0.0 {
+            let mut further = Uniform::of_stream(seed ^ VARIETY_SEED, index);
+            let person = Person::draw(&mut uniform, people, Some((&mut further, variety)));
+            let pose = pose::draw_from_families(&mut further, &person, poses, variety);
+            (person, pose)
+        } else {
+            let person = Person::draw(&mut uniform, people, None);
+            let pose = pose::draw(&mut uniform, &person, poses);
+            (person, pose)
+        };
         let mut vertices: Vec<DVec3> =
             (0..self.template.vertex_count()).map(|vertex| self.placed(vertex, &person, &pose)).collect();
         stand_on_floor(&mut vertices);
@@ -246,9 +260,7 @@ impl BodyFamily {
     /// Position of a vertex of the template for the given person and pose.
     fn placed(&self, vertex: usize, person: &Person, pose: &Pose) -> DVec3 {
         let shares = self.weights.of(vertex);
-        let at_rest = self.at_rest[vertex];
-        let relief = person.relief(at_rest, self.radii[vertex]);
-        let relieved = at_rest + relief * self.normals[vertex];
+        let relieved = person.surface(self.at_rest[vertex], self.normals[vertex], self.radii[vertex], shares);
         let shaped = shares.iter().map(|&(bone, weight)| weight * person.bones[bone as usize].place(relieved)).sum();
         blended(shares, pose, shaped)
     }
