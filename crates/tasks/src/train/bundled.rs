@@ -69,3 +69,20 @@ impl BundledModel {
         write_atomically(file, |out| out.write_all(&bytes)).map_err(TaskError::file(file))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::RunConfig;
+
+    #[test]
+    fn bundled_models_are_small_and_those_of_their_configurations() {
+        for bundled in BundledModel::ALL {
+            assert!(bundled.bytes.len() <= 1_000_000, "{}", bundled.name);
+            assert!(!bundled.about().is_empty() && !bundled.about().starts_with('#'));
+            let model = TrainedModel::read(Path::new(bundled.name)).unwrap();
+            assert_eq!(model.config, RunConfig::parse(bundled.configuration).unwrap(), "{}", bundled.name);
+        }
+        assert!(TrainedModel::read(Path::new("bodies")).is_err());
+    }
+}

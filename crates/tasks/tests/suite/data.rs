@@ -996,6 +996,36 @@ fn samples_are_the_same_with_and_without_memory() {
 }
 
 #[test]
+fn bodies_may_have_a_coarser_template_or_parts() {
+    let config = |text: &str| RunConfig::parse(text).unwrap();
+    let first = |dataset: &Dataset| {
+        let split = dataset.split(Split::Train, &Preparation::default(), &Cache::none()).unwrap();
+        split.load(0).unwrap().target
+    };
+    let coarse = config("task = 'correspondence'\ndata.bodies = { count = 2, vertices = 700, classes = 500 }");
+    let dataset = coarse.dataset().unwrap();
+    let template = dataset.template().unwrap().vertices();
+    assert_eq!((template.len(), dataset.classes().unwrap().count()), (500, 500));
+    let family = BodyFamily::new(&BodyOptions { vertices: 700, ..Default::default() }).unwrap();
+    let Target::Classes(classes) = first(&dataset) else { panic!("no classes") };
+    assert_eq!(classes.len(), 700);
+    for (point, class) in family.template().vertices().iter().zip(classes) {
+        let nearest = template.iter().map(|other| point.distance(*other)).fold(f64::INFINITY, f64::min);
+        assert_eq!(point.distance(template[class as usize]), nearest);
+    }
+
+    let parts = config("task = 'segmentation'\ndata.bodies = { count = 2, vertices = 700 }");
+    let dataset = parts.clone().checked().unwrap().dataset().unwrap();
+    assert_eq!(dataset.classes().unwrap().names()[6], "left hand");
+    let labels = family.segments().iter().map(|part| part.label().into());
+    assert_eq!(first(&dataset), Target::Classes(labels.collect()));
+
+    // A forgotten folder is an error.
+    assert!(config("task = 'segmentation'").checked().is_err());
+    assert!(RunConfig { task: Task::Classification, ..parts }.checked().is_err());
+}
+
+#[test]
 fn bodies_are_registered_and_cached_by_their_settings() {
     let bodies = BodiesConfig { count: 5, vertices: 600, seed: 3, ..Default::default() };
     let dataset = Dataset::open(&DataConfig::Bodies(bodies.clone())).unwrap();
