@@ -11,6 +11,7 @@ mod aligned;
 pub mod arguments;
 pub mod attention;
 pub mod batch_norm;
+pub mod best_pairs;
 mod bf16;
 pub mod classifier;
 mod complex;

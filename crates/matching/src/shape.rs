@@ -1,0 +1,256 @@
+//! Meshes that are prepared for matching.
+
+use crate::MatchError;
+use gemcnn_mesh::remesh::{MeshSize, Simplify, SurfacePoint, remesh};
+use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
+use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, PointIndex, Repair, normalised, repair};
+use serde::Serialize;
+use std::fmt;
+
+/// Fewest vertices of a surface: below, there is no spectrum to speak of.
+const LEAST_VERTICES: usize = 20;
+
+/// Options of [`Shape::new`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShapeOptions {
+    /// Number of eigenvectors (default 150). A surface with fewer than twice as many vertices has half as many as
+    /// vertices.
+    pub eigenpairs: usize,
+    /// Largest number of vertices that are matched directly (default 10,000). Larger meshes are simplified first.
+    pub direct: usize,
+    /// Number of vertices of simplified meshes (default 5,000).
+    pub simplified: usize,
+}
+
+impl Default for ShapeOptions {
+    fn default() -> Self {
+        Self { eigenpairs: 150, direct: 10_000, simplified: 5_000 }
+    }
+}
+
+/// What was done to a mesh before matching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Note {
+    /// The mesh was inside out; all faces were reversed.
+    TurnedInsideOut,
+    /// Some faces were reversed to agree with the others.
+    ReversedFaces(usize),
+    /// Patches that cannot be oriented: on them left and right are undefined.
+    NonOrientable(usize),
+    /// Vertices at equal positions were merged.
+    Merged(usize),
+    /// Vertices that no face uses, or only faces without area; they are matched like the nearest others.
+    Isolated(usize),
+    /// A simplified copy with so many vertices was matched.
+    Simplified(usize),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TurnedInsideOut => f.write_str("the mesh is inside out; its faces were reversed"),
+            Self::ReversedFaces(count) => write!(f, "{count} faces were reversed to agree with the others"),
+            Self::NonOrientable(count) => {
+                write!(f, "{count} patches cannot be oriented: left and right are undefined there")
+            }
+            Self::Merged(count) => write!(f, "{count} vertices at the position of others were merged"),
+            Self::Isolated(count) => write!(f, "{count} vertices without faces are matched like the nearest others"),
+            Self::Simplified(count) => write!(f, "a copy simplified to {count} vertices was matched"),
+        }
+    }
+}
+
+/// Eigenvectors in single precision, for products.
+#[derive(Debug, Clone)]
+pub(crate) struct Basis {
+    /// Number of eigenvectors.
+    pub(crate) size: usize,
+    /// Eigenvectors, `[V, size]`.
+    pub(crate) vectors: Vec<f32>,
+    /// Mass of every vertex.
+    pub(crate) mass: Vec<f32>,
+}
+
+/// Descriptors: rows of unit length, or zero.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Descriptors {
+    /// Numbers in a row; 0 without descriptors.
+    pub(crate) width: usize,
+    /// Rows, `[V, width]`.
+    pub(crate) rows: Vec<f32>,
+}
+
+/// A mesh that is prepared for matching.
+///
+/// The mesh is cleaned (vertices at equal positions merged, faces without area and vertices without faces dropped, faces
+/// turned the same way and a closed mesh outwards) and scaled to unit area. A large mesh has a simplified copy.
+/// [`surface`](Self::surface), its operators and its descriptors belong to what is matched: the copy, or the cleaned mesh.
+///
+/// ```
+/// use gemcnn_matching::{Shape, ShapeOptions};
+/// use gemcnn_mesh::shapes;
+/// let mut shape = Shape::new(&shapes::icosphere(3)?, &ShapeOptions::default())?;
+/// let rows: Vec<f32> = shape.surface().vertices().iter().flat_map(|p| p.to_array()).map(|x| x as f32).collect();
+/// shape.set_descriptors(rows)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// The cleaned mesh.
+    whole: Mesh,
+    /// Vertex of the cleaned mesh of every vertex of the given one.
+    of_given: Vec<u32>,
+    /// Vertex of the given mesh of every vertex of the cleaned one.
+    given: Vec<u32>,
+    simplified: Option<Simplified>,
+    graph: GaugeGraph,
+    operators: SurfaceOperators,
+    basis: Basis,
+    descriptors: Descriptors,
+    notes: Vec<Note>,
+}
+
+/// A simplified copy, and where its vertices are on the cleaned mesh.
+#[derive(Debug, Clone)]
+struct Simplified {
+    mesh: Mesh,
+    sources: Vec<SurfacePoint>,
+}
+
+impl Shape {
+    /// Prepares a mesh.
+    ///
+    /// # Errors
+    /// Too few vertices, no area, a large mesh that cannot be simplified, or a Laplacian that cannot be factored.
+    pub fn new(mesh: &Mesh, options: &ShapeOptions) -> Result<Self, MatchError> {
+        let repairs = [
+            Repair::Weld { tolerance: 0.0 },
+            Repair::DropDegenerateFaces,
+            Repair::DropDuplicateFaces,
+            Repair::DropIsolatedVertices,
+            Repair::Orient,
+        ];
+        // Scaled first: areas of very large or small coordinates are out of range.
+        let scaled = normalised(mesh)?;
+        let cleaned = repair(&scaled, &repairs)?;
+        let mut notes = Vec::new();
+        for step in &cleaned.steps {
+            notes.extend(match step.repair {
+                Repair::Weld { .. } => (step.changed > 0).then_some(Note::Merged(step.changed)),
+                Repair::DropIsolatedVertices => (step.changed > 0).then_some(Note::Isolated(step.changed)),
+                Repair::Orient if step.changed > 0 && step.changed == step.total => Some(Note::TurnedInsideOut),
+                Repair::Orient => (step.changed > 0).then_some(Note::ReversedFaces(step.changed)),
+                _ => None,
+            });
+            notes.extend((step.nonorientable > 0).then_some(Note::NonOrientable(step.nonorientable)));
+        }
+        let whole = cleaned.mesh;
+        let vertices = whole.vertex_count();
+        if vertices < LEAST_VERTICES {
+            return Err(MatchError::TooSmall { vertices, least: LEAST_VERTICES });
+        }
+        let simplified = match vertices > options.direct {
+            false => None,
+            true => {
+                let size = MeshSize::Vertices(options.simplified);
+                let copy = remesh(&whole, &Simplify { size }, 0)?;
+                let reached = copy.mesh.vertex_count();
+                if reached > options.direct {
+                    return Err(MatchError::NotSimplified { vertices, reached });
+                }
+                notes.push(Note::Simplified(reached));
+                Some(Simplified { mesh: copy.mesh, sources: copy.sources })
+            }
+        };
+        let surface = simplified.as_ref().map_or(&whole, |copy| &copy.mesh);
+        let vertices = surface.vertex_count();
+        if vertices < LEAST_VERTICES {
+            return Err(MatchError::TooSmall { vertices, least: LEAST_VERTICES });
+        }
+        let graph = GaugeGraph::new(surface, &GeometryOptions { estimate_normals: true, ..Default::default() })?;
+        let pairs = options.eigenpairs.min(vertices / 2);
+        let operators =
+            SurfaceOperators::new(surface, &graph, &OperatorOptions { eigenpairs: [pairs, 0, 0], jets: true })?;
+        let eigen = operators.basis(0);
+        let basis = Basis {
+            size: eigen.map_or(0, |eigen| eigen.len()),
+            vectors: eigen.map_or(Vec::new(), |eigen| eigen.vectors.iter().map(|&x| x as f32).collect()),
+            mass: operators.mass.iter().map(|&mass| mass as f32).collect(),
+        };
+        let index = PointIndex::new(whole.vertices());
+        let nearest = |vertex: usize| index.nearest(scaled.vertices()[vertex]).map_or(0, |found| found.point);
+        let of_given = cleaned.vertex_map.iter().enumerate();
+        Ok(Self {
+            of_given: of_given.map(|(vertex, kept)| kept.unwrap_or_else(|| nearest(vertex))).collect(),
+            given: cleaned.vertex_origin,
+            whole,
+            simplified,
+            graph,
+            operators,
+            basis,
+            descriptors: Descriptors::default(),
+            notes,
+        })
+    }
+
+    /// The surface that is matched, with unit area: the cleaned mesh or its simplified copy. Descriptors are for its
+    /// vertices.
+    pub fn surface(&self) -> &Mesh {
+        self.simplified.as_ref().map_or(&self.whole, |copy| &copy.mesh)
+    }
+
+    /// Frames and neighbours of the surface.
+    pub fn graph(&self) -> &GaugeGraph {
+        &self.graph
+    }
+
+    /// Masses, eigenvectors of order 0, their gradients, and jets of the surface.
+    pub fn operators(&self) -> &SurfaceOperators {
+        &self.operators
+    }
+
+    /// Number of vertices of the given mesh.
+    pub fn vertex_count(&self) -> usize {
+        self.of_given.len()
+    }
+
+    /// What was done to the mesh.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Sets the descriptors: a row for each vertex of [`surface`](Self::surface), which is scaled to unit length.
+    ///
+    /// # Errors
+    /// Values that are not finite, or not the same number of them for each vertex.
+    pub fn set_descriptors(&mut self, mut rows: Vec<f32>) -> Result<(), MatchError> {
+        let vertices = self.surface().vertex_count();
+        let refuse = |problem| MatchError::Descriptors { given: rows.len(), vertices, problem };
+        if rows.is_empty() || !rows.len().is_multiple_of(vertices) {
+            return Err(refuse("not the same number for each vertex"));
+        }
+        if !rows.iter().all(|x| x.is_finite()) {
+            return Err(refuse("some are not finite"));
+        }
+        let width = rows.len() / vertices;
+        for row in rows.chunks_exact_mut(width) {
+            let largest = row.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            if largest > 0.0 {
+                row.iter_mut().for_each(|x| *x /= largest);
+                let scale = row.iter().map(|x| x * x).sum::<f32>().sqrt().recip();
+                row.iter_mut().for_each(|x| *x *= scale);
+            }
+        }
+        self.descriptors = Descriptors { width, rows };
+        Ok(())
+    }
+
+    pub(crate) fn basis(&self) -> &Basis {
+        &self.basis
+    }
+
+    pub(crate) fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
+    }
+}
