@@ -5,6 +5,7 @@ pub mod bench;
 pub mod digits;
 pub mod equivariance;
 mod estimate;
+pub mod matching;
 pub mod mnist;
 mod names;
 pub mod nonlinearity_cost;

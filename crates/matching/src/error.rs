@@ -60,6 +60,9 @@ pub enum MatchError {
     /// The mesh cannot be simplified.
     #[error(transparent)]
     Remesh(#[from] RemeshError),
+    /// The network cannot describe the surface, or is not one for this.
+    #[error("{0}")]
+    Network(String),
     /// Sizes that the kernels refuse.
     #[error(transparent)]
     Kernel(#[from] KernelError),

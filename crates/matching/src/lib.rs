@@ -1,7 +1,7 @@
 //! Correspondences between two surfaces, from descriptors of their vertices.
 //!
 //! A [`Shape`] is a mesh that is prepared for matching: cleaned, scaled to unit area, with eigenvectors of its Laplacian
-//! and a row of descriptors for each vertex. Descriptors come from outside, for example from a trained network.
+//! and a row of descriptors for each vertex. A [`Matcher`] takes them from a trained network.
 //!
 //! [`refine`] turns them into maps in both directions by bijective spectral refinement: for `k = 10, 20, ..., 150`
 //! eigenvectors `Phi` with masses `M`,
@@ -17,9 +17,11 @@
 //! `[P, Phi_A]`. One product gives both maps ([`gemcnn_kernels::best_pairs`]).
 
 mod error;
+mod matcher;
 mod refine;
 mod shape;
 
 pub use error::MatchError;
+pub use matcher::Matcher;
 pub use refine::{FunctionalMap, RefineOptions, Refined, refine};
 pub use shape::{Note, Shape, ShapeOptions};

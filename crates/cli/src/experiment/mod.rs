@@ -1,6 +1,7 @@
 //! `gemcnn experiment`: sweeps, and the experiments of the paper that are programs.
 
 mod equivariance;
+mod matching;
 mod mnist;
 mod nonlinearity_cost;
 mod operators;
@@ -32,6 +33,7 @@ pub struct ExperimentArgs {
 #[derive(Subcommand)]
 enum Program {
     Equivariance(equivariance::EquivarianceCommand),
+    Matching(matching::MatchingCommand),
     Mnist(Box<mnist::MnistCommand>),
     NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
     Operators(operators::OperatorsCommand),
@@ -42,6 +44,7 @@ impl ExperimentArgs {
     pub fn run(self) -> Result<(), Failure> {
         match self.program {
             Some(Program::Equivariance(command)) => command.run(),
+            Some(Program::Matching(command)) => command.run(),
             Some(Program::Mnist(command)) => command.run(),
             Some(Program::NonlinearityCost(command)) => command.run(),
             Some(Program::Operators(command)) => command.run(),

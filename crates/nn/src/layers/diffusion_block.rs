@@ -33,6 +33,9 @@ pub struct DiffusionBlockConfig {
     pub times: [f64; 2],
     /// Times of implicit diffusion, which takes the place of diffusion in eigenbases (default: none).
     pub implicit: Vec<f64>,
+    /// True (default) if invariants depend on the orientation of the surface. Without it, a block of scalars computes the
+    /// same on a mirror image, and cannot tell left from right.
+    pub oriented: bool,
 }
 
 impl DiffusionBlockConfig {
@@ -45,6 +48,7 @@ impl DiffusionBlockConfig {
             irrep_dropout: 0.0,
             stochastic_depth: 0.0,
             implicit: Vec::new(),
+            oriented: true,
         }
     }
 
@@ -100,7 +104,17 @@ impl DiffusionBlockConfig {
                 Lift::Gradients(_) => FeatureType::new(&[0, scalars]),
                 Lift::Linear(_) => rotating.clone(),
             };
-            let product = equivariant(&lifted, &lifted, false).init("product", builder)?;
+            let product = match self.oriented {
+                true => Product::Oriented(equivariant(&lifted, &lifted, false).init("product", builder)?),
+                false if rotating.dimension() == 0 => {
+                    let config = LinearConfig { bias: false, ..LinearConfig::new(scalars, scalars) };
+                    Product::Mirrored(config.init("product", builder)?)
+                }
+                false => {
+                    let problem = "is for features of scalars only: vectors and tensors see the orientation anyway";
+                    return Err(NnError::setting("oriented = false", problem));
+                }
+            };
             let invariants = Grouping::Irreps.count(&lifted);
             let gates = Grouping::Irreps.count(&rotating);
             let linear = |inputs: usize, outputs: usize, bias: bool| LinearConfig {
@@ -150,6 +164,34 @@ impl Diffuser {
     }
 }
 
+/// The matrix `B` of the invariants.
+#[derive(Debug, Clone)]
+enum Product {
+    /// A complex matrix.
+    Oriented(EquivariantLinear),
+    /// A real matrix, for vectors: it commutes with reflections of the frames too.
+    Mirrored(Linear),
+}
+
+impl Product {
+    fn forward<'a, T: Real>(
+        &self,
+        tape: &mut Tape<'a, T>,
+        levels: Levels<'a, T>,
+        z: Var<T>,
+    ) -> Result<Var<T>, NnError> {
+        match self {
+            Self::Oriented(map) => map.forward(tape, levels, z),
+            Self::Mirrored(map) => {
+                // Both components of the vectors of a vertex, one after the other.
+                let (kind, rows) = (z.kind().clone(), z.rows());
+                let mapped = map.forward(tape, levels, z.into_scalars().with_rows(2 * rows)?)?;
+                mapped.with_rows(rows)?.with_kind(kind)
+            }
+        }
+    }
+}
+
 /// Fields of order above 0 whose invariants enter the perceptron.
 #[derive(Debug, Clone)]
 enum Lift {
@@ -168,14 +210,14 @@ enum Lift {
 /// y_0 = x_0 + h_0,    y_m = x_m + sigmoid(gate) z_m
 /// ```
 ///
-/// `B` is a complex matrix that commutes with rotations of the frames. In training, irreps of `z` and the updates
+/// `B` is a complex matrix that commutes with rotations of the frames; it is real in blocks that are not oriented. In training, irreps of `z` and the updates
 /// of whole meshes can be dropped. With scalars alone, `z` are the gradients, and
 /// this is the block of DiffusionNet (Sharp, Attaiki, Crane and Ovsjanikov 2022).
 #[derive(Debug, Clone)]
 pub struct DiffusionBlock {
     diffusion: Diffuser,
     lift: Lift,
-    product: EquivariantLinear,
+    product: Product,
     scalars: EquivariantLinear,
     invariants: Linear,
     hidden: Linear,
@@ -198,7 +240,9 @@ impl DiffusionBlock {
     /// The parameters of a block of scalars that drops neither gradients nor meshes: DiffusionNet in its published
     /// form.
     fn scalar_weights(&self) -> Option<Weights<ParameterId>> {
-        let (Diffuser::Spectral(diffusion), Lift::Gradients(_)) = (&self.diffusion, &self.lift) else {
+        let (Diffuser::Spectral(diffusion), Lift::Gradients(_), Product::Oriented(product)) =
+            (&self.diffusion, &self.lift, &self.product)
+        else {
             return None;
         };
         if self.irrep_dropout.is_some() || self.stochastic_depth > 0.0 {
@@ -209,7 +253,7 @@ impl DiffusionBlock {
         Some(Weights {
             log_times,
             bands,
-            product: self.product.weights().weight,
+            product: product.weights().weight,
             scalars: scalars.weight,
             scalars_bias: scalars.bias?,
             invariants: self.invariants.weights().weight,

@@ -111,6 +111,40 @@ fn gradients_equal_finite_differences() {
         let block = block.unwrap();
         check("block", features, &mut parameters, &|tape, _, x| block.forward(tape, batch.into(), x));
     }
+    let mut parameters = Parameters::new();
+    let block = mirrored_block().init("block", &mut Builder::new(&mut parameters, 1)).unwrap();
+    check("mirrored block", "5x0", &mut parameters, &|tape, _, x| block.forward(tape, batch.into(), x));
+}
+
+/// A block that is blind to the orientation of the surface.
+fn mirrored_block() -> DiffusionBlockConfig {
+    DiffusionBlockConfig { oriented: false, ..DiffusionBlockConfig::new(kind("5x0")) }
+}
+
+#[test]
+fn only_oriented_blocks_tell_a_surface_from_its_mirror_image() {
+    let mesh = bumpy_sphere();
+    let mirrored = mesh.map_vertices(|p| DVec3::new(-p.x, p.y, p.z)).unwrap().with_reversed_faces();
+    let change = |config: DiffusionBlockConfig| {
+        let mut parameters = Parameters::<f64>::new();
+        let block = config.init("block", &mut Builder::new(&mut parameters, 1)).unwrap();
+        let x = random(mesh.vertex_count() * 5, 1);
+        let run = |mesh: &Mesh| {
+            let geometry = Geometry::from(GraphBatch::new([&graph(mesh)]).unwrap()).with(spectra(mesh)).unwrap();
+            let mut workspace = Workspace::default();
+            let mut tape = Tape::inference(&mut workspace, &parameters);
+            let input = tape.input(kind("5x0"), &x).unwrap();
+            let y = block.forward(&mut tape, (&geometry).into(), input).unwrap();
+            y.values().unwrap().into_owned()
+        };
+        let pairs = run(&mesh).into_iter().zip(run(&mirrored));
+        pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    };
+    assert!(change(mirrored_block()) < 1e-6);
+    assert!(change(DiffusionBlockConfig::new(kind("5x0"))) > 1e-2);
+    assert!(DiffusionBlockConfig { features: kind(FEATURES), ..mirrored_block() }
+        .init::<f64>("block", &mut Builder::new(&mut Parameters::new(), 1))
+        .is_err());
 }
 
 fn equivariance<T: Real>() {
@@ -127,6 +161,9 @@ fn equivariance<T: Real>() {
             let block = block.init("block", &mut Builder::new(&mut parameters, 1));
             assert_surface_equivariant(&block.unwrap(), &parameters, &mesh, &spectra);
         }
+        let mut parameters = Parameters::new();
+        let block = mirrored_block().init("block", &mut Builder::new(&mut parameters, 1));
+        assert_surface_equivariant(&block.unwrap(), &parameters, &mesh, &spectra);
     }
 }
 

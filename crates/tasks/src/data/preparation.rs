@@ -178,20 +178,32 @@ impl Preparation {
             }
         };
         let of_surface = |source| TaskError::Surface { name: name.into(), source };
-        let (own, needed) = (self.eigenvectors(), self.features.eigenvectors());
-        let eigenpairs: [usize; 3] = std::array::from_fn(|order| own[order].max(needed[order]));
-        let operators = match eigenpairs {
+        let operators = match self.eigenpairs() {
             [0, 0, 0] => None,
             eigenpairs => {
                 let options = OperatorOptions { eigenpairs, ..Default::default() };
                 Some(SurfaceOperators::new(mesh, graph, &options).map_err(of_surface)?)
             }
         };
+        self.assemble(name, mesh, hierarchy, plain.as_ref(), operators.as_ref(), fields)
+    }
+
+    /// The sample of a mesh whose geometry is known. `plain` is the graph for the features, if it is not that of the
+    /// model.
+    pub(crate) fn assemble(
+        &self,
+        name: &str,
+        mesh: &Mesh,
+        hierarchy: Hierarchy,
+        plain: Option<&GaugeGraph>,
+        operators: Option<&SurfaceOperators>,
+        fields: &Fields,
+    ) -> Result<Sample, TaskError> {
         let surface = Surface {
             mesh,
-            graph: plain.as_ref().unwrap_or(graph),
+            graph: plain.unwrap_or(hierarchy.graph()),
             normals: self.geometry.normals,
-            operators: operators.as_ref(),
+            operators,
             fields,
         };
         let of_features = |kind, source| TaskError::Features { name: name.into(), kind, source };
@@ -222,6 +234,12 @@ impl Preparation {
     /// cache.
     pub(super) fn all_extras(&self) -> Vec<ExtraConfig> {
         all_extras(&self.extras, self.per)
+    }
+
+    /// Number of eigenvectors of orders 0, 1 and 2 of a mesh that is prepared.
+    pub fn eigenpairs(&self) -> [usize; 3] {
+        let (own, needed) = (self.eigenvectors(), self.features.eigenvectors());
+        std::array::from_fn(|order| own[order].max(needed[order]))
     }
 
     /// The largest number of eigenvectors of orders 0, 1 and 2 that an extra needs.

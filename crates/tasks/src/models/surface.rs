@@ -58,6 +58,10 @@ pub enum DiffusionChoice {
 impl SurfaceModel {
     /// The layers of the network.
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+        self.layers(spec, true)
+    }
+
+    fn layers<T: Real>(&self, spec: &ModelSpec, oriented: bool) -> Result<NetworkConfig<T>, TaskError> {
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels[0], WIDTHS)?;
         let features = FeatureType::new(&self.channels);
@@ -84,6 +88,7 @@ impl SurfaceModel {
                 stochastic_depth: self.stochastic_depth * block as f64 / self.blocks as f64,
                 times: self.times,
                 implicit: implicit.clone(),
+                oriented,
                 ..DiffusionBlockConfig::new(features.clone())
             });
         }
@@ -140,6 +145,9 @@ settings! {
         implicit_times: Vec<f64> = vec![1e-3, 1e-2, 0.1],
         /// Dropout probability in the perceptrons (default 0.5).
         dropout: f64 = 0.5,
+        /// False makes the network blind to the orientation of the surface, and so to left and right (default true).
+        #[serde(skip_serializing_if = "Clone::clone")]
+        oriented: bool = true,
         /// Probability of dropping each gradient that the invariants read (default 0).
         irrep_dropout: f64 = 0.0,
         /// Probability of dropping the update of a mesh in the last block (default 0). It grows linearly with depth.
@@ -173,7 +181,7 @@ impl DiffusionModel {
 
 impl Model for DiffusionModel {
     fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
-        self.surface().build(spec, builder)
+        Ok(Box::new(self.surface().layers(spec, self.oriented)?.build(builder)?))
     }
 
     fn extras(&self) -> Vec<ExtraConfig> {

@@ -5,7 +5,8 @@ use crate::data::{Preparation, connected};
 use crate::features::Fields;
 use crate::train::TrainedModel;
 use crate::{Element, Sample, Task, TaskError};
-use gemcnn_mesh::Mesh;
+use gemcnn_mesh::surface::SurfaceOperators;
+use gemcnn_mesh::{GaugeGraph, Mesh};
 use gemcnn_nn::{FeatureType, Levels, Tape, Var, Workspace};
 
 /// Largest number of classes whose probabilities are shown or stored for each row of a mesh.
@@ -62,8 +63,28 @@ impl TrainedModel {
         self.check_memory(name, mesh.vertex_count())?;
         let surface = connected(mesh)?;
         let mesh = surface.as_ref().unwrap_or(mesh);
-        let preparation = self.preparation();
-        let mut sample = preparation.prepare_with(name, mesh, fields)?;
+        let sample = self.preparation().prepare_with(name, mesh, fields)?;
+        self.scaled(sample)
+    }
+
+    /// Prepares a mesh whose frames and operators are known, for a model without coarser graphs. The mesh has unit area,
+    /// and the operators have as many eigenvectors as [`Preparation::eigenpairs`].
+    ///
+    /// # Errors
+    /// Features that cannot be computed.
+    pub fn sample_on(
+        &self,
+        name: &str,
+        mesh: &Mesh,
+        graph: &GaugeGraph,
+        operators: &SurfaceOperators,
+    ) -> Result<Sample, TaskError> {
+        let hierarchy = graph.clone().into();
+        self.scaled(self.preparation().assemble(name, mesh, hierarchy, None, Some(operators), &Fields::default())?)
+    }
+
+    /// A sample with scaled features.
+    fn scaled(&self, mut sample: Sample) -> Result<Sample, TaskError> {
         self.scaling.apply(&mut sample.features);
         if let Some(at) = sample.features.iter().position(|v| !v.is_finite()) {
             let vertex = at / sample.kind.dimension().max(1);
@@ -71,7 +92,7 @@ impl TrainedModel {
                 "the features of vertex {vertex} are too large for single precision; scale the mesh to the size \
                  of the training meshes"
             );
-            return Err(TaskError::setting(name, problem));
+            return Err(TaskError::setting(sample.name, problem));
         }
         Ok(sample)
     }

@@ -1,0 +1,207 @@
+//! Maps between pairs of synthetic bodies in other meshings, with the bundled model, with other models, and without a
+//! network.
+
+use crate::Report;
+use crate::output::{Table, invalid};
+use gemcnn_matching::{MatchError, Matcher, RefineOptions, Shape, refine};
+use gemcnn_mesh::features::wave_kernel_signatures;
+use gemcnn_mesh::remesh::{
+    FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Resample, Sequence, Simplify, Subdivide,
+    carry_labels, carry_values, remesh,
+};
+use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
+use gemcnn_mesh::{DVec3, GeodesicSolver, Mesh, vertex_areas};
+use gemcnn_nn::{Device, Workspace};
+use gemcnn_tasks::TaskError;
+use gemcnn_tasks::train::TrainedModel;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Points that are farther than this from the true ones count as flipped: in square roots of the area.
+const FLIPPED: f64 = 0.25;
+/// Up to this distance, distances are those in space on the body at rest.
+const NEAR: f64 = 0.1;
+/// Number of wave kernel signatures of the row without a network.
+const SIGNATURES: usize = 100;
+
+/// Settings of the experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Number of pairs of bodies (default 100). The first of a pair has one of five meshings in turn, the second one the
+    /// next.
+    pub pairs: usize,
+    /// Number of vertices of the bodies before they are remeshed (default 5,000).
+    pub vertices: usize,
+    /// Seed of the bodies (default 77).
+    pub seed: u64,
+    /// Further variety of the bodies (default 0.5).
+    pub variety: f64,
+    /// Models to compare with the bundled one: run directories or model files.
+    pub models: Vec<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { pairs: 100, vertices: 5000, seed: 77, variety: 0.5, models: Vec::new() }
+    }
+}
+
+/// Errors of one way to match, times 100, in square roots of the area.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The descriptors.
+    pub descriptors: String,
+    /// Mean error of each pair.
+    pub means: Vec<f64>,
+    /// Share of the vertices of each pair that are farther than 0.25 from their true place.
+    pub flips: Vec<f64>,
+    /// Seconds of each pair, with the preparation of both meshes.
+    pub seconds: Vec<f64>,
+}
+
+/// The results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The settings.
+    pub settings: Settings,
+    /// A row for each kind of descriptors.
+    pub rows: Vec<Row>,
+}
+
+impl Report for Results {
+    fn to_markdown(&self) -> String {
+        let mut table =
+            Table::new(["descriptors", "mean error x 100", "median pair", "worst pair", "flips (%)", "seconds a pair"]);
+        for row in &self.rows {
+            let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+            let mut sorted = row.means.clone();
+            sorted.sort_by(f64::total_cmp);
+            let at = |place: usize| format!("{:.2}", sorted.get(place).copied().unwrap_or(f64::NAN));
+            table.row([
+                row.descriptors.clone(),
+                format!("{:.2}", mean(&row.means)),
+                at(sorted.len() / 2),
+                at(sorted.len().saturating_sub(1)),
+                format!("{:.2}", 100.0 * mean(&row.flips)),
+                format!("{:.2}", mean(&row.seconds)),
+            ]);
+        }
+        let Settings { pairs, vertices, seed, variety, .. } = self.settings;
+        format!(
+            "# Maps between synthetic bodies\n\n{pairs} pairs of bodies of about {vertices} vertices (seed {seed}, variety \
+             {variety}), each in another meshing.\n\n{table}"
+        )
+    }
+}
+
+/// A body in another meshing.
+struct Body {
+    mesh: Mesh,
+    /// Places of its vertices on the template, in square roots of its area.
+    places: Vec<DVec3>,
+    /// Nearest vertices of the template.
+    nearest: Vec<u32>,
+}
+
+/// The five meshings.
+fn meshing(number: usize, vertices: usize) -> RemeshKind {
+    let steps: Vec<RemeshKind> = match number % 5 {
+        0 => vec![Isotropic { size: MeshSize::EdgeLength(0.85), ..Default::default() }.into()],
+        1 => vec![
+            Subdivide { rounds: 1, rule: Default::default() }.into(),
+            Simplify { size: MeshSize::Ratio(0.3) }.into(),
+        ],
+        2 => vec![Resample { resolution: (0.6 * (vertices as f64).sqrt()) as usize }.into()],
+        3 => vec![RefineLocally { regions: 5, factor: 2.0 }.into(), Jitter { amount: 0.1 }.into()],
+        _ => vec![Jitter { amount: 0.4 }.into(), FlipRandomly { share: 0.3 }.into()],
+    };
+    RemeshKind::Sequence(Sequence { steps })
+}
+
+/// Matches all pairs with all descriptors.
+///
+/// # Errors
+/// Settings out of range, a model that cannot be used, or a failed GPU operation.
+pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
+    let &Settings { pairs, vertices, seed, variety, .. } = settings;
+    let options = BodyOptions { vertices, seed, variety, ..Default::default() };
+    let family = BodyFamily::new(&options).map_err(invalid("bodies"))?;
+    let template = family.template();
+    let unit = vertex_areas(template).iter().sum::<f64>().sqrt();
+    let solver = GeodesicSolver::new(template).map_err(invalid("template"))?;
+    let rest: Vec<f64> = template.vertices().iter().flat_map(|&point| (point / unit).to_array()).collect();
+    let numbers: Vec<u32> = (0..vertices as u32).collect();
+    let body = |index: usize, number: usize| -> Result<Body, TaskError> {
+        let body = family.body(index as u64);
+        let remeshed = remesh(&body, &meshing(number, vertices), index as u64).map_err(invalid("meshing"))?;
+        let places = carry_values(&remeshed.sources, 3, &rest);
+        Ok(Body {
+            nearest: carry_labels(&remeshed.sources, &numbers),
+            places: places.chunks_exact(3).map(DVec3::from_slice).collect(),
+            mesh: remeshed.mesh,
+        })
+    };
+    let mut ways = vec![("the bundled model".to_owned(), Some(Matcher::of_bodies().map_err(invalid("bundled model"))?))];
+    for path in &settings.models {
+        let matcher = Matcher::new(TrainedModel::read(path)?).map_err(invalid(path.display().to_string()))?;
+        ways.push((path.display().to_string(), Some(matcher)));
+    }
+    ways.push((format!("{SIGNATURES} wave kernel signatures"), None));
+    let rows = ways.iter().map(|(name, _)| Row {
+        descriptors: name.clone(),
+        means: Vec::new(),
+        flips: Vec::new(),
+        seconds: Vec::new(),
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    let mut workspace = Workspace::new(device.clone());
+    for pair in 0..pairs {
+        let (a, b) = (body(2 * pair, pair)?, body(2 * pair + 1, pair + 1)?);
+        for (row, (_, matcher)) in rows.iter_mut().zip(&ways) {
+            let start = Instant::now();
+            let shape = |mesh: &Mesh, workspace: &mut Workspace<f32>| match matcher {
+                Some(matcher) => matcher.shape(workspace, mesh),
+                None => signatures(mesh),
+            };
+            let mut maps = || {
+                let (a, b) = (shape(&a.mesh, &mut workspace)?, shape(&b.mesh, &mut workspace)?);
+                refine(&a, &b, &RefineOptions::default())
+            };
+            let map = maps().map_err(invalid(format!("pair {pair}")))?.forward;
+            row.seconds.push(start.elapsed().as_secs_f64());
+            let mut targets: Vec<u32> = map.iter().map(|&image| b.nearest[image as usize]).collect();
+            targets.sort_unstable();
+            targets.dedup();
+            let distances: Result<Vec<Vec<f64>>, TaskError> = (targets.par_iter())
+                .map(|&target| solver.distances_from(target as usize).map_err(invalid("template")))
+                .collect();
+            let distances = distances?;
+            let errors: Vec<f64> = (map.iter().enumerate())
+                .map(|(vertex, &image)| {
+                    let image = image as usize;
+                    let place = targets.binary_search(&b.nearest[image]).unwrap_or(0);
+                    let along = distances[place][a.nearest[vertex] as usize] / unit;
+                    match along < NEAR {
+                        true => a.places[vertex].distance(b.places[image]),
+                        false => along,
+                    }
+                })
+                .collect();
+            let count = errors.len().max(1) as f64;
+            row.means.push(100.0 * errors.iter().sum::<f64>() / count);
+            row.flips.push(errors.iter().filter(|&&error| error > FLIPPED).count() as f64 / count);
+        }
+    }
+    Ok(Results { settings: settings.clone(), rows })
+}
+
+/// A shape with wave kernel signatures as descriptors.
+fn signatures(mesh: &Mesh) -> Result<Shape, MatchError> {
+    let mut shape = Shape::new(mesh, &Default::default())?;
+    let basis = shape.operators().basis(0);
+    let values = basis.map_or(Vec::new(), |basis| wave_kernel_signatures(basis, SIGNATURES));
+    shape.set_descriptors(values.iter().map(|&value| value as f32).collect())?;
+    Ok(shape)
+}
