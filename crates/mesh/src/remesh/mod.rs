@@ -118,6 +118,7 @@ remeshers! {
     refine_locally: RefineLocally,
     flip_randomly: FlipRandomly,
     jitter: Jitter,
+    crop: Crop,
     resample: Resample,
     sequence: Sequence,
 }

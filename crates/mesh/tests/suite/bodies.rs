@@ -111,18 +111,21 @@ fn varied_bodies_are_registered_and_no_triangle_collapses() {
     let family = family_with(BodyOptions { vertices: 1500, seed: 1, variety: 1.0, ..BodyOptions::default() });
     let template = family.template();
     let rest_areas: Vec<f64> = triangles(template).map(area).collect();
-    let bodies: Vec<Mesh> = (0..200).map(|index| family.body(index)).collect();
-    let (mut small, mut large) = (f64::INFINITY, 0.0_f64);
+    let bodies: Vec<Mesh> = (0..100).map(|index| family.body(index)).collect();
+    let mut all_ratios = Vec::new();
     for (index, body) in bodies.iter().enumerate() {
         assert_eq!(body.faces(), template.faces());
         let ratios = triangles(body).zip(&rest_areas).map(|(triangle, rest)| area(triangle) / rest);
-        (small, large) = ratios.fold((small, large), |(small, large), ratio| (small.min(ratio), large.max(ratio)));
+        all_ratios.extend(ratios);
         let report = MeshReport::new(body);
         assert!(report.is_sound() && report.closed && report.max_edge_length < 0.2, "body {index}: {report:?}");
         assert!((0.01..0.3).contains(&volume(body)), "body {index}: {}", volume(body));
         assert_eq!(body.vertices().iter().map(|v| v.y).fold(f64::INFINITY, f64::min), 0.0);
     }
-    assert!(small > 0.02 && large < 15.0, "{small} to {large}");
+    all_ratios.sort_by(f64::total_cmp);
+    // The hollow of a bent knee or elbow has a few small triangles.
+    let at = |share: f64| all_ratios[(share * (all_ratios.len() - 1) as f64) as usize];
+    assert!(at(0.0) > 0.002 && at(0.001) > 0.1 && at(1.0) < 10.0, "{} {} {}", at(0.0), at(0.001), at(1.0));
     // Some sit, crawl or lie, and some hands are above the head.
     assert!(bodies.iter().any(|body| height(body) < 1.1));
     let top = |body: &Mesh| {
@@ -130,7 +133,7 @@ fn varied_bodies_are_registered_and_no_triangle_collapses() {
         top.map(|(_, part)| *part)
     };
     let raised = bodies.iter().filter(|body| matches!(top(body), Some(BodyPart::HandLeft | BodyPart::HandRight)));
-    assert!(raised.count() > 20);
+    assert!(raised.count() > 10);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use gemcnn_mesh::remesh::{
-    FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshError, RemeshKind, Remeshed, Resample, Sequence,
-    Simplify, Subdivide, SubdivisionRule, SurfacePoint, carry_labels, carry_values, remesh,
+    Crop, FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshError, RemeshKind, Remeshed, Resample,
+    Sequence, Simplify, Subdivide, SubdivisionRule, SurfacePoint, carry_labels, carry_values, remesh,
 };
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, Cells, capsule, grid, icosphere, torus};
 use gemcnn_mesh::{DVec3, Mesh, MeshReport, NormalWeighting, PointIndex, vertex_normals};
@@ -430,6 +430,8 @@ fn parameters_out_of_range_are_refused() {
         (remesh(&mesh, &RefineLocally { regions: 5000, factor: 2.0 }, 0), "regions is 5000"),
         (remesh(&mesh, &FlipRandomly { share: 1.1 }, 0), "share is 1.1"),
         (remesh(&mesh, &Jitter { amount: f64::NAN }, 0), "amount is NaN"),
+        (remesh(&mesh, &Crop { share: 0.9, holes: 0 }, 0), "share is 0.9"),
+        (remesh(&mesh, &Crop { share: 0.0, holes: 21 }, 0), "holes is 21"),
         (remesh(&mesh, &Resample { resolution: 1 }, 0), "resolution is 1"),
         (remesh(&mesh, &Isotropic { iterations: 0, ..Default::default() }, 0), "iterations is 0"),
     ] {
@@ -452,6 +454,7 @@ fn kinds_are_named_in_configurations() {
         (r#"{"kind":"refine_locally"}"#, REFINE),
         (r#"{"kind":"flip_randomly","share":0.5}"#, FLIP),
         (r#"{"kind":"jitter","amount":1.0}"#, JITTER),
+        (r#"{"kind":"crop","share":0.25}"#, RemeshKind::Crop(Crop { share: 0.25, holes: 0 })),
         (r#"{"kind":"resample","resolution":60}"#, RESAMPLE),
         (
             r#"{"kind":"sequence","steps":[{"kind":"subdivide"},{"kind":"simplify","size":{"ratio":0.5}}]}"#,
@@ -489,13 +492,14 @@ fn a_capsule_keeps_its_length() {
 #[test]
 fn debug_text_of_kinds_stays() {
     let [size, ratio] = [MeshSize::EdgeLength(0.5), MeshSize::Ratio(0.25)];
-    let kinds: [(RemeshKind, &str); 7] = [
+    let kinds: [(RemeshKind, &str); 8] = [
         (iso(size), "Isotropic(IsotropicOptions { size: EdgeLength(0.5), iterations: 4 })"),
         (Simplify { size: ratio }.into(), "Simplify { size: Ratio(0.25) }"),
         (MIDPOINT, "Subdivide { rounds: 1, rule: Midpoint }"),
         (RefineLocally::default().into(), "RefineLocally { regions: 5, factor: 3.0 }"),
         (FlipRandomly { share: 0.5 }.into(), "FlipRandomly { share: 0.5 }"),
         (Jitter { amount: 0.75 }.into(), "Jitter { amount: 0.75 }"),
+        (Crop { share: 0.5, holes: 2 }.into(), "Crop { share: 0.5, holes: 2 }"),
         (Resample { resolution: 9 }.into(), "Resample { resolution: 9 }"),
     ];
     let text: Vec<&str> = kinds.iter().map(|(_, text)| *text).collect();

@@ -1,14 +1,15 @@
 //! Augmentation of the training meshes.
 
 use super::classes::Classes;
+use super::is_default;
 use super::motions::{Mirrors, Rotations};
 use crate::features::Fields;
 use crate::{Element, Task, TaskError};
 use gemcnn_mesh::remesh::{
-    FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Remeshed, Resample, Sequence, Simplify,
+    Crop, FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Remeshed, Resample, Sequence, Simplify,
     Subdivide, remesh,
 };
-use gemcnn_mesh::{Deformation, Mesh};
+use gemcnn_mesh::{Deformation, Mesh, Relief};
 use gemcnn_nn::Target;
 use glam::DMat3;
 use rand::{RngExt, SeedableRng};
@@ -17,6 +18,11 @@ use serde::{Deserialize, Serialize};
 
 /// Largest number of versions of a mesh.
 const MAX_VERSIONS: usize = 10_000;
+/// Largest number of rounds of smoothing.
+const MAX_SMOOTH: usize = 1000;
+/// Share of the versions that are cut, and largest number of small holes in them.
+const CUT_VERSIONS: f64 = 0.5;
+const HOLES: usize = 3;
 
 /// Augmentation of the training meshes: the `[augmentation]` table of a configuration.
 ///
@@ -47,6 +53,15 @@ pub struct Augmentation {
     pub stretch: f64,
     /// Amplitude of smooth bending, relative to the size of the mesh (default 0).
     pub bend: f64,
+    /// Largest amplitude of noise along the normals, relative to the mean edge length (default 0).
+    #[serde(skip_serializing_if = "is_default")]
+    pub roughen: f64,
+    /// Largest number of rounds of smoothing (default 0).
+    #[serde(skip_serializing_if = "is_default")]
+    pub smooth: usize,
+    /// Largest share of the area that is removed from half of the versions, with a few small holes (default 0).
+    #[serde(skip_serializing_if = "is_default")]
+    pub cut: f64,
     /// Models on surfaces: share of the vertices that each step sees, each moved to a random point of its cell; 0
     /// leaves all vertices in place (default 0).
     pub resample: f64,
@@ -64,6 +79,9 @@ impl Default for Augmentation {
             mirrored_classes: Vec::new(),
             stretch: 0.0,
             bend: 0.0,
+            roughen: 0.0,
+            smooth: 0,
+            cut: 0.0,
             resample: 0.0,
         }
     }
@@ -79,9 +97,16 @@ impl Augmentation {
         if self.versions > MAX_VERSIONS {
             return refuse("versions", format!("must be at most {MAX_VERSIONS}"));
         }
-        for (what, value, most) in
-            [("stretch", self.stretch, 0.9), ("bend", self.bend, 1.0), ("resample", self.resample, 1.0)]
-        {
+        if self.smooth > MAX_SMOOTH {
+            return refuse("smooth", format!("must be at most {MAX_SMOOTH}"));
+        }
+        for (what, value, most) in [
+            ("stretch", self.stretch, 0.9),
+            ("bend", self.bend, 1.0),
+            ("roughen", self.roughen, 1.0),
+            ("cut", self.cut, 0.8),
+            ("resample", self.resample, 1.0),
+        ] {
             if !(0.0..=most).contains(&value) {
                 return refuse(what, format!("{value} must be from 0 to {most}"));
             }
@@ -115,15 +140,34 @@ impl Augmentation {
         let deformation = Deformation::draw(self.stretch, self.bend, &mut random);
         let rotation = self.rotate.draw(&mut random).map(DMat3::from_quat);
         let mirror = self.mirror.draw(&mut random);
+        let relief = Relief::draw(self.roughen, self.smooth, &mut random);
+        let crop = (self.cut > 0.0).then(|| self.crop(&mut random)).flatten();
+        let remesher = match (remesher, crop) {
+            (Some((kind, seed)), Some((crop, _))) => {
+                Some((RemeshKind::Sequence(Sequence { steps: vec![kind, crop.into()] }), seed))
+            }
+            (None, Some((crop, seed))) => Some((crop.into(), seed)),
+            (remesher, None) => remesher,
+        };
         Some(Change {
             remesher,
             is_optional: true,
+            relief,
             deformation,
             motion: match (rotation, mirror) {
                 (Some(rotation), Some(mirror)) => Some(rotation * mirror),
                 (rotation, mirror) => rotation.or(mirror),
             },
         })
+    }
+
+    /// A random part to remove and its seed; `None` if the version stays whole.
+    fn crop(&self, random: &mut ChaCha8Rng) -> Option<(Crop, u64)> {
+        let is_cut = random.random::<f64>() < CUT_VERSIONS;
+        let share = self.cut * random.random::<f64>();
+        let holes = random.random_range(0..=HOLES);
+        let seed = random.random();
+        is_cut.then_some((Crop { share, holes }, seed))
     }
 
     /// The class that takes the place of each class in a mirrored version. Empty if all stay.
@@ -170,21 +214,36 @@ pub(super) fn swapped(target: Target, swaps: &[u32]) -> Target {
 }
 
 /// A change of a mesh, before it is prepared.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Change {
     /// Remesher and its seed.
     pub remesher: Option<(RemeshKind, u64)>,
     /// True if a mesh that the remesher refuses stays as it is.
     pub is_optional: bool,
+    pub relief: Option<Relief>,
     pub deformation: Option<Deformation>,
     /// An orthogonal matrix: a rotation, a reflection, or both.
     pub motion: Option<DMat3>,
 }
 
+// The text is a part of the keys of cached meshes: without a relief it is as before there were any.
+impl std::fmt::Debug for Change {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { remesher, is_optional, relief, deformation, motion } = self;
+        let mut text = formatter.debug_struct("Change");
+        text.field("remesher", remesher).field("is_optional", is_optional);
+        text.field("deformation", deformation).field("motion", motion);
+        if let Some(relief) = relief {
+            text.field("relief", relief);
+        }
+        text.finish()
+    }
+}
+
 impl Change {
     /// A remeshing that must succeed.
     pub fn remeshing(kind: RemeshKind, seed: u64) -> Self {
-        Self { remesher: Some((kind, seed)), is_optional: false, deformation: None, motion: None }
+        Self { remesher: Some((kind, seed)), is_optional: false, relief: None, deformation: None, motion: None }
     }
 
     /// True if left and right change places.
@@ -204,13 +263,16 @@ impl Change {
         }
     }
 
-    /// The mesh with its fields, deformed, mirrored and rotated, after the remeshing.
+    /// The mesh with its fields, smoothed and roughened, deformed, mirrored and rotated, after the remeshing.
     pub fn moved(&self, name: &str, mesh: &Mesh, fields: Fields) -> Result<(Mesh, Fields), TaskError> {
         let refuse = |error: gemcnn_mesh::MeshError| TaskError::setting(name, error.to_string());
-        let mesh = match &self.deformation {
-            Some(deformation) => deformation.apply(mesh).map_err(refuse)?,
-            None => mesh.clone(),
-        };
+        let mut mesh = mesh.clone();
+        if let Some(relief) = &self.relief {
+            mesh = relief.apply(&mesh).map_err(refuse)?;
+        }
+        if let Some(deformation) = &self.deformation {
+            mesh = deformation.apply(&mesh).map_err(refuse)?;
+        }
         let Some(motion) = self.motion else {
             return Ok((mesh, fields));
         };
@@ -328,12 +390,48 @@ mod tests {
     }
 
     #[test]
+    fn noise_smoothing_and_cuts_come_after_all_else() {
+        let plain = Augmentation { stretch: 0.1, rotate: Rotations::All, mirror: Mirrors::X, ..Default::default() };
+        let more = Augmentation { roughen: 0.2, smooth: 5, cut: 0.4, ..plain.clone() };
+        let written = toml::to_string(&plain).unwrap();
+        assert!(["roughen", "smooth", "cut"].iter().all(|name| !written.contains(name)), "{written}");
+        assert_eq!(toml::from_str::<Augmentation>(&toml::to_string(&more).unwrap()).unwrap(), more);
+        let mesh = shapes::icosphere(3).unwrap();
+        let mut cut = 0;
+        for version in 1..=60 {
+            let [before, now] = [&plain, &more].map(|augmentation| augmentation.change("a", 642, version).unwrap());
+            assert_eq!((&now.deformation, &now.motion), (&before.deformation, &before.motion));
+            assert!(before.relief.is_none() && now.relief.is_some());
+            assert!(!format!("{before:?}").contains("relief"));
+            assert_ne!(format!("{now:?}"), format!("{:?}", Change { relief: None, ..now.clone() }));
+            let Some((RemeshKind::Sequence(Sequence { steps }), seed)) = &now.remesher else {
+                panic!("{now:?}");
+            };
+            let (kind, first_seed) = before.remesher.clone().unwrap();
+            let is_cut = matches!(steps.last(), Some(RemeshKind::Crop(_)));
+            assert_eq!(*seed, first_seed);
+            assert_eq!(if is_cut { &steps[0] } else { &now.remesher.as_ref().unwrap().0 }, &kind);
+            cut += usize::from(is_cut);
+            if version <= 10 {
+                let remeshed = now.remeshed("a", &mesh).unwrap().unwrap();
+                assert_eq!(remeshed.sources.len(), remeshed.mesh.vertex_count());
+                let (moved, _) = now.moved("a", &remeshed.mesh, Fields::default()).unwrap();
+                assert_ne!(moved, before.moved("a", &remeshed.mesh, Fields::default()).unwrap().0);
+            }
+        }
+        assert!((18..42).contains(&cut), "{cut}");
+    }
+
+    #[test]
     fn amounts_outside_their_range_are_refused() {
         for change in [
             |a: &mut Augmentation| a.stretch = 1.0,
             |a: &mut Augmentation| a.bend = f64::NAN,
             |a: &mut Augmentation| a.resample = -0.1,
             |a: &mut Augmentation| a.versions = usize::MAX,
+            |a: &mut Augmentation| a.roughen = -0.1,
+            |a: &mut Augmentation| a.smooth = 1001,
+            |a: &mut Augmentation| a.cut = 0.9,
         ] {
             let mut augmentation = Augmentation::default();
             augmentation.check().unwrap();

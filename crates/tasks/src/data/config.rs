@@ -1,5 +1,6 @@
 //! Sources of meshes.
 
+use super::is_default;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -44,12 +45,8 @@ pub struct BodiesConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<usize>,
     /// Further variety of people, clothes and poses, from 0 (default) to 1.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub variety: f64,
-}
-
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
 }
 
 impl BodiesConfig {

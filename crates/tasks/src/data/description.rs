@@ -1,6 +1,7 @@
 //! `dataset.toml`: task, targets and splits of a folder of meshes.
 
 use super::classes::Classes;
+use super::is_default;
 use super::pattern::Pattern;
 use super::split::Split;
 use crate::{DataError, Element, Task, TaskError};
@@ -171,10 +172,6 @@ fn everywhere() -> String {
 
 fn none<T>() -> Option<T> {
     None
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl Description {

@@ -64,3 +64,8 @@ pub(crate) use prepared::Scoring;
 pub use split::Split;
 pub use table::csv_cell;
 pub(crate) use template::TemplateDistances;
+
+/// True for settings that are not written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

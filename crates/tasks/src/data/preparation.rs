@@ -1,6 +1,7 @@
 //! Preparation of meshes: geometry, coarser levels, features.
 
 use super::extras::{ExtraConfig, all_extras, in_key};
+use super::is_default;
 use crate::features::{Fields, Surface};
 use crate::{Element, FeatureConfig, Sample, TaskError};
 use gemcnn_mesh::features::shot;
@@ -111,10 +112,6 @@ pub struct HierarchySettings {
     /// Largest number of neighbours on the coarser levels (default: no limit).
     #[serde(default = "no_limit")]
     pub neighbour_limit: usize,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 fn no_limit() -> usize {
