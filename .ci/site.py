@@ -29,6 +29,8 @@ def on_page_markdown(markdown, page, config, files, **_):
 def on_page_content(content, **_):
     def formula(match):
         display = "block" if match[1] == "div" else "inline"
-        return convert(html.unescape(match[2]).strip(), display=display)
+        formula = convert(html.unescape(match[2]).strip(), display=display)
+        # A minus at the beginning, or after an equals sign, a comma or a bracket, is a sign.
+        return re.sub(r"(<mrow>|&#x(?:0003D|0002C|00028);</mo>)<mo>&#x02212;", r'\1<mo form="prefix">&#x02212;', formula)
 
     return re.sub(r'<(div|span) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', formula, content, flags=re.S)
