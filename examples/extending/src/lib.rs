@@ -1,7 +1,8 @@
-//! Extensions of gemcnn from outside its crates, through public API only: a nonlinearity, an operator with
-//! a CUDA version, an input feature, a model and a kind of geometry. `docs/extending.md` walks through them.
+//! Extensions of gemcnn from outside its crates, through public API only: a nonlinearity, a layer, an
+//! operator with a CUDA version, an input feature, a model and a kind of geometry. `docs/extending.md` walks through them.
 
 pub mod angle_defect;
+pub mod attention;
 pub mod branches;
 pub mod cotangents;
 pub mod softsign;

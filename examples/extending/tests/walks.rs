@@ -1,6 +1,7 @@
 //! The walks of docs/extending.md: each extension is correct, and a network made of them learns.
 
 use gemcnn_extending::angle_defect::AngleDefect;
+use gemcnn_extending::attention::Attention;
 use gemcnn_extending::cotangents::Cotangents;
 use gemcnn_extending::register;
 use gemcnn_extending::softsign::Softsign;
@@ -10,7 +11,9 @@ use gemcnn_mesh::{
 };
 use gemcnn_nn::equivariance::assert_module_equivariant;
 use gemcnn_nn::layers::Nonlinearity;
-use gemcnn_nn::{Aggregation, Builder, Device, Extras, FeatureType, Parameters, Real, Stream, Tape, Var, Workspace};
+use gemcnn_nn::{
+    Aggregation, Builder, Device, Extras, FeatureType, Network, Parameters, Real, Stream, Tape, Var, Workspace,
+};
 use gemcnn_tasks::data::{Cache, Dataset, Split};
 use gemcnn_tasks::features::{Feature, Fields, Surface};
 use gemcnn_tasks::run::train;
@@ -33,6 +36,14 @@ fn the_nonlinearity_is_equivariant() {
     let layer = TanhNorm.init("act", &kind, &mut Builder::new(&mut parameters, 1)).unwrap();
     let mesh = shapes::icosphere(1).unwrap();
     assert_module_equivariant(&*layer, &parameters, &mesh, &GeometryOptions::default());
+}
+
+#[test]
+fn the_layer_is_equivariant() {
+    let kind: FeatureType = "2x0 + 4x1 + 2x2".parse().unwrap();
+    let (network, parameters) = Network::<f64>::builder(kind).layer(Attention { heads: 2 }).init(1).unwrap();
+    let mesh = shapes::icosphere(1).unwrap();
+    assert_module_equivariant(&network, &parameters, &mesh, &GeometryOptions::default());
 }
 
 /// The value of the operator and the gradient of the mean square of its output.

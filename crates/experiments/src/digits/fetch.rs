@@ -150,7 +150,7 @@ mod tests {
     };
 
     fn published(file: &DataFile) -> Vec<u8> {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mnist/");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mnist/");
         std::fs::read(format!("{folder}{}", file.gzipped_name())).unwrap()
     }
 

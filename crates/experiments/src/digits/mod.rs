@@ -26,10 +26,10 @@ pub const CLASSES: usize = 10;
 
 /// The first digits of both parts of the data set, for tests and trials.
 const SAMPLE: [(&str, &[u8]); 4] = [
-    ("train-images", include_bytes!("../../../../fixtures/mnist/train-images-idx3-ubyte.gz")),
-    ("train-labels", include_bytes!("../../../../fixtures/mnist/train-labels-idx1-ubyte.gz")),
-    ("test-images", include_bytes!("../../../../fixtures/mnist/t10k-images-idx3-ubyte.gz")),
-    ("test-labels", include_bytes!("../../../../fixtures/mnist/t10k-labels-idx1-ubyte.gz")),
+    ("train-images", include_bytes!("../../mnist/train-images-idx3-ubyte.gz")),
+    ("train-labels", include_bytes!("../../mnist/train-labels-idx1-ubyte.gz")),
+    ("test-images", include_bytes!("../../mnist/t10k-images-idx3-ubyte.gz")),
+    ("test-labels", include_bytes!("../../mnist/t10k-labels-idx1-ubyte.gz")),
 ];
 
 /// The data set.
