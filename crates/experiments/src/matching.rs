@@ -143,7 +143,8 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
             mesh: remeshed.mesh,
         })
     };
-    let mut ways = vec![("the bundled model".to_owned(), Some(Matcher::of_bodies().map_err(invalid("bundled model"))?))];
+    let mut ways =
+        vec![("the bundled model".to_owned(), Some(Matcher::of_bodies().map_err(invalid("bundled model"))?))];
     for path in &settings.models {
         let matcher = Matcher::new(TrainedModel::read(path)?).map_err(invalid(path.display().to_string()))?;
         ways.push((path.display().to_string(), Some(matcher)));

@@ -47,7 +47,8 @@ impl Matcher {
             "matching needs a model for correspondence"
         } else if model.network.split_head().is_none() {
             "matching needs a model that ends with a linear layer"
-        } else if preparation.hierarchy.is_some() || preparation.eigenpairs()[0] == 0 || !preparation.geometry.normalise {
+        } else if preparation.hierarchy.is_some() || preparation.eigenpairs()[0] == 0 || !preparation.geometry.normalise
+        {
             "matching needs a model on surfaces, such as `diffusion`, and normalised meshes"
         } else {
             return Ok(Self { model });

@@ -142,9 +142,11 @@ fn only_oriented_blocks_tell_a_surface_from_its_mirror_image() {
     };
     assert!(change(mirrored_block()) < 1e-6);
     assert!(change(DiffusionBlockConfig::new(kind("5x0"))) > 1e-2);
-    assert!(DiffusionBlockConfig { features: kind(FEATURES), ..mirrored_block() }
-        .init::<f64>("block", &mut Builder::new(&mut Parameters::new(), 1))
-        .is_err());
+    assert!(
+        DiffusionBlockConfig { features: kind(FEATURES), ..mirrored_block() }
+            .init::<f64>("block", &mut Builder::new(&mut Parameters::new(), 1))
+            .is_err()
+    );
 }
 
 fn equivariance<T: Real>() {

@@ -165,7 +165,9 @@ impl TargetReader {
     fn labels(&self, item: &Item, content: &Content, vertices: usize) -> Result<Labels, TaskError> {
         match self.source {
             TargetSource::VertexNumber => return Ok((0..vertices as i64).map(Some).collect()),
-            TargetSource::Registered(ref labels) => return Ok(labels.iter().map(|&label| Some(label.into())).collect()),
+            TargetSource::Registered(ref labels) => {
+                return Ok(labels.iter().map(|&label| Some(label.into())).collect());
+            }
             TargetSource::WholeMesh => {
                 let label = |&class: &u32| Some(self.classes()?.label(class as usize));
                 return Ok(vec![item.target.as_ref().classes().and_then(label)]);
