@@ -102,6 +102,7 @@ pub struct Shape {
     /// Vertex of the cleaned mesh of every vertex of the given one.
     of_given: Vec<u32>,
     /// Vertex of the given mesh of every vertex of the cleaned one.
+    #[expect(dead_code)]
     given: Vec<u32>,
     simplified: Option<Simplified>,
     graph: GaugeGraph,
@@ -115,6 +116,7 @@ pub struct Shape {
 #[derive(Debug, Clone)]
 struct Simplified {
     mesh: Mesh,
+    #[expect(dead_code)]
     sources: Vec<SurfacePoint>,
 }
 
