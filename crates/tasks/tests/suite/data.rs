@@ -1,13 +1,16 @@
 //! Data sets as a user has them: real files in real folders.
 
 use gemcnn_mesh::{
-    AttributeValues, DVec3, Faces, Mesh, PlyEncoding, VertexAttribute, WriteOptions, shapes, shapes::Cells, write_mesh,
+    AttributeValues, DVec3, Faces, Mesh, PlyEncoding, VertexAttribute, WriteOptions, shapes,
+    shapes::{BodyFamily, BodyOptions, Cells},
+    write_mesh,
 };
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use gemcnn_tasks::data::{
     Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Eigenvectors, HierarchySettings, Preparation, Split,
     SurfaceFile, check, npy_f32, npy_i64, vectors,
 };
+use gemcnn_tasks::train::RunConfig;
 use gemcnn_tasks::{DataError, Element, FeatureConfig, Sample, SampleSource, Task, TaskError};
 use std::fs;
 use std::path::Path;
