@@ -71,13 +71,13 @@ impl BodyOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum BodyPart {
-    /// Head and neck.
+    /// Head and upper half of the neck.
     Head,
-    /// Chest, shoulders, belly and hips.
+    /// Chest, shoulders, belly and hips, down to where the legs leave the trunk.
     Torso,
-    /// From the left shoulder to the elbow.
+    /// From the left armpit to the elbow.
     UpperArmLeft,
-    /// From the right shoulder to the elbow.
+    /// From the right armpit to the elbow.
     UpperArmRight,
     /// From the left elbow to the wrist.
     ForearmLeft,
@@ -87,9 +87,9 @@ pub enum BodyPart {
     HandLeft,
     /// The right hand.
     HandRight,
-    /// From the left hip to the knee.
+    /// From where the left leg leaves the trunk to the knee.
     ThighLeft,
-    /// From the right hip to the knee.
+    /// From where the right leg leaves the trunk to the knee.
     ThighRight,
     /// From the left knee to the ankle.
     ShinLeft,
@@ -212,7 +212,7 @@ impl BodyFamily {
         });
         let parts = vertices.map(|vertex| {
             let (heaviest, _) = weights.of(vertex)[0];
-            ANATOMY.bones[heaviest as usize].part
+            ANATOMY.bones[heaviest as usize].part_at(rest.vertices()[vertex])
         });
         let (radii, parts) = (radii.collect(), parts.collect());
         let normals = smoothed_normals(&rest, &adjacency, &skin);

@@ -57,9 +57,20 @@ pub(super) struct Bone {
     /// Edge length on this bone, relative to the rest of the body.
     pub(super) fineness: f64,
     pub(super) part: BodyPart,
+    /// Distance from the joint along the bone at which the part begins; before it, vertices belong to the part of the
+    /// parent.
+    pub(super) part_start: f64,
 }
 
 impl Bone {
+    /// The part of a point at rest that moves with this bone.
+    pub(super) fn part_at(&self, point: DVec3) -> BodyPart {
+        match self.parent.map(|parent| &ANATOMY.bones[parent]) {
+            Some(parent) if (point - self.joint).dot(self.axis()) < self.part_start => parent.part,
+            _ => self.part,
+        }
+    }
+
     /// Unit vector from the joint to the tip.
     pub(super) fn axis(&self) -> DVec3 {
         (self.tip - self.joint).normalize()
@@ -126,7 +137,16 @@ const ANKLE: DVec3 = DVec3::new(0.172, 0.085, -0.022);
 const TOES: DVec3 = DVec3::new(0.205, 0.028, 0.155);
 
 fn left_and_middle_bones() -> Vec<Bone> {
-    let bone = |parent, joint, tip, radius, fineness, part| Bone { parent, joint, tip, radius, fineness, part };
+    let bone = |parent, joint, tip, radius, fineness, part| {
+        // Legs begin where they leave the trunk, arms outside the armpit, the head half way up the neck.
+        let part_start = match parent {
+            Some(PELVIS) if part == BodyPart::ThighLeft => 0.1,
+            Some(CLAVICLE) => 0.04,
+            Some(CHEST) if part == BodyPart::Head => 0.05,
+            _ => f64::NEG_INFINITY,
+        };
+        Bone { parent, joint, tip, radius, fineness, part, part_start }
+    };
     let middle = |y, z| DVec3::new(0.0, y, z);
     let [lumbar, thoracic, cervical, atlas, crown] = [
         middle(1.045, -0.01),
