@@ -1,4 +1,4 @@
-//! Products of complex matrices given by their parts, with three real products in the place of four.
+//! Products of complex matrices given by their parts, with three real products in place of four.
 //!
 //! Weights of an order above 0 act on the cosine and the sine as a complex number acts on another. With the rule of
 //! Gauss

@@ -300,7 +300,7 @@ impl<'a, T> GraphView<'a, T> {
         self.slices.mesh_offsets
     }
 
-    /// The same graph with one factor for each edge in the place of its coefficients. The lengths must agree.
+    /// The same graph with one factor for each edge in place of its coefficients. The lengths must agree.
     pub(crate) fn with_factors<'b>(self, factors: &'b [T]) -> GraphView<'b, T>
     where
         'a: 'b,

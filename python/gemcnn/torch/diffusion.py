@@ -122,7 +122,7 @@ class Spectra(NamedTuple):
 
 class Diffusion(Layer):
     """Diffusion of each channel for a learned time, in the eigenbasis of the connection Laplacian of its order
-    (docs/surfaces.md). It does not depend on the frames, and nearly not on the meshing. It is made of matrix products of
+    (docs/surfaces.md). It does not depend on the frames, and hardly on the meshing. It is made of matrix products of
     PyTorch.
 
     With `s = Phi^H M x`, the result is `Phi f(lambda) s`, where `f = exp(-u) (1 + b u)` with `u = lambda t`, for a time `t` and a band

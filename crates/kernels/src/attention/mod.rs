@@ -14,7 +14,7 @@
 //! A block of threads holds some vertices and one head. On tensor cores it computes the queries and `B`, their products
 //! with the weights of the keys ([`weighted_conv`](crate::weighted_conv)). It then reads the neighbours twice, for the
 //! logits and for the weighted sums, and multiplies the sums with the weights of the values. Only `q`, `a` and `y` are
-//! written. The backward pass has the same form, with `dy` in the place of the query, and keys and values exchanged: it
+//! written. The backward pass has the same form, with `dy` in place of the query, and keys and values exchanged: it
 //! gives the gradients of the logits and of the queries. The gradients of `x` and of the weights are two transposed
 //! gauge convolutions on graphs with a factor for each edge and head, one for `dy` and one for the queries; the latter
 //! takes the gradients of the queries as its self term.

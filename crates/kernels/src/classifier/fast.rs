@@ -295,7 +295,7 @@ impl<'a, T: Real> Tile<'a, T> {
 
     /// Joins the parts of every row: counts its loss and writes its prediction. With a `scale` it
     /// leaves in the first place of every part the factor that takes the block's exponentials to
-    /// `scale * w_v` times probabilities, in the place of the label what to subtract there, and in the place of
+    /// `scale * w_v` times probabilities, in place of the label what to subtract there, and in place of
     /// the logits what to subtract from all classes.
     fn join_parts(&mut self, scale: Option<f64>, predictions: Option<&mut [u32]>, tally: &mut Tally) {
         let targets = &self.classifier.targets;

@@ -375,7 +375,7 @@ impl<'a> DeviceGraphView<'a> {
         }
     }
 
-    /// The same graph with one factor for each edge in the place of its coefficients, for a forward pass.
+    /// The same graph with one factor for each edge in place of its coefficients, for a forward pass.
     pub(crate) fn with_factors<'b>(self, factors: DeviceSlice<'b, f32>) -> DeviceGraphView<'b>
     where
         'a: 'b,

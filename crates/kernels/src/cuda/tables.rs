@@ -56,7 +56,7 @@ pub(crate) fn head_irreps(
     })
 }
 
-/// As [`irreps`], with the head of each run of channels in the place of its index. `vector` must divide the channels of
+/// As [`irreps`], with the head of each run of channels in place of its index. `vector` must divide the channels of
 /// a head.
 pub(crate) fn irreps_of_heads(
     device: &CudaDevice,

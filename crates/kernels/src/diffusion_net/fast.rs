@@ -376,7 +376,7 @@ fn invariants<T: Real>(c: usize, x: &[T], shared: &[T], mapped: &mut [T], featur
     }
 }
 
-/// From the gradient of `p`, the first half of a row of `dfeatures`: in the place of `[g1 | (A g)2 | (A g)1 | g2]`,
+/// From the gradient of `p`, the first half of a row of `dfeatures`: in place of `[g1 | (A g)2 | (A g)1 | g2]`,
 /// those of `[g1 | (A g)1 | (A g)2 | g2]`, of which the part of `g` through `A` is missing.
 #[inline(always)]
 fn invariants_backward<T: Real>(c: usize, features: &[T], dfeatures: &[T], mapped: &mut [T]) {

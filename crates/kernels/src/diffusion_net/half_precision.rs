@@ -1,4 +1,4 @@
-//! The passes of the block on GPUs of compute capability 9.0, in 16 bits: bf16, or in the place of tf32 fp16 with
+//! The passes of the block on GPUs of compute capability 9.0, in 16 bits: bf16, or in place of tf32 fp16 with
 //! scales.
 //!
 //! Matrices over all vertices are packed, in tiles of 128 rows of one mesh. Among them are the eigenvectors and their

@@ -47,7 +47,7 @@ pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
 /// Numbers of the masks of a tile.
 pub(super) const TILE_MASKS: usize = 2 * TILE * C / 32;
 
-/// Where the parts of what is saved in the place of `A g` begin: packed factors, spectra, biases, what was measured,
+/// Where the parts of what is saved in place of `A g` begin: packed factors, spectra, biases, what was measured,
 /// and masks of both activations.
 pub(super) struct Places {
     pub spectra: usize,
@@ -342,7 +342,7 @@ pub(super) struct Sums<'a> {
     pub vectors: (DeviceSlice<'a, f32>, usize),
 }
 
-/// Copies of the maps that apply to spectra, in the place of those that are not aligned for loads of four.
+/// Copies of the maps that apply to spectra, in place of those that are not aligned for loads of four.
 struct Maps {
     product: Option<DeviceBuffer<f32>>,
     scalars: Option<DeviceBuffer<f32>>,

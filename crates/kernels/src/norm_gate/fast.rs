@@ -85,7 +85,7 @@ pub(super) fn norm_forward<T: Real>(NormForward { op, rows, x, bias, y }: NormFo
     });
 }
 
-/// The pass over some of the rows, and partial sums in the place of the gradient of the bias.
+/// The pass over some of the rows, and partial sums in place of the gradient of the bias.
 struct PartialNormBackward<'a, T: Real>(NormBackward<'a, Host<T>>, &'a mut [f64]);
 
 impl<T: Real> WithSimd for PartialNormBackward<'_, T> {

@@ -6,7 +6,7 @@ use gemcnn_kernels::attention::{Attention as FusedAttention, HeadWeights};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
 
-/// The kernel of attention over neighbours: an [`AttentionConv`] in the place of each convolution. It has no use for
+/// The kernel of attention over neighbours: an [`AttentionConv`] in place of each convolution. It has no use for
 /// aggregation and rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attention {

@@ -53,7 +53,7 @@ impl DiffusionConfig {
 }
 
 /// Diffusion of each channel for a learned time, in the eigenbasis of the connection Laplacian of its order. It does
-/// not depend on the frames, and nearly not on the meshing.
+/// not depend on the frames, and hardly on the meshing.
 #[derive(Debug, Clone)]
 pub struct Diffusion {
     name: String,

@@ -53,7 +53,7 @@ impl ImplicitDiffusionConfig {
 }
 
 /// Implicit diffusion of each channel for a few fixed times, and a learned sum of the results. It needs no
-/// eigenvectors, does not depend on the frames, and nearly not on the meshing.
+/// eigenvectors, does not depend on the frames, and hardly on the meshing.
 #[derive(Debug, Clone)]
 pub struct ImplicitDiffusion {
     name: String,

@@ -90,7 +90,7 @@ pub(super) struct Combine<'a, 'm, T: Real> {
     pub harmonics: usize,
     /// A multiple of all vectors.
     pub width: usize,
-    /// True for zeros in the place of negative numbers.
+    /// True for zeros in place of negative numbers.
     pub relu: bool,
     pub out: &'a mut [T],
 }
@@ -285,7 +285,7 @@ pub(super) struct Multiply<'a, T> {
     pub bias: Option<&'a [T]>,
     /// Both multiples of [`PAD`](super::PAD).
     pub sizes: [usize; 2],
-    /// True for zeros in the place of negative numbers.
+    /// True for zeros in place of negative numbers.
     pub relu: bool,
     pub out: &'a mut [T],
 }

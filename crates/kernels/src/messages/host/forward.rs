@@ -113,7 +113,7 @@ impl<T: Real> Pass<'_, '_, T> {
         );
     }
 
-    /// The sums of the first layer, with zeros in the place of negative numbers if `relu`.
+    /// The sums of the first layer, with zeros in place of negative numbers if `relu`.
     pub(super) fn first_sums(
         &self,
         chunk: &Chunk,
