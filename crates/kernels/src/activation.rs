@@ -26,7 +26,7 @@ pub enum Activation {
     Gelu,
     /// `tanh(x)`.
     Tanh,
-    /// `c_0 + c_1 x + c_2 x^2 + ...` of the coefficients from `c_0` on.
+    /// `c_0 + c_1 x + c_2 x^2 + ...` of the coefficients starting at `c_0`.
     Polynomial(Vec<f64>),
 }
 

@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Numbers from the start of a cache line on. A vector of AVX-512 is a whole line: in memory that is not aligned, every
-/// vector would be read from two lines.
+/// Numbers that start at a cache line. A vector of AVX-512 is a whole line: without alignment, every vector would be
+/// read from two lines.
 #[derive(Debug, Default)]
 pub struct Aligned<T> {
     buffer: Vec<T>,

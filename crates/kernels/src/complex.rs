@@ -25,8 +25,8 @@ pub(crate) enum Conjugate {
 /// Offsets of the real and of the imaginary part in the slice of a matrix.
 pub(crate) type Parts = [usize; 2];
 
-/// Rows and terms whose sums of both parts of the left factor are written at once, if it is contiguous by rows and if
-/// by columns; rows are a multiple of all vectors there.
+/// Rows and terms of a panel of the left factor, whose parts are summed when it is copied: if it is contiguous by rows,
+/// and if by columns. The number of rows is then a multiple of the length of any vector.
 const PANELS: [[usize; 2]; 2] = [[4, 160], [16, 80]];
 
 /// `c = a b` or `c += a b` for complex matrices; otherwise as [`narrow_product`](crate::narrow::narrow_product). The

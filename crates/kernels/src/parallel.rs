@@ -95,9 +95,9 @@ struct Next(AtomicUsize);
 
 /// Divides the items below `count` between workers: calls `work(worker, items)` for each worker.
 ///
-/// There are as many parts as workers. A thread begins with the part of its number in the pool and then helps with
-/// the others. So successive loops over the same rows meet them on the same cores, whose caches hold them: cores that
-/// share no cache take longer to fetch a row from each other than to compute it.
+/// There is one part per worker. A thread of the pool starts with the part of its own number, and then helps with the
+/// others. So successive loops find the same rows in the caches of the same cores: cores that share no cache take
+/// longer to fetch a row from each other than to compute it.
 fn share(workers: usize, count: usize, work: &(dyn Fn(usize, &mut dyn Iterator<Item = usize>) + Sync)) {
     if workers < 2 {
         return work(0, &mut (0..count));
@@ -147,8 +147,8 @@ pub(crate) fn for_rows<T: Real>(y: &mut [T], width: usize, work: impl Fn(usize, 
 /// Numbers between the memories of two workers.
 const GAP: usize = 1 << 15;
 
-/// Length of the memory of each of some workers that need `length` numbers. A core fetches memory ahead of what it
-/// works on. Without a gap that is memory which another core writes, and its lines go to and fro between the two.
+/// Length of the memory of each worker if all need `length` numbers. Cores prefetch beyond the memory that they work
+/// on. Without a gap, those cache lines belong to another worker, and the two cores take them from each other.
 pub(crate) fn memory_length(workers: usize, length: usize) -> usize {
     match workers {
         0 | 1 => length,

@@ -56,7 +56,7 @@ fn halves(value: u64) -> [u32; 2] {
 }
 
 impl Stream {
-    /// The words of consecutive blocks of four, from block `first` on, one lane for each block.
+    /// The words of consecutive blocks of four, starting at block `first`, one lane for each block.
     #[inline(always)]
     fn blocks<const LANES: usize>(&self, first: u64) -> [[u32; LANES]; 4] {
         let [s0, s1] = halves(self.step);
@@ -82,7 +82,7 @@ impl Stream {
         word
     }
 
-    /// Consecutive words, from word `first` on.
+    /// Consecutive words, starting at word `first`.
     #[inline(always)]
     pub fn fill(&self, first: u64, words: &mut [u32]) {
         let before_whole_blocks = ((4 - first % 4) % 4) as usize;

@@ -66,7 +66,7 @@ pub trait Lanes: Pod {
     fn swap_halves<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self::Vector<S>;
     /// Bit `i` is set unless lane `i` is zero.
     fn nonzero<S: Simd>(simd: S, vector: Self::Vector<S>) -> u64;
-    /// Zero where the lane is below zero, else the lane.
+    /// The lanes, with zero in place of negative ones.
     fn without_negative<S: Simd>(simd: S, vector: Self::Vector<S>) -> Self::Vector<S>;
 
     /// One vector from memory, which need not be aligned to it.

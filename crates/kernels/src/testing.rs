@@ -92,7 +92,7 @@ pub(crate) fn assert_adjoint(what: &str, output: f64, x: &[f64], adjoint: &[f64]
     assert!((found - output).abs() <= 1e-12 * output.abs().max(1.0), "{what}: {found} is not {output}");
 }
 
-/// Runs `compute` in pools of 1, 2 and 3 threads and asserts that its results are the same to the bit.
+/// Runs `compute` in pools of 1, 2 and 3 threads and asserts that all bits of its results are the same.
 pub(crate) fn assert_same_on_any_threads<T: Real>(compute: impl Fn() -> Vec<T> + Sync) {
     let on = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);

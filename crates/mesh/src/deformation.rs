@@ -35,7 +35,7 @@ impl Deformation {
         let scales = DVec3::new(signed(), signed(), signed());
         let mut waves = Vec::new();
         for _ in 0..WAVES {
-            // Wavelengths from one and a half sizes of the mesh.
+            // Wavelengths of at least one and a half times the size of the mesh.
             let wave = DVec3::new(signed(), signed(), signed()) * (TAU / 1.5);
             let shift = DVec3::new(signed(), signed(), signed());
             let share = bend * (3.0 / WAVES as f64).sqrt();

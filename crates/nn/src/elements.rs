@@ -5,7 +5,7 @@ use crate::{Device, Extra, IncidenceBatch, NnError};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::incidence::IncidenceParts;
 
-/// Faces or edges of the meshes of a batch, which an output has a row for.
+/// Faces or edges of the meshes of a batch; an output has a row for each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elements<T> {
     incidence: IncidenceBatch<T>,
@@ -17,10 +17,10 @@ pub struct Elements<T> {
 }
 
 impl<T: Real> Elements<T> {
-    /// Elements of a mesh with a number of vertices, given the start of each among the corners of all, and these.
+    /// Elements of a mesh of `vertices` vertices. Element `i` has the corners from `offsets[i]` to `offsets[i + 1]`.
     ///
     /// # Errors
-    /// Another number of areas than of elements, or corners that are no vertices.
+    /// The numbers of areas and elements differ, or a corner is not a vertex.
     pub fn new(vertices: usize, offsets: &[u32], corners: &[u32], areas: Vec<f32>) -> Result<Self, NnError> {
         let incidence = IncidenceBatch::new(&[IncidenceParts::faces(vertices, offsets, corners)])?;
         check_size("areas of elements", incidence.row_count(), areas.len())?;

@@ -30,8 +30,8 @@ pub trait Extra<T>: Any + fmt::Debug + Send + Sync {
     /// Approximate size of its arrays on a device in bytes.
     fn size_in_bytes(&self, device: &Device) -> usize;
 
-    /// Copies to a device what the next step reads there, except what is there already. On the CPU this is the time to
-    /// compute what a step would otherwise compute.
+    /// Copies to a device what the next step reads there and is not there yet. On the CPU, computes ahead of the step
+    /// what the step would otherwise compute.
     ///
     /// # Errors
     /// Too little memory.

@@ -115,7 +115,7 @@ impl<T: Real> Geometry<T> {
         &self.extras
     }
 
-    /// Copies everything to a device, except what is there already.
+    /// Copies everything to a device that is not there yet.
     pub(crate) fn send(&self, device: &Device) -> Result<(), NnError> {
         self.levels.iter().try_for_each(|graph| graph.copy_to(device))?;
         self.clusters.iter().try_for_each(|clusters| clusters.copy_to(device))?;
@@ -220,7 +220,7 @@ impl<'a, T> Levels<'a, T> {
         found.ok_or(NnError::Missing { what: E::name() })
     }
 
-    /// The clusters that lead to the next coarser graph, and the levels from that graph on.
+    /// The clusters that lead to the next coarser graph, and the levels starting at that graph.
     ///
     /// # Errors
     /// [`NnError::Levels`] if there is no coarser graph.

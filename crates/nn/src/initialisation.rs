@@ -11,7 +11,7 @@ use std::f64::consts::TAU;
 const SELF_SHARE: f64 = 0.5;
 /// Mean over the distance of the sum of squares of the radial hat functions.
 const RADIAL_MOMENT: f64 = 2.0 / 3.0;
-/// Number of random rows that the moments of a nonlinearity are estimated from.
+/// Number of random rows from which the moments of a nonlinearity are estimated.
 pub(crate) const DRAWS: usize = 2048;
 
 /// Square of the factor of the sum over neighbours.

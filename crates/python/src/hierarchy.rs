@@ -85,8 +85,8 @@ fn points<'a>(points: &'a PyReadonlyArray2<'_, f64>) -> PyResult<&'a [DVec3]> {
 /// Two arrays of indices.
 type IndexArrays<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>);
 
-/// This many of the points, chosen by farthest-point sampling from the first one, in rising order, and for each point the
-/// place of the nearest of them.
+/// `count` of the points, chosen by farthest-point sampling from the first one, in ascending order, and for each point
+/// the place of the nearest of them.
 #[pyfunction]
 fn coarsen<'py>(py: Python<'py>, positions: PyReadonlyArray2<'py, f64>, count: usize) -> PyResult<IndexArrays<'py>> {
     let positions = points(&positions)?;

@@ -44,7 +44,7 @@ impl TestPart {
 pub struct PartErrors {
     /// Error of one step from true states, over all steps.
     pub one_step: f64,
-    /// Error after each step of predictions that are fed back, from the first states on.
+    /// Error after each step of predictions that are fed back, starting at the first states.
     pub rolled_out: Vec<f64>,
 }
 
@@ -70,7 +70,7 @@ struct Joined {
     normals: Vec<DVec3>,
     /// Number of vertices of each trajectory.
     sizes: Vec<usize>,
-    /// True states from the first one of the part on.
+    /// True states starting at the first one of the part.
     truth: Vec<Vec<f32>>,
     coordinates: Coordinates,
 }

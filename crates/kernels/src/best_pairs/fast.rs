@@ -79,7 +79,7 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// Compares the rows of a block, from row `first` on, with the best so far of every row and column.
+    /// Compares the rows of a block, starting at row `first`, with the best so far of every row and column.
     #[inline(always)]
     fn compare(self, block: &[f32], first: usize, cost_a: &[f32], best: &mut [Best; ROWS]) {
         let Self { first: first_column, cost, scores, indices } = self;

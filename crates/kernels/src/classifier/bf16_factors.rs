@@ -84,7 +84,7 @@ pub(super) struct BlockGradient<'a> {
 }
 
 impl BlockGradient<'_> {
-    /// Two rows of `P` from row `first` on, or the last one.
+    /// Two rows of `P` starting at row `first`, or the last one.
     #[inline(always)]
     pub fn set<T: Real>(&mut self, first: usize, values: &[T], width: usize) {
         let (one, two) = bytemuck::cast_slice(values).split_at(width);

@@ -13,11 +13,11 @@ use pulp::Arch;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What is known of one row from one class block.
+/// What one class block knows of one row.
 ///
-/// Places in it: peak, sum of exponentials relative to the peak, class of the peak within the block,
-/// the logit of the label if that lies in the block, and with label smoothing the sum of the logits. In the
-/// second half of a tile's work the first place holds what the whole row tells the block.
+/// In this order: peak, sum of exponentials relative to the peak, class of the peak within the block, logit of the
+/// label if the block has it, and with label smoothing the sum of the logits. The second half of the work on a tile
+/// overwrites the first entry with the result for the whole row.
 type Part<T> = [T; PARTS];
 const PEAK: usize = 0;
 const SUM: usize = 1;
@@ -27,8 +27,8 @@ const LOGITS: usize = 4;
 
 /// Loss and gradients for the gradient `dloss` of the loss; see the [module](super).
 ///
-/// [`ProductMode::Bf16`] applies to f32 and more than 32 classes on CPUs with AVX512-BF16. Everywhere else, and with
-/// the other modes, products are those of `T`.
+/// [`ProductMode::Bf16`] applies to f32 and more than 32 classes on CPUs with AVX512-BF16. All other products
+/// are in the precision of `T`.
 ///
 /// ```
 /// use gemcnn_kernels::Scratch;

@@ -44,7 +44,7 @@ impl Shape {
         };
         let vector = [4, 2].into_iter().find(fits).unwrap_or(1);
         let slices = channels.div_ceil(32 * vector);
-        // As many as have enough registers.
+        // The largest number with enough registers for each.
         let warps = if vector * classes <= 32 { 12 } else { 8 };
         let lanes = classes.next_power_of_two();
         let made = channels > 0 && (1..=FEW_CLASSES).contains(&classes) && slices <= MAX_SLICES;

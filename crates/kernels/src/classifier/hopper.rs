@@ -37,8 +37,7 @@ const CHUNK: usize = 160 * ROUND;
 /// Numbers beside the features of a row of a tile: COLUMN there.
 const COLUMN: usize = 6;
 
-/// Shared memory of a block of threads, for its held rows from a multiple of 1,024 bytes on and for tiles with their
-/// columns.
+/// Shared memory of a block of threads: its held rows, aligned to 1,024 bytes, and tiles with their columns.
 const SHARED_BYTES: usize = 226 << 10;
 
 /// Tiles in shared memory.
@@ -76,8 +75,8 @@ pub(super) fn applies(
     multiplies(device, classifier.channels, &aligned) && classifier.targets.classes() > FEW_CLASSES
 }
 
-/// True if [`logits`] can do the work, and is faster than cuBLAS: that has to be given rows that begin with their bias,
-/// and is slow where they are not aligned.
+/// True if [`logits`] supports these sizes and is faster than cuBLAS, which needs the bias at the start of each row,
+/// and is slow if rows are not aligned.
 pub(crate) fn stores_logits(
     device: &CudaDevice,
     channels: usize,

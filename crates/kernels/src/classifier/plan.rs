@@ -17,7 +17,7 @@ pub(super) const ROW_BLOCK: usize = 64;
 const TASKS: usize = 16;
 /// Smallest number of rows of a slab.
 const SLAB_ROWS: usize = 128;
-/// Numbers that are known of one row from one block of classes.
+/// Numbers that one block of classes stores for one row.
 pub(super) const PARTS: usize = 5;
 
 /// How rows are divided.

@@ -1,5 +1,5 @@
-//! What stands in for `driver` in builds without the feature `cuda`: the same items, for a device that cannot
-//! exist. The documentation is in `driver`.
+//! Replaces `driver` in builds without the feature `cuda`: the same items, for a device that cannot exist. The
+//! documentation is in `driver`.
 #![allow(missing_docs, clippy::missing_errors_doc, clippy::missing_safety_doc)]
 
 use super::products::Numbers;

@@ -195,7 +195,7 @@ impl<'a, T> DeviceSlice<'a, T> {
         self.address.is_multiple_of(4 * count as u64)
     }
 
-    /// The values from index `start` on.
+    /// The values starting at index `start`.
     pub(crate) fn from(self, start: usize) -> Self {
         self.slice(start..self.length)
     }

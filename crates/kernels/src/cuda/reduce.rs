@@ -65,7 +65,7 @@ pub(crate) struct ColumnPartials<'a> {
     partials: DeviceBuffer<f64>,
     /// Empty if there are partial sums.
     x: DeviceSlice<'a, f32>,
-    /// Rows of the one or the other, and numbers from one to the next.
+    /// Number of rows of `partials` or `x`, and the distance between them.
     rows: usize,
     stride: usize,
     columns: usize,

@@ -115,7 +115,7 @@ impl<'a> Batch<'a> {
         }
         self.for_products(terms, |term, start, range, mesh, meshes| {
             let of_slab = range.len() / slabs;
-            // `batches` slabs of `rows` vertices, from a vertex of the range on, into those from `slab` on.
+            // `batches` slabs of `rows` vertices, starting at a vertex of the range, into those starting at `slab`.
             let mut slab_products = |vertex: usize, rows, slab: usize, batches, add| {
                 let first = range.start + vertex;
                 let basis = self.spectra.bases.from(start + vertex * term.stride);

@@ -41,14 +41,14 @@ impl<'a, T: Real> Batch<'a, T> {
         self.mesh_offsets[mesh] as usize..self.mesh_offsets[mesh + 1] as usize
     }
 
-    /// `rows` rows of a basis from a vertex on, from one of its columns on.
+    /// `rows` rows of a basis, starting at a vertex and at one of its columns.
     pub fn basis(&self, term: &Term, vertex: usize, rows: usize, columns: (usize, usize)) -> Matrix<'a, T> {
         let start = term.column + columns.0;
         let numbers = self.basis_rows(term, vertex);
         Matrix::new(&numbers[start.min(numbers.len())..], rows, columns.1, term.stride)
     }
 
-    /// The numbers of the block of a basis from a vertex on.
+    /// The numbers of the block of a basis starting at a vertex.
     pub fn basis_rows(&self, term: &Term, vertex: usize) -> &'a [T] {
         let bases = self.spectra.bases;
         let start = self.vertices() * term.block + vertex * term.stride;
@@ -84,7 +84,7 @@ impl<'a, T: Real> Batch<'a, T> {
         });
     }
 
-    /// `B s` of all terms, for the vertices of a mesh from `first` on.
+    /// `B s` of all terms, for the vertices of a mesh starting at `first`.
     pub fn expand_rows(
         &self,
         terms: &[Term],
@@ -218,7 +218,7 @@ fn decay<T: Real>(u: T) -> T {
 
 impl Filter {
     /// Calls `each(row of all meshes, channel, first and second component of the spectrum)` for each coefficient of
-    /// the raw spectrum, and overwrites it with the right factor of an expansion of what is returned.
+    /// the raw spectrum, and overwrites it with the right factor of an expansion of the returned values.
     fn apply<T: Real>(&self, raw: &mut [T], size: usize, mut each: impl FnMut(usize, usize, [T; 2]) -> [T; 2]) {
         let (k, c) = (self.columns, self.channels);
         for (mesh, raw) in raw.chunks_exact_mut(size.max(1)).enumerate() {

@@ -25,7 +25,7 @@ pub fn supports(op: &DiffusionNet) -> bool {
     op.channels > 0 && op.channels.is_multiple_of(4)
 }
 
-/// Lengths of what is saved on a device, in its present mode of products.
+/// Lengths of the saved buffers on a device, in its current product mode.
 pub fn saved(device: &CudaDevice, op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
     if hopper::applies(device, op) {
         return half_precision::saved(device, op, vertices, meshes);
@@ -33,9 +33,9 @@ pub fn saved(device: &CudaDevice, op: &DiffusionNet, vertices: usize, meshes: us
     Saved { features: 5 * vertices * op.channels, mapped: 2 * vertices * op.channels, ..op.saved(vertices, meshes) }
 }
 
-/// The scalar basis and its gradients as blocks on GPUs of compute capability 9.0 read them, in 16 bits. With no such
-/// copy in [`Spectra`] each block makes its own. It is empty where a block with as many channels as scalar eigenvectors
-/// has no kernels in the present mode of products.
+/// The scalar basis and its gradients in 16 bits, packed for blocks on GPUs of compute capability 9.0. If [`Spectra`]
+/// has no such copy, each block makes its own. It is empty if a block with as many channels as scalar eigenvectors has
+/// no kernels in the current product mode.
 pub fn packed_bases(
     device: &CudaDevice,
     columns: &[usize],

@@ -57,7 +57,7 @@ impl<T: Real> Matrices<T> {
     }
 }
 
-/// `rows` rows of a width, from a column on, in rows of a stride.
+/// `rows` rows of a width, starting at a column, in rows of a stride.
 fn part<T>(values: &[T], column: usize, rows: usize, width: usize, stride: usize) -> Matrix<'_, T> {
     Matrix::new(&values[column..], rows, width, stride)
 }
@@ -69,7 +69,7 @@ fn map<T: Real>(x: Matrix<'_, T>, weight: &[T], y: &mut [T], c: usize) {
     product(&mut MatrixMut::new(y, rows, c, c), Destination::Set, x, weight);
 }
 
-/// `y = drop(relu(y + bias))`, for rows from `first` on.
+/// `y = drop(relu(y + bias))`, for rows starting at `first`.
 #[inline(always)]
 fn activate<T: Real>(y: &mut [T], bias: &[T], first: usize, dropout: Option<(Stream, f64)>) {
     let relu = |y: T, bias: T| (y + bias).max(T::zero());

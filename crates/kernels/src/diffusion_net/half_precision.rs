@@ -1,12 +1,11 @@
-//! The passes of the block on GPUs of compute capability 9.0, in 16 bits: bf16, or in place of tf32 fp16 with
-//! scales.
+//! The passes of the block on GPUs of compute capability 9.0, in 16 bits: bf16, or fp16 with scales instead of tf32.
 //!
 //! Matrices over all vertices are packed, in tiles of 128 rows of one mesh. Among them are the eigenvectors and their
 //! gradients, which all blocks and both passes share. Saved are `p`, `x`, `h1` and `h2` in 16 bits, and the factors of
 //! all products with rows.
 //!
-//! fp16 has the mantissa of tf32, and a smaller range. Each packed matrix therefore has a scale, a power of two. It
-//! follows from bounds on its numbers (`scales.cu`), and these from what kernels measure beforehand: the largest
+//! fp16 has the mantissa of tf32, and a smaller range. Each packed matrix therefore has a scale, a power of two, which
+//! follows from bounds on its numbers (`scales.cu`). Kernels measure what the bounds need beforehand: the largest
 //! numbers of `x` and of the gradients of `y` and of the spectra, norms of eigenvectors and weights and, in the forward
 //! pass, the largest numbers of `g` and `A g`.
 
@@ -77,7 +76,7 @@ fn tiles(vertices: usize, meshes: usize) -> usize {
     vertices / TILE + meshes
 }
 
-/// Lengths of what is saved.
+/// Lengths of the saved buffers.
 pub(super) fn saved(device: &CudaDevice, op: &DiffusionNet, vertices: usize, meshes: usize) -> Saved<usize> {
     let tiles = tiles(vertices, meshes);
     Saved {
@@ -125,7 +124,7 @@ impl Block<'_> {
         (!given).then(|| self.pack_bases()).transpose()
     }
 
-    /// What was measured of the eigenvectors, and what is measured of the block in `factors`.
+    /// The measured numbers of the eigenvectors, and those of the block in `factors`.
     fn measured<'b>(
         &self,
         bases: DeviceSlice<'b, f32>,

@@ -1,4 +1,4 @@
-//! The block on GPUs of compute capability 9.0: what its kernels share, and what is done with spectra.
+//! The block on GPUs of compute capability 9.0: the parts that its kernels share, and the work on spectra.
 //! [`half`](super::half) has the passes.
 //!
 //! A tile of rows stays in registers from the gradients of diffused scalars to the result, and back. What is linear in
@@ -30,7 +30,7 @@ const MAP_BLOCKS: usize = 12;
 const SPECTRUM_BLOCKS: usize = 16;
 const GRADIENT_BLOCKS: usize = 3 * C / 8 + 4 * FACTOR / 256;
 const PARAMETER_BLOCKS: usize = 2 * C / 32 + 3 * FACTOR / 256;
-/// Place of the largest number of the gradients of spectra among what is measured, as there.
+/// Index of the largest gradient of the spectra among the measured numbers; the same in the kernels.
 const LARGEST_SPECTRUM: usize = 14;
 /// Warps of a block of threads that multiply, each with its sums for biases.
 pub(super) const WARPS: usize = 8;
@@ -47,8 +47,8 @@ pub(super) fn applies(device: &CudaDevice, op: &DiffusionNet) -> bool {
 /// Numbers of the masks of a tile.
 pub(super) const TILE_MASKS: usize = 2 * TILE * C / 32;
 
-/// Where the parts of what is saved in place of `A g` begin: packed factors, spectra, biases, what was measured,
-/// and masks of both activations.
+/// Offsets of the parts of the buffer that is saved in place of `A g`: packed factors, spectra, biases, measured
+/// numbers, and masks of both activations.
 pub(super) struct Places {
     pub spectra: usize,
     pub biases: usize,

@@ -136,7 +136,7 @@ impl<S> Saved<S> {
 }
 
 impl DiffusionNet {
-    /// Lengths of what is saved on the CPU.
+    /// Lengths of the saved buffers on the CPU.
     pub fn saved(&self, vertices: usize, meshes: usize) -> Saved<usize> {
         let numbers = vertices * self.channels;
         Saved {
@@ -148,8 +148,8 @@ impl DiffusionNet {
         }
     }
 
-    /// Checks the settings and all lengths; the number of vertices. `expected(vertices, meshes)`: lengths of what is
-    /// saved.
+    /// Checks the settings and all lengths, and returns the number of vertices. `expected(vertices, meshes)` gives the
+    /// lengths of the saved buffers.
     fn check(
         &self,
         mesh_offsets: &[u32],

@@ -19,9 +19,9 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    /// Adds the product of the `terms` numbers from `start` on of a row with a `[terms, width]` matrix to the numbers
-    /// from `result` on of its result. `entry` is the weight in a place of the matrix, and whether it is negated;
-    /// `None` is zero. Returns the end of the numbers of a row that are read.
+    /// Adds the product of `terms` numbers of a row, starting at `start`, with a `[terms, width]` matrix to the result,
+    /// starting at `result`. `entry` gives the weight at a place of the matrix, and whether it is negated; `None` is
+    /// zero. Returns the end of the numbers of a row that are read.
     pub fn add(
         &mut self,
         (start, terms): (usize, usize),

@@ -33,7 +33,7 @@ pub(crate) const VERTICES: usize = 8;
 pub(crate) const MAX_NUMBERS: usize = 140;
 /// Most numbers that a lane holds for gradients of weights.
 const MAX_GRADIENTS: usize = 120;
-/// Warps of a block. More of them would have too few registers.
+/// Warps of a block. With more, each would have too few registers.
 pub(crate) const WARPS: usize = 12;
 
 /// One direction of a convolution, prepared for the kernels.
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// The digest is that of the order with which the kernels gave the right results on a GPU.
+    /// The digest of the order for which the results on a GPU were checked.
     #[test]
     fn weights_stand_in_the_order_of_the_kernels() {
         let wide = "16x0 + 16x1 + 16x2";

@@ -113,7 +113,7 @@ pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<(), C
     }
 }
 
-/// `count` numbers from one place on.
+/// `count` numbers starting at one place.
 fn part_of<'a>(slice: &'a mut DeviceSliceMut<'_, f32>, start: usize, count: usize) -> DeviceSliceMut<'a, f32> {
     slice.reborrow().slice(start..start + count)
 }

@@ -10,7 +10,7 @@ use crate::{Aggregation, Destination, GraphView, Host, HostScratch, KernelError,
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Vertices of a tile: fewer than usual, for the rows of `B` are long.
+/// Vertices of a tile: fewer than usual, because the rows of `B` are long.
 const TILE: usize = parallel::TILE / 3;
 
 /// The convolution whose terms are plain sums over neighbours.

@@ -193,7 +193,7 @@ impl Jets {
         Ok(result)
     }
 
-    /// Derivatives at the vertices from `first` on.
+    /// Derivatives at the vertices starting at `first`.
     #[inline(always)]
     fn apply_rows(
         &self,

@@ -217,7 +217,7 @@ impl<T: Scalar> Cholesky<T> {
         self.values.len()
     }
 
-    /// Solves for up to `W` columns from `first` on.
+    /// Solves for up to `W` columns starting at `first`.
     fn solve_lanes<const W: usize>(&self, x: &mut [f64], columns: usize, first: usize) {
         let lanes = W.min(columns - first);
         let mut block = vec![T::zeros::<W>(); self.size];

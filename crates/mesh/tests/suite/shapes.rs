@@ -297,7 +297,7 @@ fn rough_grids_have_unit_edges_on_average() {
     assert_eq!(rough_grid(6, 5, Cells::Quads, &still), grid(6, 5, Cells::Quads));
 }
 
-/// Prints the table of `docs/shapes.md`:
+/// Prints the slopes of `docs/shapes.md`:
 /// `cargo test -p gemcnn-mesh --test suite slopes -- --nocapture`.
 #[test]
 fn slopes_grow_with_roughness_as_documented() {

@@ -83,7 +83,7 @@ impl CudaDevice {
         Ok(Launch { shared_bytes, ..launch })
     }
 
-    /// True if a kernel may be launched before the one before it on the stream has ended: on Hopper and later, with
+    /// True if a kernel may start before the previous one on the stream has ended: on Hopper and later, with
     /// drivers that can capture it.
     fn launches_early(&self) -> bool {
         matches!(self.lane, Lane::Compute) && self.inner.capability >= (9, 0) && self.inner.driver >= 12_030

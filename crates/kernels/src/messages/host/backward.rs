@@ -1,4 +1,4 @@
-//! The backward pass: tasks of some tiles in parallel, for a piece of the edges at a time.
+//! The backward pass: tasks of several tiles in parallel, for one range of the edges at a time.
 
 use super::HostChain;
 use super::edges::{Activate, CHUNK, Chunk, Collect, Combine, Multiply, ProjectBack};

@@ -95,7 +95,7 @@ pub(super) struct Combine<'a, 'm, T: Real> {
     pub out: &'a mut [T],
 }
 
-/// Adds `VECTORS` vectors of the sum over the harmonics of a row, from a column on.
+/// Adds `VECTORS` vectors of the sum over the harmonics of a row, starting at a column.
 #[inline(always)]
 fn add_harmonics<S: Simd, T: Real, const VECTORS: usize>(
     simd: S,
@@ -159,7 +159,7 @@ impl<T: Real> WithSimd for Combine<'_, '_, T> {
         let (chunk, width, mut combine) = (self.chunk, self.width, self);
         for (vertex, places, _) in &chunk.segments {
             for place in places.clone() {
-                // Before the sums, for a call that computes rows would move them from registers to memory.
+                // Before the sums: a call that computes rows would spill them from registers to memory.
                 let neighbour = combine.neighbours.map(|(neighbours, table)| {
                     if place + AHEAD < chunk.edges.len() {
                         prefetch(neighbours.row(combine.neighbour(place + AHEAD)));
@@ -208,7 +208,7 @@ fn store<S: Simd, T: Real, const VECTORS: usize>(
 /// the rows of vertices with edges.
 pub(super) struct Collect<'a, T> {
     pub chunk: &'a Chunk,
-    /// Rows of edges from `first` on.
+    /// Rows of edges starting at `first`.
     pub rows: &'a [T],
     pub first: usize,
     pub width: usize,
@@ -239,7 +239,7 @@ impl<T: Real> WithSimd for Collect<'_, T> {
             let mut sums = [T::splat(simd, T::zero()); COUNT];
             if !(is_first && collect.destination == Destination::Set) {
                 for (k, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: `sums` has `COUNT` rows from this harmonic on, each a multiple of a vector.
+                    // SAFETY: `sums` has `COUNT` rows starting at this harmonic, each a multiple of a vector.
                     *sum = unsafe { T::load_from::<S>(to.wrapping_add(k * width)) };
                 }
             }
@@ -300,7 +300,7 @@ fn nonzero<S: Simd, T: Real>(simd: S, numbers: &[T]) -> u128 {
     bits
 }
 
-/// The number at the lowest bit, or 0 without bits, and its place. Clears the bit.
+/// The index of the lowest set bit and its number, or 0 if no bit is set. Clears the bit.
 #[inline(always)]
 fn next<T: Real>(numbers: &[T], bits: &mut u128) -> (usize, T) {
     if *bits == 0 {
@@ -354,7 +354,7 @@ impl<T: Real> WithSimd for Multiply<'_, T> {
                     let (x, from) = weights((input, row[input]));
                     let y = T::splat(simd, other[input]);
                     for (v, (sum, other)) in sums.iter_mut().zip(&mut others).enumerate() {
-                        // SAFETY: checked above: the input is a row and the vectors from `column` on are in it.
+                        // SAFETY: checked above: the input is a row and the vectors starting at `column` are in it.
                         let weight = unsafe { T::load_from::<S>(from.wrapping_add(v * lanes)) };
                         *sum = T::times_plus(simd, x, weight, *sum);
                         *other = T::times_plus(simd, y, weight, *other);

@@ -12,8 +12,7 @@ use crate::{Activation, Aggregation, Destination, GraphView, Real, Scratch};
 use pulp::Arch;
 use std::ops::Range;
 
-/// Vertices of a tile of a forward pass: fewer than usual, for their sums take as much memory as what they are computed
-/// of.
+/// Vertices of a tile of a forward pass: fewer than usual, because their sums take as much memory as their inputs.
 const FORWARD_TILE: usize = TILE / 2;
 
 /// The next `count` numbers.
