@@ -1,4 +1,4 @@
-//! What is known of the meshes of a batch, and what of it a module sees.
+//! The geometry of the meshes of a batch, and the part of it that a module sees.
 
 use crate::error::check_size;
 use crate::extras::{AnyExtra, as_type};

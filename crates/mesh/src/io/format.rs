@@ -1,4 +1,4 @@
-//! What there is to know of a file format, and detection by content. The extension decides only if the content is
+//! The properties of a file format, and its detection by content. The extension decides only if the content is
 //! ambiguous.
 
 use std::fmt;
