@@ -134,18 +134,4 @@ impl AttributeValues {
         append!(I8 U8 I16 U16 I32 U32 F32 F64);
         true
     }
-
-    /// Name of the scalar type in PLY files.
-    pub fn ply_type(&self) -> &'static str {
-        match self {
-            Self::I8(_) => "char",
-            Self::U8(_) => "uchar",
-            Self::I16(_) => "short",
-            Self::U16(_) => "ushort",
-            Self::I32(_) => "int",
-            Self::U32(_) => "uint",
-            Self::F32(_) => "float",
-            Self::F64(_) => "double",
-        }
-    }
 }

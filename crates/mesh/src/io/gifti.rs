@@ -6,7 +6,7 @@ use super::error::{FileProblem, Parsed, quote};
 use super::fields::{Field, columns};
 use super::format::{FileFormat, Format};
 use super::inflate::Inflater;
-use super::scalar::Scalar;
+use super::scalar::{Naming, Scalar};
 use super::text::Words;
 use super::xml::{Document, Node, Tag, starts_with_tag};
 use super::{MeshFile, ValueFile, assemble, base64, vertex_index};
@@ -53,21 +53,8 @@ impl Array {
         let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
         let kind = attribute("DataType");
         let kind = kind.strip_prefix("NIFTI_TYPE_").unwrap_or(&kind);
-        let scalar = match kind {
-            "UINT8" | "2" => Scalar::U8,
-            "INT8" | "256" => Scalar::I8,
-            "INT16" | "4" => Scalar::I16,
-            "UINT16" | "512" => Scalar::U16,
-            "INT32" | "8" => Scalar::I32,
-            "UINT32" | "768" => Scalar::U32,
-            "INT64" | "1024" => Scalar::I64,
-            "UINT64" | "1280" => Scalar::U64,
-            "FLOAT32" | "16" => Scalar::F32,
-            "FLOAT64" | "64" => Scalar::F64,
-            _ => {
-                return Err(FileProblem::unsupported(format!("a GIFTI array of type '{}'", quote(kind.as_bytes()))));
-            }
-        };
+        let scalar = Scalar::named(Naming::Gifti, kind.as_bytes())
+            .ok_or_else(|| FileProblem::unsupported(format!("a GIFTI array of type '{}'", quote(kind.as_bytes()))))?;
         let mut dimensions = [1; 6];
         let number = usize::try_from(tag.number("Dimensionality", 1)?).unwrap_or(usize::MAX);
         for (place, dimension) in dimensions.iter_mut().enumerate().take(number) {

@@ -3,6 +3,7 @@
 use super::error::FileProblem;
 use super::text::number;
 use crate::AttributeValues;
+use crate::attribute::with_values;
 
 /// A scalar type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,20 +20,46 @@ pub(super) enum Scalar {
     F64,
 }
 
+/// Formats with names for scalar types.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Naming {
+    Ply,
+    VtkXml,
+    /// In lower case.
+    VtkLegacy,
+    /// Names and codes.
+    Gifti,
+}
+
+/// The names of each type, by [`Naming`]. Files are written with the first name.
+const NAMES: [(Scalar, [&str; 4]); 10] = [
+    (Scalar::I8, ["char int8", "Int8", "char signed_char vtktypeint8", "INT8 256"]),
+    (Scalar::U8, ["uchar uint8", "UInt8", "unsigned_char vtktypeuint8", "UINT8 2"]),
+    (Scalar::I16, ["short int16", "Int16", "short vtktypeint16", "INT16 4"]),
+    (Scalar::U16, ["ushort uint16", "UInt16", "unsigned_short vtktypeuint16", "UINT16 512"]),
+    (Scalar::I32, ["int int32", "Int32", "int vtkidtype vtktypeint32", "INT32 8"]),
+    (Scalar::U32, ["uint uint32", "UInt32", "unsigned_int vtktypeuint32", "UINT32 768"]),
+    (Scalar::I64, ["", "Int64", "long long_long vtktypeint64", "INT64 1024"]),
+    (Scalar::U64, ["", "UInt64", "unsigned_long unsigned_long_long vtktypeuint64", "UINT64 1280"]),
+    (Scalar::F32, ["float float32", "Float32", "float", "FLOAT32 16"]),
+    (Scalar::F64, ["double float64", "Float64", "double", "FLOAT64 64"]),
+];
+
 impl Scalar {
-    /// The type of a PLY type name.
-    pub(super) fn parse(name: &[u8]) -> Option<Self> {
-        Some(match name {
-            b"char" | b"int8" => Self::I8,
-            b"uchar" | b"uint8" => Self::U8,
-            b"short" | b"int16" => Self::I16,
-            b"ushort" | b"uint16" => Self::U16,
-            b"int" | b"int32" => Self::I32,
-            b"uint" | b"uint32" => Self::U32,
-            b"float" | b"float32" => Self::F32,
-            b"double" | b"float64" => Self::F64,
-            _ => return None,
-        })
+    /// All names in a format.
+    fn names(self, naming: Naming) -> impl Iterator<Item = &'static str> {
+        NAMES[self as usize].1[naming as usize].split_whitespace()
+    }
+
+    /// The type of a name.
+    pub(super) fn named(naming: Naming, name: &[u8]) -> Option<Self> {
+        let mut types = NAMES.iter().map(|&(scalar, _)| scalar);
+        types.find(|scalar| scalar.names(naming).any(|known| known.as_bytes() == name))
+    }
+
+    /// The name that is written.
+    pub(super) fn name(self, naming: Naming) -> &'static str {
+        self.names(naming).next().unwrap_or_default()
     }
 
     pub(super) fn is_integer(self) -> bool {
@@ -141,6 +168,8 @@ where
 
 /// A scalar value of a file.
 pub(super) trait Value: std::str::FromStr + std::fmt::Debug + Copy {
+    /// The type.
+    const SCALAR: Scalar;
     /// Description of a valid word, for error messages.
     const EXPECTED: &'static str;
     /// Splits a value from the start of `bytes`.
@@ -150,8 +179,9 @@ pub(super) trait Value: std::str::FromStr + std::fmt::Debug + Copy {
 }
 
 macro_rules! impl_value {
-    ($($type:ty, $expected:literal;)*) => {$(
+    ($($type:ty, $scalar:ident, $expected:literal;)*) => {$(
         impl Value for $type {
+            const SCALAR: Scalar = Scalar::$scalar;
             const EXPECTED: &'static str = $expected;
 
             fn split_from(bytes: &[u8], little_endian: bool) -> Option<(Self, &[u8])> {
@@ -175,14 +205,29 @@ macro_rules! impl_value {
     )*};
 }
 impl_value! {
-    i8, "an integer from -128 to 127 (char)";
-    u8, "an integer from 0 to 255 (uchar)";
-    i16, "a signed 16-bit integer (short)";
-    u16, "an unsigned 16-bit integer (ushort)";
-    i32, "a signed 32-bit integer (int)";
-    u32, "an unsigned 32-bit integer (uint)";
-    i64, "a signed 64-bit integer";
-    u64, "an unsigned 64-bit integer";
-    f32, "a number";
-    f64, "a number";
+    i8, I8, "an integer from -128 to 127 (char)";
+    u8, U8, "an integer from 0 to 255 (uchar)";
+    i16, I16, "a signed 16-bit integer (short)";
+    u16, U16, "an unsigned 16-bit integer (ushort)";
+    i32, I32, "a signed 32-bit integer (int)";
+    u32, U32, "an unsigned 32-bit integer (uint)";
+    i64, I64, "a signed 64-bit integer";
+    u64, U64, "an unsigned 64-bit integer";
+    f32, F32, "a number";
+    f64, F64, "a number";
+}
+
+impl AttributeValues {
+    /// Type of the values.
+    pub(super) fn scalar(&self) -> Scalar {
+        fn of<T: Value>(_: &[T]) -> Scalar {
+            T::SCALAR
+        }
+        with_values!(self, values => of(values))
+    }
+
+    /// Name of the type of the values in PLY files.
+    pub fn ply_type(&self) -> &'static str {
+        self.scalar().name(Naming::Ply)
+    }
 }

@@ -17,28 +17,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Properties that are never targets: colours, normals, texture coordinates and others.
-const NOT_TARGETS: [&str; 20] = [
-    "red",
-    "green",
-    "blue",
-    "alpha",
-    "diffuse_red",
-    "diffuse_green",
-    "diffuse_blue",
-    "nx",
-    "ny",
-    "nz",
-    "s",
-    "t",
-    "u",
-    "v",
-    "texture_u",
-    "texture_v",
-    "confidence",
-    "intensity",
-    "flags",
-    "radius",
-];
+const NOT_TARGETS: &str = "red green blue alpha diffuse_red diffuse_green diffuse_blue nx ny nz s t u v texture_u texture_v \
+                           confidence intensity flags radius";
 
 /// Table of values of whole meshes.
 const VALUE_TABLE: &str = "values.csv";
@@ -188,7 +168,7 @@ fn is_integer(attribute: &VertexAttribute) -> bool {
 /// Properties of vertices or faces. Integers are labels, and other numbers are values; for a given task, all properties
 /// that may be its targets. Three values of vertices whose names end in x, y and z are a vector.
 fn properties(element: &str, attributes: &[VertexAttribute], task: Option<Task>) -> Vec<Candidate> {
-    let possible = attributes.iter().filter(|attribute| !NOT_TARGETS.contains(&attribute.name.as_str()));
+    let possible = attributes.iter().filter(|attribute| !NOT_TARGETS.split(' ').any(|name| name == attribute.name));
     let (integers, floats): (Vec<_>, Vec<_>) = possible.clone().partition(|attribute| is_integer(attribute));
     let (labels, values) = match task {
         Some(Task::Segmentation) if integers.is_empty() => {

@@ -7,45 +7,9 @@ use crate::Faces;
 use crate::io::Tally;
 use crate::io::error::{FileProblem, Location, Parsed};
 
-/// Type, number of nodes, and number of corners if it is a surface element, otherwise 0. Further
-/// nodes follow the corners.
-const TYPES: [(i64, usize, usize); 35] = [
-    (1, 2, 0),
-    (2, 3, 3),
-    (3, 4, 4),
-    (4, 4, 0),
-    (5, 8, 0),
-    (6, 6, 0),
-    (7, 5, 0),
-    (8, 3, 0),
-    (9, 6, 3),
-    (10, 9, 4),
-    (11, 10, 0),
-    (12, 27, 0),
-    (13, 18, 0),
-    (14, 14, 0),
-    (15, 1, 0),
-    (16, 8, 4),
-    (17, 20, 0),
-    (18, 15, 0),
-    (19, 13, 0),
-    (20, 9, 3),
-    (21, 10, 3),
-    (22, 12, 3),
-    (23, 15, 3),
-    (24, 15, 3),
-    (25, 21, 3),
-    (26, 4, 0),
-    (27, 5, 0),
-    (28, 6, 0),
-    (29, 20, 0),
-    (30, 35, 0),
-    (31, 56, 0),
-    (36, 16, 4),
-    (37, 25, 4),
-    (92, 64, 0),
-    (93, 125, 0),
-];
+/// Number of nodes of the element types up to 31.
+const NODES: [usize; 32] =
+    [0, 2, 3, 4, 4, 8, 6, 5, 3, 6, 9, 10, 27, 18, 14, 1, 8, 20, 15, 13, 9, 10, 12, 15, 15, 21, 4, 5, 6, 20, 35, 56];
 
 /// The faces of a file, with one entry of each list per face.
 #[derive(Default)]
@@ -57,7 +21,8 @@ pub(super) struct Elements {
     skipped: Tally,
 }
 
-/// An element type.
+/// An element type: its number of nodes, and of those that are corners if it is a surface element, otherwise 0. The corners
+/// come first.
 #[derive(Clone, Copy)]
 struct Kind {
     nodes: usize,
@@ -65,8 +30,20 @@ struct Kind {
 }
 
 fn kind(number: i64) -> Option<Kind> {
-    let found = TYPES.iter().find(|&&(kind, ..)| kind == number);
-    found.map(|&(_, nodes, corners)| Kind { nodes, corners })
+    let nodes = match number {
+        1..32 => NODES[number as usize],
+        36 => 16,
+        37 => 25,
+        92 => 64,
+        93 => 125,
+        _ => return None,
+    };
+    let corners = match number {
+        2 | 9 | 20..=25 => 3,
+        3 | 10 | 16 | 36 | 37 => 4,
+        _ => 0,
+    };
+    Some(Kind { nodes, corners })
 }
 
 impl Elements {

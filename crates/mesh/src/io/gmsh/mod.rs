@@ -90,13 +90,11 @@ impl Reader<'_> {
             (b"Elements", Some(Version::V4)) => self.elements.read_v4(&mut self.input, &self.nodes, &self.groups),
             (b"Entities", Some(Version::V4)) => self.entities(),
             (b"NodeData", Some(_)) => {
-                let table = data::Table::read(&mut self.input)?;
-                self.node_data.extend(table);
+                self.node_data.extend(data::Table::read(&mut self.input)?);
                 Ok(())
             }
             (b"ElementData", Some(_)) => {
-                let table = data::Table::read(&mut self.input)?;
-                self.element_data.extend(table);
+                self.element_data.extend(data::Table::read(&mut self.input)?);
                 Ok(())
             }
             _ => Ok(()),

@@ -20,18 +20,24 @@ pub(super) trait Body {
     fn begin(&mut self, row: Row) -> Parsed<()>;
     /// Ends an element. Returns the first word after its last value, if there is one.
     fn end(&mut self) -> Option<String>;
+    /// The next value, of this type.
+    fn value<T: Value>(&mut self, row: Row) -> Parsed<T>;
     /// The next value, of a scalar type, as f64.
     fn float(&mut self, row: Row, scalar: Scalar) -> Parsed<f64>;
     /// The next value, of an integer type.
     fn integer(&mut self, row: Row, scalar: Scalar) -> Parsed<i64>;
-    /// Appends the next value to a column of its type.
-    fn append(&mut self, row: Row, column: &mut AttributeValues) -> Parsed<()>;
     /// Skips values of one type.
     fn skip(&mut self, row: Row, scalar: Scalar, values: u64) -> Parsed<()>;
     /// Skips all elements of one name.
     fn skip_element(&mut self, element: &Element) -> Parsed<()>;
     /// Location of an element.
     fn location(&self, row: Row) -> Location;
+
+    /// Appends the next value to a column of its type.
+    fn append(&mut self, row: Row, column: &mut AttributeValues) -> Parsed<()> {
+        with_values!(column, values => values.push(self.value(row)?));
+        Ok(())
+    }
 
     /// Reads the length of a list.
     fn length(&mut self, row: Row, scalar: Scalar) -> Parsed<u64> {
@@ -64,11 +70,6 @@ impl Ascii<'_> {
             FileProblem::TooFewValues { element }.at_line(self.lines.number())
         })
     }
-
-    fn value<T: Value>(&mut self, row: Row) -> Parsed<T> {
-        let line = self.lines.number();
-        number(self.word(row)?, T::EXPECTED).map_err(|problem| problem.at_line(line))
-    }
 }
 
 impl Body for Ascii<'_> {
@@ -82,6 +83,11 @@ impl Body for Ascii<'_> {
         self.words.next().map(quote)
     }
 
+    fn value<T: Value>(&mut self, row: Row) -> Parsed<T> {
+        let line = self.lines.number();
+        number(self.word(row)?, T::EXPECTED).map_err(|problem| problem.at_line(line))
+    }
+
     /// All digits are kept, even if the header declares `float`.
     fn float(&mut self, row: Row, _: Scalar) -> Parsed<f64> {
         self.value(row)
@@ -90,11 +96,6 @@ impl Body for Ascii<'_> {
     fn integer(&mut self, row: Row, _: Scalar) -> Parsed<i64> {
         let line = self.lines.number();
         number(self.word(row)?, "an integer").map_err(|problem| problem.at_line(line))
-    }
-
-    fn append(&mut self, row: Row, column: &mut AttributeValues) -> Parsed<()> {
-        with_values!(column, values => values.push(self.value(row)?));
-        Ok(())
     }
 
     fn skip(&mut self, row: Row, _: Scalar, values: u64) -> Parsed<()> {
@@ -123,14 +124,6 @@ pub(super) struct Binary<'a, const LITTLE_ENDIAN: bool> {
 }
 
 impl<'a, const LITTLE_ENDIAN: bool> Binary<'a, LITTLE_ENDIAN> {
-    fn value<T: Value>(&mut self, row: Row) -> Parsed<T> {
-        let Some((value, rest)) = T::split_from(self.rest, LITTLE_ENDIAN) else {
-            return Err(self.truncated(row));
-        };
-        self.rest = rest;
-        Ok(value)
-    }
-
     fn truncated(&self, row: Row) -> Box<Fault> {
         row.element.truncated(row.index).at(self.location(row))
     }
@@ -143,6 +136,14 @@ impl<const LITTLE_ENDIAN: bool> Body for Binary<'_, LITTLE_ENDIAN> {
 
     fn end(&mut self) -> Option<String> {
         None
+    }
+
+    fn value<T: Value>(&mut self, row: Row) -> Parsed<T> {
+        let Some((value, rest)) = T::split_from(self.rest, LITTLE_ENDIAN) else {
+            return Err(self.truncated(row));
+        };
+        self.rest = rest;
+        Ok(value)
     }
 
     fn float(&mut self, row: Row, scalar: Scalar) -> Parsed<f64> {
@@ -166,11 +167,6 @@ impl<const LITTLE_ENDIAN: bool> Body for Binary<'_, LITTLE_ENDIAN> {
             Scalar::U64 => self.value::<u64>(row)?.try_into().unwrap_or(i64::MAX),
             Scalar::F32 | Scalar::F64 => self.float(row, scalar)? as i64,
         })
-    }
-
-    fn append(&mut self, row: Row, column: &mut AttributeValues) -> Parsed<()> {
-        with_values!(column, values => values.push(self.value(row)?));
-        Ok(())
     }
 
     fn skip(&mut self, row: Row, scalar: Scalar, values: u64) -> Parsed<()> {

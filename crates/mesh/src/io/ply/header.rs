@@ -6,7 +6,7 @@ use super::PlyEncoding;
 use crate::io::Tally;
 use crate::io::budget::ByteBudget;
 use crate::io::error::{FileProblem, Location, Parsed, quote};
-use crate::io::scalar::Scalar;
+use crate::io::scalar::{Naming, Scalar};
 use crate::io::text::{Lines, Words, number};
 
 /// Type of a property.
@@ -179,7 +179,7 @@ fn read_element(mut words: Words, line: usize) -> Result<Element, FileProblem> {
 fn read_property(mut words: Words) -> Result<Property, FileProblem> {
     let scalar = |words: &mut Words| {
         let word = words.next().unwrap_or_default();
-        Scalar::parse(word).ok_or_else(|| FileProblem::Unexpected {
+        Scalar::named(Naming::Ply, word).ok_or_else(|| FileProblem::Unexpected {
             found: quote(word),
             expected: "a type such as 'float', 'int' or 'uchar'",
         })

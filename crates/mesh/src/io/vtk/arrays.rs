@@ -4,18 +4,11 @@ use std::borrow::Cow;
 
 use crate::AttributeValues;
 use crate::io::base64;
-use crate::io::error::FileProblem;
+use crate::io::error::{FileProblem, quote};
 use crate::io::inflate::Inflater;
-use crate::io::scalar::{Scalar, Value};
+use crate::io::scalar::{Naming, Scalar, Value};
 use crate::io::text::Words;
 use crate::io::xml::Tag;
-
-/// Bytes after the XML part of a file.
-#[derive(Clone, Copy)]
-pub(super) enum Appended<'a> {
-    Raw(&'a [u8]),
-    Base64(&'a [u8]),
-}
 
 /// How the arrays of a file are stored.
 pub(super) struct Storage<'a> {
@@ -23,7 +16,8 @@ pub(super) struct Storage<'a> {
     /// True if sizes have 64 bits, otherwise 32.
     pub(super) wide_sizes: bool,
     pub(super) compressed: bool,
-    pub(super) appended: Option<Appended<'a>>,
+    /// Bytes after the XML part of the file.
+    pub(super) appended: Option<Source<'a>>,
     pub(super) inflater: Inflater,
     /// Encoded bytes that may still be read: appended arrays may overlap, but not without limit.
     pub(super) bytes_left: u64,
@@ -31,30 +25,12 @@ pub(super) struct Storage<'a> {
 
 const TOO_SHORT: &str = "an array has fewer bytes than its header declares";
 
-/// The scalar type of an XML type name.
-fn scalar(name: &str) -> Option<Scalar> {
-    Some(match name {
-        "Int8" => Scalar::I8,
-        "UInt8" => Scalar::U8,
-        "Int16" => Scalar::I16,
-        "UInt16" => Scalar::U16,
-        "Int32" => Scalar::I32,
-        "UInt32" => Scalar::U32,
-        "Int64" => Scalar::I64,
-        "UInt64" => Scalar::U64,
-        "Float32" => Scalar::F32,
-        "Float64" => Scalar::F64,
-        _ => return None,
-    })
-}
-
 impl Storage<'_> {
     /// The values of a `DataArray` element with the given text.
     pub(super) fn read(&mut self, tag: &Tag, text: &str) -> Result<AttributeValues, FileProblem> {
         let name = tag.attribute("type").unwrap_or_default();
-        let scalar = scalar(&name).ok_or_else(|| {
-            FileProblem::unsupported(format!("a VTK array of type '{}'", crate::io::error::quote(name.as_bytes())))
-        })?;
+        let scalar = Scalar::named(Naming::VtkXml, name.as_bytes())
+            .ok_or_else(|| FileProblem::unsupported(format!("a VTK array of type '{}'", quote(name.as_bytes()))))?;
         let format = tag.attribute("format").unwrap_or_default();
         let bytes: Cow<[u8]> = match format.as_str() {
             "ascii" | "" => return text_values(scalar, text),
@@ -66,24 +42,11 @@ impl Storage<'_> {
                 let offset = tag.number("offset", 0)?;
                 let offset = usize::try_from(offset).unwrap_or(usize::MAX);
                 let missing = || FileProblem::bad_data("an array refers to data after the end of the file");
-                match self.appended.ok_or_else(missing)? {
-                    Appended::Raw(data) => {
-                        let data = data.get(offset..).filter(|data| !data.is_empty());
-                        let data = data.ok_or_else(missing)?;
-                        self.decode(Source::Raw(data))?
-                    }
-                    Appended::Base64(text) => {
-                        let text = text.get(offset..).filter(|text| !text.is_empty());
-                        let text = text.ok_or_else(missing)?;
-                        self.decode(Source::Base64(text))?
-                    }
-                }
+                let data = self.appended.and_then(|data| data.skip(offset));
+                self.decode(data.ok_or_else(missing)?)?
             }
             _ => {
-                return Err(FileProblem::unsupported(format!(
-                    "the VTK array format '{}'",
-                    crate::io::error::quote(format.as_bytes())
-                )));
+                return Err(FileProblem::unsupported(format!("the VTK array format '{}'", quote(format.as_bytes()))));
             }
         };
         if !bytes.len().is_multiple_of(scalar.bytes()) {
@@ -148,7 +111,7 @@ fn text_values(scalar: Scalar, text: &str) -> Result<AttributeValues, FileProble
 
 /// Encoded bytes of an array, and perhaps of others after it.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(super) enum Source<'a> {
     Raw(&'a [u8]),
     Base64(&'a [u8]),
 }
@@ -158,6 +121,15 @@ impl<'a> Source<'a> {
         match self {
             Self::Raw(data) | Self::Base64(data) => data.is_empty(),
         }
+    }
+
+    /// What follows the first `bytes` encoded bytes; `None` if that is nothing.
+    fn skip(self, bytes: usize) -> Option<Self> {
+        let rest = match self {
+            Self::Raw(data) => Self::Raw(data.get(bytes..)?),
+            Self::Base64(text) => Self::Base64(text.get(bytes..)?),
+        };
+        (!rest.is_empty()).then_some(rest)
     }
 
     /// The first `bytes` bytes, and the source after them. In Base64 the rest starts a new encoded

@@ -5,7 +5,7 @@ use crate::io::cursor::Bytes;
 use crate::io::error::{FileProblem, Parsed, quote};
 use crate::io::fields::{Field, columns};
 use crate::io::format::FileFormat;
-use crate::io::scalar::Scalar;
+use crate::io::scalar::{Naming, Scalar};
 use crate::io::text::{Lines, Words, percent_decoded};
 use crate::io::{MeshFile, assemble};
 
@@ -17,23 +17,6 @@ const MAGIC: &[u8] = b"# vtk DataFile";
 /// True if the file starts like a legacy VTK file.
 pub(super) fn has_magic(content: &[u8]) -> bool {
     content.starts_with(MAGIC)
-}
-
-/// The scalar type of a legacy type name.
-fn scalar(name: &[u8]) -> Option<Scalar> {
-    Some(match name.to_ascii_lowercase().as_slice() {
-        b"unsigned_char" | b"vtktypeuint8" => Scalar::U8,
-        b"char" | b"signed_char" | b"vtktypeint8" => Scalar::I8,
-        b"unsigned_short" | b"vtktypeuint16" => Scalar::U16,
-        b"short" | b"vtktypeint16" => Scalar::I16,
-        b"unsigned_int" | b"vtktypeuint32" => Scalar::U32,
-        b"int" | b"vtkidtype" | b"vtktypeint32" => Scalar::I32,
-        b"unsigned_long" | b"unsigned_long_long" | b"vtktypeuint64" => Scalar::U64,
-        b"long" | b"long_long" | b"vtktypeint64" => Scalar::I64,
-        b"float" => Scalar::F32,
-        b"double" => Scalar::F64,
-        _ => return None,
-    })
 }
 
 pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
@@ -107,7 +90,7 @@ impl<'a> Reader<'a> {
 
     fn scalar(&mut self) -> Parsed<Scalar> {
         let word = self.bytes.word("a type")?;
-        scalar(word).ok_or_else(|| {
+        Scalar::named(Naming::VtkLegacy, &word.to_ascii_lowercase()).ok_or_else(|| {
             let problem = FileProblem::unsupported(format!("a VTK array of type '{}'", quote(word)));
             self.bytes.fail(problem)
         })

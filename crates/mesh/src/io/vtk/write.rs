@@ -4,12 +4,11 @@ use std::io::{self, Write};
 
 use quick_xml::escape::escape;
 
-use crate::AttributeValues;
 use crate::attribute::with_values;
 use crate::io::base64;
 use crate::io::fields::{Group, groups};
 use crate::io::format::Content;
-use crate::io::scalar::Value;
+use crate::io::scalar::{Naming, Scalar, Value};
 
 /// Writes a `PolyData` file with arrays in Base64. Columns of a vector, normal or colour become one
 /// array.
@@ -32,34 +31,21 @@ pub(super) fn write(file: &Content, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "<Points>")?;
     let coordinates = mesh.vertices().iter().flat_map(|position| position.to_array());
-    write_array("Float64", "Points", " NumberOfComponents=\"3\"", coordinates, out)?;
+    write_array("Points", " NumberOfComponents=\"3\"", coordinates, out)?;
     writeln!(out, "</Points>\n<Polys>")?;
     let faces = mesh.faces();
     if i32::try_from(faces.corners().len()).is_ok() {
         let corners = faces.corners().iter().map(|&corner| corner as i32);
-        write_array("Int32", "connectivity", "", corners, out)?;
+        write_array("connectivity", "", corners, out)?;
         let ends = faces.offsets().iter().skip(1).map(|&end| end as i32);
-        write_array("Int32", "offsets", "", ends, out)?;
+        write_array("offsets", "", ends, out)?;
     } else {
         let corners = faces.corners().iter().map(|&corner| i64::from(corner));
-        write_array("Int64", "connectivity", "", corners, out)?;
+        write_array("connectivity", "", corners, out)?;
         let ends = faces.offsets().iter().skip(1).map(|&end| i64::from(end));
-        write_array("Int64", "offsets", "", ends, out)?;
+        write_array("offsets", "", ends, out)?;
     }
     writeln!(out, "</Polys>\n</Piece>\n</PolyData>\n</VTKFile>")
-}
-
-fn type_name(values: &AttributeValues) -> &'static str {
-    match values {
-        AttributeValues::I8(_) => "Int8",
-        AttributeValues::U8(_) => "UInt8",
-        AttributeValues::I16(_) => "Int16",
-        AttributeValues::U16(_) => "UInt16",
-        AttributeValues::I32(_) => "Int32",
-        AttributeValues::U32(_) => "UInt32",
-        AttributeValues::F32(_) => "Float32",
-        AttributeValues::F64(_) => "Float64",
-    }
 }
 
 fn write_group(group: &Group, out: &mut dyn Write) -> io::Result<()> {
@@ -81,11 +67,10 @@ fn write_group(group: &Group, out: &mut dyn Write) -> io::Result<()> {
             with_values!(&column.values, values => values[row].append_to(&mut bytes, true));
         }
     }
-    write_bytes(type_name(&first.values), &group.name, &further, &bytes, out)
+    write_bytes(first.values.scalar(), &group.name, &further, &bytes, out)
 }
 
 fn write_array<T: Value>(
-    kind: &str,
     name: &str,
     further: &str,
     values: impl Iterator<Item = T>,
@@ -93,11 +78,11 @@ fn write_array<T: Value>(
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     values.for_each(|value| value.append_to(&mut bytes, true));
-    write_bytes(kind, name, further, &bytes, out)
+    write_bytes(T::SCALAR, name, further, &bytes, out)
 }
 
-fn write_bytes(kind: &str, name: &str, further: &str, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
-    let name = escape(name);
+fn write_bytes(scalar: Scalar, name: &str, further: &str, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let (kind, name) = (scalar.name(Naming::VtkXml), escape(name));
     writeln!(out, "<DataArray type=\"{kind}\" Name=\"{name}\"{further} format=\"binary\">")?;
     let mut data = Vec::with_capacity(8 + bytes.len());
     (bytes.len() as u64).append_to(&mut data, true);

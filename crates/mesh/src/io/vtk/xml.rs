@@ -8,7 +8,7 @@ use crate::io::xml::{Document, Node, Tag};
 use crate::io::{MeshFile, assemble};
 use crate::{AttributeValues, Faces, VertexAttribute};
 
-use super::arrays::{Appended, Storage};
+use super::arrays::{Source, Storage};
 use super::cells::{Cells, Kinds, POLYGON, STRIP};
 use super::positions;
 
@@ -71,7 +71,7 @@ fn missing(what: &str) -> FileProblem {
 }
 
 /// The data after `<AppendedData encoding="...">_`.
-fn appended(content: &[u8]) -> Result<Option<Appended<'_>>, FileProblem> {
+fn appended(content: &[u8]) -> Result<Option<Source<'_>>, FileProblem> {
     let Some(end) = content.iter().position(|&b| b == b'>') else {
         return Ok(None);
     };
@@ -86,9 +86,9 @@ fn appended(content: &[u8]) -> Result<Option<Appended<'_>>, FileProblem> {
     let data = start.map_or(&[][..], |start| &rest[start + 1..]);
     Ok(Some(if is_base64 {
         let end = data.iter().position(|&b| b == b'<').unwrap_or(data.len());
-        Appended::Base64(data[..end].trim_ascii_end())
+        Source::Base64(data[..end].trim_ascii_end())
     } else {
-        Appended::Raw(data)
+        Source::Raw(data)
     }))
 }
 

@@ -67,79 +67,60 @@ impl BodyOptions {
     }
 }
 
-/// A part of the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum BodyPart {
+/// Declares the parts of the body with their names, in the order of their labels.
+macro_rules! body_parts {
+    ($($(#[$docs:meta])* $part:ident: $name:literal,)*) => {
+        /// A part of the body.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum BodyPart {
+            $($(#[$docs])* $part,)*
+        }
+
+        impl BodyPart {
+            /// All parts, in the order of their labels.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$part),*];
+
+            /// Name of the part, such as `left hand`.
+            pub fn name(self) -> &'static str {
+                [$($name),*][usize::from(self.label())]
+            }
+        }
+    };
+}
+
+body_parts! {
     /// Head and upper half of the neck.
-    Head,
+    Head: "head",
     /// Chest, shoulders, belly and hips, down to where the legs leave the trunk.
-    Torso,
+    Torso: "torso",
     /// From the left armpit to the elbow.
-    UpperArmLeft,
+    UpperArmLeft: "left upper arm",
     /// From the right armpit to the elbow.
-    UpperArmRight,
+    UpperArmRight: "right upper arm",
     /// From the left elbow to the wrist.
-    ForearmLeft,
+    ForearmLeft: "left forearm",
     /// From the right elbow to the wrist.
-    ForearmRight,
+    ForearmRight: "right forearm",
     /// The left hand.
-    HandLeft,
+    HandLeft: "left hand",
     /// The right hand.
-    HandRight,
+    HandRight: "right hand",
     /// From where the left leg leaves the trunk to the knee.
-    ThighLeft,
+    ThighLeft: "left thigh",
     /// From where the right leg leaves the trunk to the knee.
-    ThighRight,
+    ThighRight: "right thigh",
     /// From the left knee to the ankle.
-    ShinLeft,
+    ShinLeft: "left shin",
     /// From the right knee to the ankle.
-    ShinRight,
+    ShinRight: "right shin",
     /// The left foot.
-    FootLeft,
+    FootLeft: "left foot",
     /// The right foot.
-    FootRight,
+    FootRight: "right foot",
 }
 
 impl BodyPart {
-    /// All parts, in the order of their labels.
-    pub const ALL: [Self; 14] = [
-        Self::Head,
-        Self::Torso,
-        Self::UpperArmLeft,
-        Self::UpperArmRight,
-        Self::ForearmLeft,
-        Self::ForearmRight,
-        Self::HandLeft,
-        Self::HandRight,
-        Self::ThighLeft,
-        Self::ThighRight,
-        Self::ShinLeft,
-        Self::ShinRight,
-        Self::FootLeft,
-        Self::FootRight,
-    ];
-
-    /// Name of the part, such as `left hand`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Head => "head",
-            Self::Torso => "torso",
-            Self::UpperArmLeft => "left upper arm",
-            Self::UpperArmRight => "right upper arm",
-            Self::ForearmLeft => "left forearm",
-            Self::ForearmRight => "right forearm",
-            Self::HandLeft => "left hand",
-            Self::HandRight => "right hand",
-            Self::ThighLeft => "left thigh",
-            Self::ThighRight => "right thigh",
-            Self::ShinLeft => "left shin",
-            Self::ShinRight => "right shin",
-            Self::FootLeft => "left foot",
-            Self::FootRight => "right foot",
-        }
-    }
-
     /// Label of the part, from 0: its index in [`BodyPart::ALL`].
     pub fn label(self) -> u8 {
         self as u8

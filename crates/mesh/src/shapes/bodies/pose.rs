@@ -49,256 +49,169 @@ enum Axis {
     Elbow,
 }
 
-const fn turn(axis: Axis, low: f64, natural: f64, high: f64) -> Turn {
-    Turn { axis, low, natural, high }
+impl Axis {
+    const fn turn(self, low: i16, natural: i16, high: i16) -> Turn {
+        Turn { axis: self, low: low as f64, natural: natural as f64, high: high as f64 }
+    }
 }
 
-/// Rotations of each joint of the middle and the left, outermost first: the last is applied first.
-const JOINTS: [(usize, &[Turn]); 12] = [
-    (
-        PELVIS,
-        &[turn(Axis::Up, -35.0, 0.0, 35.0), turn(Axis::Across, -6.0, 2.0, 14.0), turn(Axis::Front, -6.0, 0.0, 6.0)],
-    ),
-    (
-        ABDOMEN,
-        &[turn(Axis::Up, -18.0, 0.0, 18.0), turn(Axis::Across, -14.0, 2.0, 28.0), turn(Axis::Front, -14.0, 0.0, 14.0)],
-    ),
-    (
-        CHEST,
-        &[turn(Axis::Up, -18.0, 0.0, 18.0), turn(Axis::Across, -10.0, 1.0, 20.0), turn(Axis::Front, -10.0, 0.0, 10.0)],
-    ),
-    (
-        NECK,
-        &[turn(Axis::Up, -25.0, 0.0, 25.0), turn(Axis::Across, -15.0, 0.0, 20.0), turn(Axis::Front, -12.0, 0.0, 12.0)],
-    ),
-    (
-        HEAD,
-        &[turn(Axis::Up, -25.0, 0.0, 25.0), turn(Axis::Across, -15.0, 0.0, 15.0), turn(Axis::Front, -8.0, 0.0, 8.0)],
-    ),
-    (CLAVICLE, &[turn(Axis::Up, -12.0, 0.0, 10.0), turn(Axis::Front, -6.0, 0.0, 18.0)]),
-    (
-        UPPER_ARM,
-        &[
-            turn(Axis::Up, -85.0, -12.0, 25.0),
-            turn(Axis::Front, -34.0, -14.0, 80.0),
-            turn(Axis::Along, -45.0, 0.0, 45.0),
-        ],
-    ),
-    (FOREARM, &[turn(Axis::Elbow, 0.0, 20.0, 100.0), turn(Axis::Along, -30.0, 0.0, 30.0)]),
-    (
-        HAND,
-        &[turn(Axis::Front, -35.0, 0.0, 35.0), turn(Axis::Up, -15.0, 0.0, 15.0), turn(Axis::Along, -30.0, 0.0, 30.0)],
-    ),
-    (
-        THIGH,
-        &[
-            turn(Axis::Across, -80.0, -6.0, 22.0),
-            turn(Axis::Front, -8.0, 2.0, 32.0),
-            turn(Axis::Along, -25.0, 0.0, 25.0),
-        ],
-    ),
-    (SHIN, &[turn(Axis::Across, 0.0, 10.0, 100.0)]),
-    (FOOT, &[turn(Axis::Across, -18.0, 0.0, 28.0), turn(Axis::Up, -12.0, 0.0, 12.0)]),
-];
+const fn across(low: i16, natural: i16, high: i16) -> Turn {
+    Axis::Across.turn(low, natural, high)
+}
 
-/// Rotations of some joints, as in [`JOINTS`].
-type Joints = &'static [(usize, &'static [Turn])];
+const fn up(low: i16, natural: i16, high: i16) -> Turn {
+    Axis::Up.turn(low, natural, high)
+}
+
+const fn front(low: i16, natural: i16, high: i16) -> Turn {
+    Axis::Front.turn(low, natural, high)
+}
+
+const fn along(low: i16, natural: i16, high: i16) -> Turn {
+    Axis::Along.turn(low, natural, high)
+}
+
+const fn elbow(low: i16, natural: i16, high: i16) -> Turn {
+    Axis::Elbow.turn(low, natural, high)
+}
+
+/// A bone and the rotations of its joint, outermost first: the last is applied first.
+type Joint = (usize, &'static [Turn]);
+
+/// Rotations of each joint of the middle and the left, outermost first: the last is applied first.
+const JOINTS: [Joint; 12] = [
+    (PELVIS, &[up(-35, 0, 35), across(-6, 2, 14), front(-6, 0, 6)]),
+    (ABDOMEN, &[up(-18, 0, 18), across(-14, 2, 28), front(-14, 0, 14)]),
+    (CHEST, &[up(-18, 0, 18), across(-10, 1, 20), front(-10, 0, 10)]),
+    (NECK, &[up(-25, 0, 25), across(-15, 0, 20), front(-12, 0, 12)]),
+    (HEAD, &[up(-25, 0, 25), across(-15, 0, 15), front(-8, 0, 8)]),
+    (CLAVICLE, &[up(-12, 0, 10), front(-6, 0, 18)]),
+    (UPPER_ARM, &[up(-85, -12, 25), front(-34, -14, 80), along(-45, 0, 45)]),
+    (FOREARM, &[elbow(0, 20, 100), along(-30, 0, 30)]),
+    (HAND, &[front(-35, 0, 35), up(-15, 0, 15), along(-30, 0, 30)]),
+    (THIGH, &[across(-80, -6, 22), front(-8, 2, 32), along(-25, 0, 25)]),
+    (SHIN, &[across(0, 10, 100)]),
+    (FOOT, &[across(-18, 0, 28), up(-12, 0, 12)]),
+];
 
 /// Poses of one kind.
 struct Family {
     /// Joints of the middle and of both sides.
-    both: Joints,
+    both: &'static [Joint],
     /// Joints of one side, left or right, that differ from `both`.
-    one: Joints,
+    one: &'static [Joint],
     /// Range of all other joints, relative to [`JOINTS`].
     others: f64,
 }
 
-const LEGS_STRAIGHT: [(usize, &[Turn]); 2] = [
-    (THIGH, &[turn(Axis::Across, -8.0, 0.0, 5.0), turn(Axis::Front, -6.0, 1.0, 16.0)]),
-    (SHIN, &[turn(Axis::Across, 0.0, 2.0, 8.0)]),
-];
-const ARM_HANGING: (usize, &[Turn]) = (
-    UPPER_ARM,
-    &[
-        turn(Axis::Across, -20.0, 0.0, 12.0),
-        turn(Axis::Front, -38.0, -30.0, -18.0),
-        turn(Axis::Along, -30.0, 0.0, 40.0),
-    ],
-);
-const ARM_LEVEL: (usize, &[Turn]) = (
-    UPPER_ARM,
-    &[turn(Axis::Up, -12.0, 0.0, 10.0), turn(Axis::Front, 25.0, 40.0, 50.0), turn(Axis::Along, -45.0, 0.0, 45.0)],
-);
-const ARM_IN_FRONT: (usize, &[Turn]) = (
-    UPPER_ARM,
-    &[turn(Axis::Up, -95.0, -80.0, -45.0), turn(Axis::Front, 5.0, 35.0, 60.0), turn(Axis::Along, -60.0, 0.0, 45.0)],
-);
-const ARM_UP: (usize, &[Turn]) = (
-    UPPER_ARM,
-    &[turn(Axis::Up, -40.0, -10.0, 10.0), turn(Axis::Front, 75.0, 105.0, 125.0), turn(Axis::Along, -50.0, 0.0, 50.0)],
-);
-const ARM_AT_HIP: (usize, &[Turn]) = (
-    UPPER_ARM,
-    &[turn(Axis::Up, 0.0, 12.0, 30.0), turn(Axis::Front, -15.0, -5.0, 5.0), turn(Axis::Along, 55.0, 75.0, 90.0)],
-);
-const SHOULDER_UP: (usize, &[Turn]) = (CLAVICLE, &[turn(Axis::Front, 8.0, 16.0, 24.0)]);
-const ELBOW_STRAIGHT: (usize, &[Turn]) =
-    (FOREARM, &[turn(Axis::Elbow, 0.0, 5.0, 25.0), turn(Axis::Along, -60.0, 0.0, 60.0)]);
-const ELBOW_BENT: (usize, &[Turn]) =
-    (FOREARM, &[turn(Axis::Elbow, 40.0, 80.0, 115.0), turn(Axis::Along, -40.0, 0.0, 40.0)]);
-const THIGH_LEVEL: (usize, &[Turn]) = (
-    THIGH,
-    &[
-        turn(Axis::Across, -105.0, -85.0, -65.0),
-        turn(Axis::Front, -4.0, 6.0, 35.0),
-        turn(Axis::Along, -20.0, 0.0, 30.0),
-    ],
-);
-const KNEE_BENT: (usize, &[Turn]) = (SHIN, &[turn(Axis::Across, 60.0, 85.0, 110.0)]);
+/// Poses whose two sides have the same ranges.
+const fn of_both(both: &'static [Joint], others: f64) -> Family {
+    Family { both, one: &[], others }
+}
+
+const THIGH_STRAIGHT: Joint = (THIGH, &[across(-8, 0, 5), front(-6, 1, 16)]);
+const KNEE_STRAIGHT: Joint = (SHIN, &[across(0, 2, 8)]);
+const ARM_HANGING: Joint = (UPPER_ARM, &[across(-20, 0, 12), front(-38, -30, -18), along(-30, 0, 40)]);
+const ARM_LEVEL: Joint = (UPPER_ARM, &[up(-12, 0, 10), front(25, 40, 50), along(-45, 0, 45)]);
+const ARM_IN_FRONT: Joint = (UPPER_ARM, &[up(-95, -80, -45), front(5, 35, 60), along(-60, 0, 45)]);
+const ARM_UP: Joint = (UPPER_ARM, &[up(-40, -10, 10), front(75, 105, 125), along(-50, 0, 50)]);
+const ARM_AT_HIP: Joint = (UPPER_ARM, &[up(0, 12, 30), front(-15, -5, 5), along(55, 75, 90)]);
+const SHOULDER_UP: Joint = (CLAVICLE, &[front(8, 16, 24)]);
+const ELBOW_STRAIGHT: Joint = (FOREARM, &[elbow(0, 5, 25), along(-60, 0, 60)]);
+const ELBOW_BENT: Joint = (FOREARM, &[elbow(40, 80, 115), along(-40, 0, 40)]);
+const THIGH_LEVEL: Joint = (THIGH, &[across(-105, -85, -65), front(-4, 6, 35), along(-20, 0, 30)]);
+const KNEE_BENT: Joint = (SHIN, &[across(60, 85, 110)]);
 
 /// Families of poses, each as likely as any other.
 const FAMILIES: [Family; 20] = [
     // Standing, arms hanging, slightly spread or level.
-    Family { both: &[ARM_HANGING, ELBOW_STRAIGHT, LEGS_STRAIGHT[0], LEGS_STRAIGHT[1]], one: &[], others: 0.4 },
-    Family {
-        both: &[
-            (UPPER_ARM, &[turn(Axis::Up, -10.0, 0.0, 10.0), turn(Axis::Front, -25.0, -6.0, 15.0)]),
-            ELBOW_STRAIGHT,
-            LEGS_STRAIGHT[0],
-            LEGS_STRAIGHT[1],
-        ],
-        one: &[],
-        others: 0.15,
-    },
-    Family { both: &[ARM_LEVEL, ELBOW_STRAIGHT, LEGS_STRAIGHT[0], LEGS_STRAIGHT[1]], one: &[], others: 0.15 },
+    of_both(&[ARM_HANGING, ELBOW_STRAIGHT, THIGH_STRAIGHT, KNEE_STRAIGHT], 0.4),
+    of_both(&[(UPPER_ARM, &[up(-10, 0, 10), front(-25, -6, 15)]), ELBOW_STRAIGHT, THIGH_STRAIGHT, KNEE_STRAIGHT], 0.15),
+    of_both(&[ARM_LEVEL, ELBOW_STRAIGHT, THIGH_STRAIGHT, KNEE_STRAIGHT], 0.15),
     // Both arms or one arm overhead; forearms upwards; arms in front; hands near the hips.
-    Family { both: &[SHOULDER_UP, ARM_UP, ELBOW_STRAIGHT], one: &[], others: 0.6 },
-    Family { both: &[SHOULDER_UP, ARM_UP, ELBOW_BENT], one: &[], others: 0.6 },
+    of_both(&[SHOULDER_UP, ARM_UP, ELBOW_STRAIGHT], 0.6),
+    of_both(&[SHOULDER_UP, ARM_UP, ELBOW_BENT], 0.6),
     Family { both: &[ARM_HANGING], one: &[SHOULDER_UP, ARM_UP, ELBOW_STRAIGHT], others: 0.7 },
-    Family {
-        both: &[
-            (
-                UPPER_ARM,
-                &[
-                    turn(Axis::Up, -35.0, -5.0, 10.0),
-                    turn(Axis::Front, 15.0, 40.0, 60.0),
-                    turn(Axis::Along, -95.0, -75.0, -40.0),
-                ],
-            ),
-            ELBOW_BENT,
-        ],
-        one: &[],
-        others: 0.6,
-    },
-    Family { both: &[ARM_IN_FRONT, ELBOW_STRAIGHT], one: &[], others: 0.6 },
-    Family { both: &[ARM_IN_FRONT, ELBOW_BENT], one: &[], others: 0.7 },
-    Family { both: &[ARM_AT_HIP, ELBOW_BENT, LEGS_STRAIGHT[0], LEGS_STRAIGHT[1]], one: &[], others: 0.4 },
+    of_both(&[(UPPER_ARM, &[up(-35, -5, 10), front(15, 40, 60), along(-95, -75, -40)]), ELBOW_BENT], 0.6),
+    of_both(&[ARM_IN_FRONT, ELBOW_STRAIGHT], 0.6),
+    of_both(&[ARM_IN_FRONT, ELBOW_BENT], 0.7),
+    of_both(&[ARM_AT_HIP, ELBOW_BENT, THIGH_STRAIGHT, KNEE_STRAIGHT], 0.4),
     // Sitting, also with level arms; squatting; kneeling on both knees or one.
-    Family { both: &[THIGH_LEVEL, KNEE_BENT], one: &[], others: 0.8 },
-    Family {
-        both: &[THIGH_LEVEL, (SHIN, &[turn(Axis::Across, 0.0, 20.0, 60.0)]), ARM_IN_FRONT],
-        one: &[],
-        others: 0.6,
-    },
-    Family {
-        both: &[
-            (ABDOMEN, &[turn(Axis::Across, 0.0, 15.0, 35.0)]),
-            (
-                THIGH,
-                &[
-                    turn(Axis::Across, -125.0, -105.0, -70.0),
-                    turn(Axis::Front, 0.0, 12.0, 35.0),
-                    turn(Axis::Along, 0.0, 10.0, 30.0),
-                ],
-            ),
-            (SHIN, &[turn(Axis::Across, 80.0, 110.0, 130.0)]),
-            (FOOT, &[turn(Axis::Across, -30.0, -15.0, 10.0)]),
+    of_both(&[THIGH_LEVEL, KNEE_BENT], 0.8),
+    of_both(&[THIGH_LEVEL, (SHIN, &[across(0, 20, 60)]), ARM_IN_FRONT], 0.6),
+    of_both(
+        &[
+            (ABDOMEN, &[across(0, 15, 35)]),
+            (THIGH, &[across(-125, -105, -70), front(0, 12, 35), along(0, 10, 30)]),
+            (SHIN, &[across(80, 110, 130)]),
+            (FOOT, &[across(-30, -15, 10)]),
             ARM_IN_FRONT,
         ],
-        one: &[],
-        others: 0.7,
-    },
-    Family {
-        both: &[
-            (THIGH, &[turn(Axis::Across, -50.0, -10.0, 15.0), turn(Axis::Front, -4.0, 2.0, 20.0)]),
-            (SHIN, &[turn(Axis::Across, 75.0, 100.0, 125.0)]),
-            (FOOT, &[turn(Axis::Across, 0.0, 25.0, 45.0)]),
+        0.7,
+    ),
+    of_both(
+        &[
+            (THIGH, &[across(-50, -10, 15), front(-4, 2, 20)]),
+            (SHIN, &[across(75, 100, 125)]),
+            (FOOT, &[across(0, 25, 45)]),
         ],
-        one: &[],
-        others: 0.8,
-    },
+        0.8,
+    ),
     // Hands and knees; bending forwards; lying with the limbs out.
-    Family {
-        both: &[
-            (PELVIS, &[turn(Axis::Across, 60.0, 80.0, 100.0)]),
-            (NECK, &[turn(Axis::Across, -35.0, -15.0, 10.0)]),
+    of_both(
+        &[
+            (PELVIS, &[across(60, 80, 100)]),
+            (NECK, &[across(-35, -15, 10)]),
             THIGH_LEVEL,
             KNEE_BENT,
-            (FOOT, &[turn(Axis::Across, 0.0, 25.0, 45.0)]),
+            (FOOT, &[across(0, 25, 45)]),
             ARM_IN_FRONT,
             ELBOW_STRAIGHT,
-            (HAND, &[turn(Axis::Front, 0.0, 45.0, 75.0)]),
+            (HAND, &[front(0, 45, 75)]),
         ],
-        one: &[],
-        others: 0.5,
-    },
-    Family {
-        both: &[
-            (PELVIS, &[turn(Axis::Across, 15.0, 35.0, 60.0)]),
-            (ABDOMEN, &[turn(Axis::Across, 10.0, 25.0, 40.0), turn(Axis::Up, -15.0, 0.0, 15.0)]),
-            (CHEST, &[turn(Axis::Across, 5.0, 18.0, 30.0)]),
-            (THIGH, &[turn(Axis::Across, -70.0, -35.0, -10.0), turn(Axis::Front, -4.0, 4.0, 20.0)]),
-            (UPPER_ARM, &[turn(Axis::Across, -110.0, -55.0, 0.0), turn(Axis::Front, -38.0, -28.0, -5.0)]),
+        0.5,
+    ),
+    of_both(
+        &[
+            (PELVIS, &[across(15, 35, 60)]),
+            (ABDOMEN, &[across(10, 25, 40), up(-15, 0, 15)]),
+            (CHEST, &[across(5, 18, 30)]),
+            (THIGH, &[across(-70, -35, -10), front(-4, 4, 20)]),
+            (UPPER_ARM, &[across(-110, -55, 0), front(-38, -28, -5)]),
         ],
-        one: &[],
-        others: 0.6,
-    },
-    Family {
-        both: &[
-            (PELVIS, &[turn(Axis::Across, -100.0, -90.0, -80.0)]),
-            (
-                UPPER_ARM,
-                &[
-                    turn(Axis::Up, -10.0, 5.0, 25.0),
-                    turn(Axis::Front, -20.0, 30.0, 110.0),
-                    turn(Axis::Along, -80.0, 0.0, 80.0),
-                ],
-            ),
+        0.6,
+    ),
+    of_both(
+        &[
+            (PELVIS, &[across(-100, -90, -80)]),
+            (UPPER_ARM, &[up(-10, 5, 25), front(-20, 30, 110), along(-80, 0, 80)]),
             ELBOW_STRAIGHT,
-            (THIGH, &[turn(Axis::Across, -15.0, 0.0, 12.0), turn(Axis::Front, 0.0, 18.0, 50.0)]),
+            (THIGH, &[across(-15, 0, 12), front(0, 18, 50)]),
         ],
-        one: &[],
-        others: 0.5,
-    },
+        0.5,
+    ),
     // Walking and running; kicking forwards and sideways.
     Family {
         both: &[
-            (UPPER_ARM, &[turn(Axis::Across, -60.0, -25.0, -5.0), turn(Axis::Front, -38.0, -28.0, -15.0)]),
-            (FOREARM, &[turn(Axis::Elbow, 5.0, 40.0, 110.0)]),
-            (THIGH, &[turn(Axis::Across, 0.0, 12.0, 30.0), turn(Axis::Front, -4.0, 0.0, 8.0)]),
-            (SHIN, &[turn(Axis::Across, 5.0, 30.0, 100.0)]),
+            (UPPER_ARM, &[across(-60, -25, -5), front(-38, -28, -15)]),
+            (FOREARM, &[elbow(5, 40, 110)]),
+            (THIGH, &[across(0, 12, 30), front(-4, 0, 8)]),
+            (SHIN, &[across(5, 30, 100)]),
         ],
         one: &[
-            (UPPER_ARM, &[turn(Axis::Across, 0.0, 20.0, 50.0), turn(Axis::Front, -36.0, -26.0, -12.0)]),
-            (THIGH, &[turn(Axis::Across, -90.0, -35.0, -10.0), turn(Axis::Front, -4.0, 0.0, 8.0)]),
+            (UPPER_ARM, &[across(0, 20, 50), front(-36, -26, -12)]),
+            (THIGH, &[across(-90, -35, -10), front(-4, 0, 8)]),
         ],
         others: 0.5,
     },
     Family {
-        both: &[LEGS_STRAIGHT[0], LEGS_STRAIGHT[1]],
-        one: &[
-            (THIGH, &[turn(Axis::Across, -110.0, -75.0, -40.0), turn(Axis::Front, -4.0, 4.0, 20.0)]),
-            (SHIN, &[turn(Axis::Across, 0.0, 20.0, 110.0)]),
-        ],
+        both: &[THIGH_STRAIGHT, KNEE_STRAIGHT],
+        one: &[(THIGH, &[across(-110, -75, -40), front(-4, 4, 20)]), (SHIN, &[across(0, 20, 110)])],
         others: 1.0,
     },
     Family {
-        both: &[LEGS_STRAIGHT[0], LEGS_STRAIGHT[1]],
-        one: &[
-            (THIGH, &[turn(Axis::Front, 15.0, 40.0, 70.0), turn(Axis::Across, -30.0, 0.0, 15.0)]),
-            (SHIN, &[turn(Axis::Across, 0.0, 10.0, 90.0)]),
-        ],
+        both: &[THIGH_STRAIGHT, KNEE_STRAIGHT],
+        one: &[(THIGH, &[front(15, 40, 70), across(-30, 0, 15)]), (SHIN, &[across(0, 10, 90)])],
         others: 1.0,
     },
 ];
@@ -373,7 +286,7 @@ fn draw_turns(uniform: &mut Uniform, range: f64) -> [DQuat; BONE_COUNT] {
 impl Family {
     /// Draws one rotation per joint. In about half of all poses both sides are nearly mirror images.
     fn draw_turns(&self, uniform: &mut Uniform, range: f64) -> [DQuat; BONE_COUNT] {
-        let find = |joints: Joints, bone| joints.iter().find(|joint| joint.0 == bone).map(|joint| joint.1);
+        let find = |joints: &'static [Joint], bone| joints.iter().find(|joint| joint.0 == bone).map(|joint| joint.1);
         let one_is_right = uniform.unit() < 0.5;
         let asymmetry = if uniform.unit() < 0.5 { 1.0 } else { ASYMMETRY };
         let mut turns = [DQuat::IDENTITY; BONE_COUNT];
@@ -515,7 +428,7 @@ mod tests {
 
     #[test]
     fn both_sides_turn_as_mirror_images() {
-        let lift = turn(Axis::Elbow, 90.0, 90.0, 90.0);
+        let lift = elbow(90, 90, 90);
         let [left, right] = [false, true].map(|is_right| lift.rotation(0.5, FOREARM, 1.0, is_right));
         let axis = ANATOMY.bones[FOREARM].axis();
         assert!((right * mirrored(axis)).distance(mirrored(left * axis)) < 1e-12);
