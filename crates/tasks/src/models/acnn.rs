@@ -1,6 +1,6 @@
 //! ACNN (Boscaini, Masci, Rodola and Bronstein 2016).
 
-use super::stack::{PatchConv, check_radius};
+use super::stack::{check_radius, patch_conv};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
@@ -45,7 +45,7 @@ impl AcnnModel {
             let problem = format!("{} is out of range: must be from 1 to 1000000", self.anisotropy);
             return Err(TaskError::setting("model: anisotropy", problem));
         }
-        let conv = |outputs| PatchConv { word: "acnn", bins: self.angles * self.steps.len(), outputs };
+        let conv = |outputs| patch_conv(Self::KIND, self.angles * self.steps.len(), outputs);
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }

@@ -1,17 +1,14 @@
 //! EdgeConv, the layer of DGCNN (Wang, Sun, Liu, Sarma, Bronstein and Solomon 2019), on fixed nearest neighbours.
 
-use super::stack::{begin, gathered};
+use super::stack::{VertexConv, forward, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::PointIndex;
-use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
-use gemcnn_nn::{
-    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
-    Tape, Var,
-};
+use gemcnn_nn::layers::{EquivariantNormConfig, LinearConfig};
+use gemcnn_nn::{Activation, Builder, FeatureType, Module, NetworkConfig, Real, SparseMap};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -29,7 +26,7 @@ impl EdgeModel {
     /// The layers of the network.
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("neighbours", self.neighbours, 1..=256)?;
-        let conv = |outputs| EdgeConv { neighbours: self.neighbours, outputs };
+        let conv = |outputs| edge_conv(self.neighbours, outputs);
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
@@ -72,59 +69,22 @@ impl Patches for Nearest {
 /// `y_i = A x_i + norm(max_j B x_j - B x_i)`, which is `max_j (A x_i + B (x_j - x_i) + b)` with the scale of the batch
 /// normalisation in `B` and its offset as `b`. Each map is applied once to every vertex instead of once to every pair.
 /// ReLU follows; it commutes with the maximum.
-#[derive(Debug)]
-pub(super) struct EdgeConv {
-    pub neighbours: usize,
-    pub outputs: usize,
-}
-
-#[derive(Debug)]
-struct EdgeLayer {
-    neighbours: usize,
-    input: FeatureType,
-    own: Linear,
-    other: Linear,
-    norm: EquivariantNorm,
-}
-
-impl<T: Real> LayerConfig<T> for EdgeConv {
-    fn word(&self) -> &'static str {
-        "edge"
-    }
-
-    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
-        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
-        builder.within(name, |builder| {
-            let map = LinearConfig { bias: false, input_moment, ..LinearConfig::new(inputs, self.outputs) };
-            let norm = EquivariantNormConfig::new(FeatureType::scalars(self.outputs));
-            Ok(Box::new(EdgeLayer {
-                neighbours: self.neighbours,
-                input: FeatureType::scalars(inputs),
-                own: map.init("own", builder)?,
-                other: map.init("other", builder)?,
-                norm: norm.init("norm", builder)?,
-            }) as Box<dyn Module<T>>)
+pub(super) fn edge_conv<T: Real>(neighbours: usize, outputs: usize) -> VertexConv<T> {
+    VertexConv::new("edge", outputs, move |name, inputs, input_moment, builder| {
+        let (own, other, norm) = builder.within(name, |builder| {
+            let map = LinearConfig { bias: false, input_moment, ..LinearConfig::new(inputs, outputs) };
+            let norm = EquivariantNormConfig::new(FeatureType::scalars(outputs));
+            Ok((map.init("own", builder)?, map.init("other", builder)?, norm.init("norm", builder)?))
+        })?;
+        forward(move |tape, levels, x| {
+            let own = own.forward(tape, levels, x.clone())?;
+            let other = other.forward(tape, levels, x)?;
+            let others = gathered(tape, levels, 0, other.clone())?;
+            let largest = tape.block_maximum(neighbours, others)?;
+            let minus = tape.scale(-1.0, other)?;
+            let difference = tape.add(largest, minus)?;
+            let difference = norm.forward(tape, levels, difference)?;
+            tape.add(own, difference)
         })
-    }
-}
-
-impl<T: Real> Module<T> for EdgeLayer {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        Module::<T>::output(&self.own)
-    }
-
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let own = self.own.forward(tape, levels, x.clone())?;
-        let other = self.other.forward(tape, levels, x)?;
-        let others = gathered(tape, levels, 0, other.clone())?;
-        let largest = tape.block_maximum(self.neighbours, others)?;
-        let minus = tape.scale(-1.0, other)?;
-        let difference = tape.add(largest, minus)?;
-        let difference = self.norm.forward(tape, levels, difference)?;
-        tape.add(own, difference)
-    }
+    })
 }

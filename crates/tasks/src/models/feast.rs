@@ -1,16 +1,13 @@
 //! FeaStNet (Verma, Boyer and Verbeek 2018).
 
-use super::stack::begin;
+use super::stack::{VertexConv, forward};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
-use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, Linear, LinearConfig};
-use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, PatchBatch,
-    Real, SparseMap, Stage, Tape, Var,
-};
+use gemcnn_nn::layers::{EquivariantNormConfig, LinearConfig};
+use gemcnn_nn::{Activation, Aggregation, Builder, FeatureType, Module, NetworkConfig, PatchBatch, Real, SparseMap};
 use serde::Serialize;
 
 settings! {
@@ -28,7 +25,7 @@ impl FeastModel {
     /// The layers of the network.
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("matrices", self.matrices, 1..=1024)?;
-        let conv = |outputs| FeastConv { matrices: self.matrices, outputs };
+        let conv = |outputs| feast_conv(self.matrices, outputs);
         (self.layers).network(Self::KIND, spec, (false, Activation::Relu), conv)
     }
 }
@@ -71,62 +68,27 @@ impl Patches for Neighbours {
 /// `y_i = b + sum_m W_m (1 / |N_i|) sum_j q_m(x_j - x_i) x_j` with `q = softmax(norm(U (x_j - x_i)))`; `N_i` are the
 /// neighbours and the vertex itself. The batch normalisation is a scale of each row of `U` and the offset `c`. Without
 /// it, differences along edges are so small that all matrices weigh the same, and `U` hardly learns.
-#[derive(Debug)]
-pub(super) struct FeastConv {
-    pub matrices: usize,
-    pub outputs: usize,
-}
-
-#[derive(Debug)]
-struct FeastLayer {
-    input: FeatureType,
-    assign: Linear,
-    norm: EquivariantNorm,
-    linear: Linear,
-}
-
-impl<T: Real> LayerConfig<T> for FeastConv {
-    fn word(&self) -> &'static str {
-        "feast"
-    }
-
-    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
-        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
-        builder.within(name, |builder| {
-            let assign = LinearConfig { bias: false, ..LinearConfig::new(inputs, self.matrices) };
-            let norm = EquivariantNormConfig::new(FeatureType::scalars(self.matrices));
+pub(super) fn feast_conv<T: Real>(matrices: usize, outputs: usize) -> VertexConv<T> {
+    VertexConv::new("feast", outputs, move |name, inputs, input_moment, builder| {
+        let (assign, norm, linear) = builder.within(name, |builder| {
+            let assign = LinearConfig { bias: false, ..LinearConfig::new(inputs, matrices) };
+            let norm = EquivariantNormConfig::new(FeatureType::scalars(matrices));
             let linear = LinearConfig {
                 // Each matrix sees its share of the features, which is about `1 / matrices`.
-                input_moment: input_moment / (self.matrices as f64).powi(2),
-                ..LinearConfig::new(inputs * self.matrices, self.outputs)
+                input_moment: input_moment / (matrices as f64).powi(2),
+                ..LinearConfig::new(inputs * matrices, outputs)
             };
-            Ok(Box::new(FeastLayer {
-                input: FeatureType::scalars(inputs),
-                assign: assign.init("assign", builder)?,
-                norm: norm.init("norm", builder)?,
-                linear: linear.init("map", builder)?,
-            }) as Box<dyn Module<T>>)
+            Ok((assign.init("assign", builder)?, norm.init("norm", builder)?, linear.init("map", builder)?))
+        })?;
+        forward(move |tape, levels, x| {
+            let patches: &PatchBatch<T> = levels.get()?;
+            let differences = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, x.clone())?;
+            let scores = assign.forward(tape, levels, differences)?;
+            let scores = norm.forward(tape, levels, scores)?;
+            let shares = tape.softmax(scores)?;
+            let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
+            let means = tape.mix_incidence(Aggregation::Mean, patches.map(2)?, values, shares)?;
+            linear.forward(tape, levels, means)
         })
-    }
-}
-
-impl<T: Real> Module<T> for FeastLayer {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        Module::<T>::output(&self.linear)
-    }
-
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let patches: &PatchBatch<T> = levels.get()?;
-        let differences = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, x.clone())?;
-        let scores = self.assign.forward(tape, levels, differences)?;
-        let scores = self.norm.forward(tape, levels, scores)?;
-        let shares = tape.softmax(scores)?;
-        let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
-        let means = tape.mix_incidence(Aggregation::Mean, patches.map(2)?, values, shares)?;
-        self.linear.forward(tape, levels, means)
-    }
+    })
 }

@@ -1,6 +1,6 @@
 //! Geodesic CNN (Masci, Boscaini, Bronstein and Vandergheynst 2015).
 
-use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
+use super::stack::{RotatedMaximum, VertexConv, check_radius, discs, forward, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
@@ -9,10 +9,7 @@ use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::polar_bins;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::LinearConfig;
-use gemcnn_nn::{
-    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
-    Tape, Var,
-};
+use gemcnn_nn::{Activation, Builder, FeatureType, Module, NetworkConfig, Real, SparseMap};
 use serde::Serialize;
 
 settings! {
@@ -36,7 +33,7 @@ impl GeodesicModel {
         within("rings", self.rings, 1..=64)?;
         within("angles", self.angles, 1..=128)?;
         check_radius(self.radius)?;
-        let conv = |outputs| GeodesicConv { rings: self.rings, angles: self.angles, outputs };
+        let conv = |outputs| geodesic_conv(self.rings, self.angles, outputs);
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
@@ -74,53 +71,20 @@ impl Patches for PolarBins {
 }
 
 /// `y_i = max_k sum W_(angle - k, ring) (D_(angle, ring) x)_i` over all rotations `k`.
-#[derive(Debug)]
-pub(super) struct GeodesicConv {
-    pub rings: usize,
-    pub angles: usize,
-    pub outputs: usize,
-}
-
-#[derive(Debug)]
-struct GeodesicLayer<T> {
-    input: FeatureType,
-    kernel: RotatedMaximum<T>,
-}
-
-impl<T: Real> LayerConfig<T> for GeodesicConv {
-    fn word(&self) -> &'static str {
-        "geodesic"
-    }
-
-    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
-        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
-        let (angles, ring) = (self.angles, self.rings * inputs);
-        let config = LinearConfig { bias: false, input_moment, ..LinearConfig::new(angles * ring, self.outputs) };
+pub(super) fn geodesic_conv<T: Real>(rings: usize, angles: usize, outputs: usize) -> VertexConv<T> {
+    VertexConv::new("geodesic", outputs, move |name, inputs, input_moment, builder| {
+        let ring = rings * inputs;
+        let config = LinearConfig { bias: false, input_moment, ..LinearConfig::new(angles * ring, outputs) };
         // The weights of an output and an angle are a row. A rotation moves them on by some angles.
-        let all = (0..angles * self.outputs * angles).map(|row| {
-            let (rotation, output) = (row / angles / self.outputs, row / angles % self.outputs);
+        let all = (0..angles * outputs * angles).map(|row| {
+            let (rotation, output) = (row / angles / outputs, row / angles % outputs);
             let angle = (row % angles + angles - rotation) % angles;
             ((output * angles + angle) as u32, 0.0)
         });
-        let kind = FeatureType::scalars(ring);
-        Ok(Box::new(GeodesicLayer {
-            input: FeatureType::scalars(inputs),
-            kernel: RotatedMaximum::new((name, config), kind, angles, all, builder)?,
-        }))
-    }
-}
-
-impl<T: Real> Module<T> for GeodesicLayer<T> {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        self.kernel.output()
-    }
-
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let patches = gathered(tape, levels, 0, x)?;
-        self.kernel.forward(tape, patches)
-    }
+        let kernel = RotatedMaximum::new((name, config), FeatureType::scalars(ring), angles, all, builder)?;
+        forward(move |tape, levels, x| {
+            let patches = gathered(tape, levels, 0, x)?;
+            kernel.forward(tape, patches)
+        })
+    })
 }

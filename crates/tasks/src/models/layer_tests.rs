@@ -3,12 +3,12 @@
 mod golden;
 mod symmetries;
 
-use super::edge::EdgeConv;
-use super::feast::FeastConv;
-use super::geodesic::GeodesicConv;
-use super::monet::MonetConv;
-use super::stack::PatchConv;
-use super::zernike::ZernikeConv;
+use super::edge::edge_conv;
+use super::feast::feast_conv;
+use super::geodesic::geodesic_conv;
+use super::monet::monet_conv;
+use super::stack::patch_conv;
+use super::zernike::zernike_conv;
 use super::*;
 use crate::features::{Fields, Surface};
 use gemcnn_mesh::shapes::{self, Cells};
@@ -68,17 +68,14 @@ impl Layer {
     fn network<T: Real>(self) -> (Network<T>, gemcnn_nn::Parameters<T>) {
         let outputs = OUTPUTS;
         let network = Network::builder(FeatureType::scalars(INPUTS));
-        let patch = |word, bins| PatchConv { word, bins, outputs };
         let network = match self {
-            Self::Spiral => network.layer(patch("spiral", LENGTH)),
-            Self::Acnn => network.layer(patch("acnn", 6)),
-            Self::Feast => network.layer(FeastConv { matrices: MATRICES, outputs }),
-            Self::Edge => network.layer(EdgeConv { neighbours: NEIGHBOURS, outputs }),
-            Self::Monet => network.layer(MonetConv { kernels: KERNELS, outputs }),
-            Self::Geodesic => network.layer(GeodesicConv { rings: RINGS, angles: ANGLES, outputs }),
-            Self::Zernike => {
-                network.layer(ZernikeConv { multiplicities: vec![2, 2, 1, 1], rotations: ANGLES, outputs })
-            }
+            Self::Spiral => network.layer(patch_conv("spiral", LENGTH, outputs)),
+            Self::Acnn => network.layer(patch_conv("acnn", 6, outputs)),
+            Self::Feast => network.layer(feast_conv(MATRICES, outputs)),
+            Self::Edge => network.layer(edge_conv(NEIGHBOURS, outputs)),
+            Self::Monet => network.layer(monet_conv(KERNELS, outputs)),
+            Self::Geodesic => network.layer(geodesic_conv(RINGS, ANGLES, outputs)),
+            Self::Zernike => network.layer(zernike_conv(DEGREE, ANGLES, outputs)),
         };
         let (network, mut parameters) = network.init(5).unwrap();
         // Biases start at zero, where a wrong sign does not show.

@@ -1,15 +1,14 @@
 //! MoNet (Monti, Boscaini, Masci, Rodola, Svoboda and Bronstein 2017).
 
-use super::stack::{begin, check_radius, discs};
+use super::stack::{VertexConv, check_radius, discs, forward};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, GaugeChoice, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
-use gemcnn_nn::layers::{Linear, LinearConfig};
+use gemcnn_nn::layers::LinearConfig;
 use gemcnn_nn::{
-    Activation, Aggregation, Builder, FeatureType, Grouping, LayerConfig, Levels, Module, NetworkConfig, NnError,
-    PatchBatch, Real, SparseMap, Stage, Tape, Var,
+    Activation, Aggregation, Builder, FeatureType, Grouping, Module, NetworkConfig, PatchBatch, Real, SparseMap,
 };
 use serde::Serialize;
 use std::f64::consts::PI;
@@ -36,7 +35,7 @@ impl MonetModel {
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("kernels", self.kernels, 1..=1024)?;
         check_radius(self.radius)?;
-        let conv = |outputs| MonetConv { kernels: self.kernels, outputs };
+        let conv = |outputs| monet_conv(self.kernels, outputs);
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
@@ -82,71 +81,33 @@ impl Patches for PolarDiscs {
 
 /// `y_i = b + sum_k W_k (1 / |N_i|) sum_j exp(-|A_k u_ij + a_k|^2 / 2) x_j`: Gaussians with the covariance
 /// `(A_k^T A_k)^-1` of the coordinates `u_ij`.
-#[derive(Debug)]
-pub(super) struct MonetConv {
-    pub kernels: usize,
-    pub outputs: usize,
-}
-
-#[derive(Debug)]
-struct MonetLayer {
-    kernels: usize,
-    input: FeatureType,
-    gaussians: Linear,
-    linear: Linear,
-}
-
-impl<T: Real> LayerConfig<T> for MonetConv {
-    fn word(&self) -> &'static str {
-        "monet"
-    }
-
-    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
-        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
-        builder.within(name, |builder| {
-            let gaussians = LinearConfig {
-                bias: false,
-                input_moment: 1.0 / (3.0 * INITIAL_SQUARE),
-                ..LinearConfig::new(3, 2 * self.kernels)
-            };
-            let linear = LinearConfig {
-                input_moment: input_moment * WEIGHT_SQUARE,
-                ..LinearConfig::new(inputs * self.kernels, self.outputs)
-            };
-            Ok(Box::new(MonetLayer {
-                kernels: self.kernels,
-                input: FeatureType::scalars(inputs),
-                gaussians: gaussians.init("gaussians", builder)?,
-                linear: linear.init("map", builder)?,
-            }) as Box<dyn Module<T>>)
+pub(super) fn monet_conv<T: Real>(kernels: usize, outputs: usize) -> VertexConv<T> {
+    VertexConv::new("monet", outputs, move |name, inputs, input_moment, builder| {
+        let gaussians = LinearConfig {
+            bias: false,
+            input_moment: 1.0 / (3.0 * INITIAL_SQUARE),
+            ..LinearConfig::new(3, 2 * kernels)
+        };
+        let linear =
+            LinearConfig { input_moment: input_moment * WEIGHT_SQUARE, ..LinearConfig::new(inputs * kernels, outputs) };
+        let [gaussians, linear] = builder
+            .within(name, |builder| Ok([gaussians.init("gaussians", builder)?, linear.init("map", builder)?]))?;
+        forward(move |tape, levels, x| {
+            let patches: &PatchBatch<T> = levels.get()?;
+            let ones = tape.input(FeatureType::scalars(1), &vec![T::one(); x.rows()])?;
+            let numbers = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, ones)?;
+            let pairs = numbers.rows() / 3;
+            let coordinates = numbers.with_rows(pairs)?;
+            let points = gaussians.forward(tape, levels, coordinates)?;
+            let points = points.with_kind(FeatureType::new(&[0, kernels]))?;
+            let squares = tape.irrep_dot(Grouping::Irreps, points.clone(), points)?;
+            // `exp(z)` is `1 + ELU(z)` for `z` that is not positive.
+            let exponents = tape.scale(-0.5, squares)?;
+            let weights = tape.activation(&Activation::Elu, exponents)?;
+            let weights = tape.activation(&Activation::Polynomial(vec![1.0, 1.0]), weights)?;
+            let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
+            let means = tape.mix_incidence(Aggregation::Mean, patches.map(2)?, values, weights)?;
+            linear.forward(tape, levels, means)
         })
-    }
-}
-
-impl<T: Real> Module<T> for MonetLayer {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        Module::<T>::output(&self.linear)
-    }
-
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let patches: &PatchBatch<T> = levels.get()?;
-        let ones = tape.input(FeatureType::scalars(1), &vec![T::one(); x.rows()])?;
-        let numbers = tape.apply_incidence(Aggregation::Sum, patches.map(1)?, ones)?;
-        let pairs = numbers.rows() / 3;
-        let coordinates = numbers.with_rows(pairs)?;
-        let points = self.gaussians.forward(tape, levels, coordinates)?;
-        let points = points.with_kind(FeatureType::new(&[0, self.kernels]))?;
-        let squares = tape.irrep_dot(Grouping::Irreps, points.clone(), points)?;
-        // `exp(z)` is `1 + ELU(z)` for `z` that is not positive.
-        let exponents = tape.scale(-0.5, squares)?;
-        let weights = tape.activation(&Activation::Elu, exponents)?;
-        let weights = tape.activation(&Activation::Polynomial(vec![1.0, 1.0]), weights)?;
-        let values = tape.apply_incidence(Aggregation::Sum, patches.map(0)?, x)?;
-        let means = tape.mix_incidence(Aggregation::Mean, patches.map(2)?, values, weights)?;
-        self.linear.forward(tape, levels, means)
-    }
+    })
 }

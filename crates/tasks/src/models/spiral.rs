@@ -1,6 +1,6 @@
 //! SpiralNet++ (Gong, Chen, Bronstein and Zafeiriou 2019).
 
-use super::stack::PatchConv;
+use super::stack::patch_conv;
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
@@ -28,7 +28,7 @@ impl SpiralModel {
     pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
         within("length", self.length, 1..=256)?;
         within("dilation", self.dilation, 1..=256)?;
-        let conv = |outputs| PatchConv { word: "spiral", bins: self.length, outputs };
+        let conv = |outputs| patch_conv(Self::KIND, self.length, outputs);
         (self.layers).network(Self::KIND, spec, (false, Activation::Elu), conv)
     }
 }

@@ -12,6 +12,7 @@ use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, IncidenceBatch, IncidenceParts, LayerConfig, Levels, Module,
     Network, NetworkConfig, NnError, PatchBatch, Real, Stage, Tape, Var, WeightDecay,
 };
+use std::fmt;
 use std::sync::Arc;
 
 settings! {
@@ -66,60 +67,101 @@ impl Stack {
     }
 }
 
-/// Begins a layer on vertices: checks the stage and moves it to `outputs` scalars. Returns the number of scalars of the
-/// input and their mean square.
-///
-/// # Errors
-/// A stage after a global pooling.
-pub(super) fn begin(name: &str, stage: &mut Stage, outputs: usize) -> Result<(usize, f64), NnError> {
-    if stage.pooled {
-        let problem = "it needs vertices, but after a global pooling there is one row for each mesh";
-        return Err(NnError::setting("layer", problem).in_layer(name));
+/// The forward pass of a layer.
+pub(super) type Forward<T> =
+    Box<dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + Send + Sync>;
+
+/// Makes a layer of its forward pass.
+pub(super) fn forward<T: Real>(
+    forward: impl for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + Send + Sync + 'static,
+) -> Result<Forward<T>, NnError> {
+    Ok(Box::new(forward))
+}
+
+/// Adds the parameters of a layer, from its name, the number of its inputs and their mean square.
+type Init<T> = dyn Fn(&str, usize, f64, &mut Builder<'_, T>) -> Result<Forward<T>, NnError> + Send + Sync;
+
+/// Settings of a layer from scalars of vertices to scalars of vertices.
+pub(super) struct VertexConv<T: Real> {
+    word: &'static str,
+    outputs: usize,
+    init: Box<Init<T>>,
+}
+
+impl<T: Real> VertexConv<T> {
+    /// A layer with the first part of its name, its number of outputs, and a function that adds its parameters and
+    /// returns its forward pass.
+    pub fn new(
+        word: &'static str,
+        outputs: usize,
+        init: impl Fn(&str, usize, f64, &mut Builder<'_, T>) -> Result<Forward<T>, NnError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { word, outputs, init: Box::new(init) }
     }
-    let (input, moments) = stage.move_to(FeatureType::scalars(outputs), Vec::new());
-    Ok((input.dimension(), moments.first().copied().unwrap_or(1.0)))
 }
 
-/// Settings of a layer that maps the bins of each patch together: `y_i = W (D_1 x, ..., D_bins x)_i + bias`, with the
-/// first sparse map of the model as `D`, `bins` rows for each vertex.
-#[derive(Debug)]
-pub(super) struct PatchConv {
-    pub word: &'static str,
-    pub bins: usize,
-    pub outputs: usize,
+impl<T: Real> fmt::Debug for VertexConv<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
 }
 
-#[derive(Debug)]
-struct PatchLayer {
-    input: FeatureType,
-    linear: Linear,
-}
-
-impl<T: Real> LayerConfig<T> for PatchConv {
+impl<T: Real> LayerConfig<T> for VertexConv<T> {
     fn word(&self) -> &'static str {
         self.word
     }
 
     fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
-        let (inputs, input_moment) = begin(name, stage, self.outputs)?;
-        let config = LinearConfig { input_moment, ..LinearConfig::new(inputs * self.bins, self.outputs) };
-        Ok(Box::new(PatchLayer { input: FeatureType::scalars(inputs), linear: config.init(name, builder)? }))
+        if stage.pooled {
+            let problem = "it needs vertices, but after a global pooling there is one row for each mesh";
+            return Err(NnError::setting("layer", problem).in_layer(name));
+        }
+        let output = FeatureType::scalars(self.outputs);
+        let (input, moments) = stage.move_to(output.clone(), Vec::new());
+        let moment = moments.first().copied().unwrap_or(1.0);
+        let forward = (self.init)(name, input.dimension(), moment, builder)?;
+        Ok(Box::new(VertexLayer { word: self.word, input: FeatureType::scalars(input.dimension()), output, forward }))
     }
 }
 
-impl<T: Real> Module<T> for PatchLayer {
+struct VertexLayer<T: Real> {
+    word: &'static str,
+    input: FeatureType,
+    output: FeatureType,
+    forward: Forward<T>,
+}
+
+impl<T: Real> fmt::Debug for VertexLayer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
+}
+
+impl<T: Real> Module<T> for VertexLayer<T> {
     fn input(&self) -> &FeatureType {
         &self.input
     }
 
     fn output(&self) -> &FeatureType {
-        Module::<T>::output(&self.linear)
+        &self.output
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let patches = gathered(tape, levels, 0, x)?;
-        self.linear.forward(tape, levels, patches)
+        (self.forward)(tape, levels, x)
     }
+}
+
+/// A layer that maps the bins of each patch together: `y_i = W (D_1 x, ..., D_bins x)_i + bias`, with the first sparse
+/// map of the model as `D`, `bins` rows for each vertex.
+pub(super) fn patch_conv<T: Real>(word: &'static str, bins: usize, outputs: usize) -> VertexConv<T> {
+    VertexConv::new(word, outputs, move |name, inputs, input_moment, builder| {
+        let config = LinearConfig { input_moment, ..LinearConfig::new(inputs * bins, outputs) };
+        let linear: Linear = config.init(name, builder)?;
+        forward(move |tape, levels, x| {
+            let patches = gathered(tape, levels, 0, x)?;
+            linear.forward(tape, levels, patches)
+        })
+    })
 }
 
 /// The rows of a sparse map, those of each vertex together: `[vertices, bins channels]`.
@@ -140,7 +182,6 @@ pub(super) fn gathered<'a, T: Real>(
 pub(super) struct RotatedMaximum<T> {
     map: RotatedMap<T>,
     rotations: usize,
-    output: FeatureType,
 }
 
 impl<T: Real> RotatedMaximum<T> {
@@ -170,13 +211,7 @@ impl<T: Real> RotatedMaximum<T> {
         Ok(Self {
             map: RotatedMap { weight: linear.weights().weight, kind, rotations: rotated, inputs: config.inputs },
             rotations,
-            output: FeatureType::scalars(config.outputs),
         })
-    }
-
-    /// Type of the responses.
-    pub fn output(&self) -> &FeatureType {
-        &self.output
     }
 
     /// The largest responses.

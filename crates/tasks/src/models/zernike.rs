@@ -1,6 +1,6 @@
 //! ZerNet (Sun, Rooke, Charton, He, Lu and Baek 2020).
 
-use super::stack::{RotatedMaximum, begin, check_radius, discs, gathered};
+use super::stack::{RotatedMaximum, VertexConv, check_radius, discs, forward, gathered};
 use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
@@ -8,11 +8,8 @@ use crate::registry::settings;
 use crate::{Settings, Task, TaskError};
 use gemcnn_mesh::patches::ZernikeFit;
 use gemcnn_mesh::vertex_areas;
-use gemcnn_nn::layers::{EquivariantNorm, EquivariantNormConfig, LinearConfig};
-use gemcnn_nn::{
-    Activation, Builder, FeatureType, LayerConfig, Levels, Module, NetworkConfig, NnError, Real, SparseMap, Stage,
-    Tape, Var,
-};
+use gemcnn_nn::layers::{EquivariantNormConfig, LinearConfig};
+use gemcnn_nn::{Activation, Builder, FeatureType, Module, NetworkConfig, Real, SparseMap};
 use serde::Serialize;
 use std::f64::consts::TAU;
 
@@ -37,11 +34,7 @@ impl ZernikeModel {
         within("degree", self.degree, 0..=12)?;
         within("rotations", self.rotations, 1..=128)?;
         check_radius(self.radius)?;
-        let conv = |outputs| ZernikeConv {
-            multiplicities: (0..=self.degree).map(|order| (self.degree - order) / 2 + 1).collect(),
-            rotations: self.rotations,
-            outputs,
-        };
+        let conv = |outputs| zernike_conv(self.degree, self.rotations, outputs);
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
     }
 }
@@ -80,63 +73,27 @@ impl Patches for Coefficients {
 /// `y_i = max_k W R_k norm(Z x)_i`: `Z x` are Zernike coefficients, features of the angular orders, and `R_k` rotates
 /// them by `2 pi k / rotations`. The batch normalisation is a scale of each column of `W`. Without it, the mean value
 /// over the disc hides the other coefficients, which are small where features are smooth.
-#[derive(Debug)]
-pub(super) struct ZernikeConv {
-    /// Number of polynomials of each order.
-    pub multiplicities: Vec<usize>,
-    pub rotations: usize,
-    pub outputs: usize,
-}
-
-#[derive(Debug)]
-struct ZernikeLayer<T> {
-    input: FeatureType,
-    coefficients: FeatureType,
-    norm: EquivariantNorm,
-    kernel: RotatedMaximum<T>,
-}
-
-impl<T: Real> LayerConfig<T> for ZernikeConv {
-    fn word(&self) -> &'static str {
-        "zernike"
-    }
-
-    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
-        let (inputs, _) = begin(name, stage, self.outputs)?;
-        let channels: Vec<usize> = self.multiplicities.iter().map(|m| m * inputs).collect();
+pub(super) fn zernike_conv<T: Real>(degree: usize, rotations: usize, outputs: usize) -> VertexConv<T> {
+    VertexConv::new("zernike", outputs, move |name, inputs, _, builder| {
+        // Number of polynomials of each order, for each input.
+        let channels: Vec<usize> = (0..=degree).map(|order| ((degree - order) / 2 + 1) * inputs).collect();
         let coefficients = FeatureType::new(&channels);
-        builder.within(name, |builder| {
+        let (norm, kernel) = builder.within(name, |builder| {
             let norm = EquivariantNormConfig::new(coefficients.clone());
-            let map = LinearConfig { bias: false, ..LinearConfig::new(coefficients.dimension(), self.outputs) };
-            let kind = coefficients.clone();
+            let map = LinearConfig { bias: false, ..LinearConfig::new(coefficients.dimension(), outputs) };
             // Weights that rotate back respond as coefficients that rotate.
-            let (count, rotations) = (self.outputs, self.rotations);
-            let all = (0..rotations * count).map(|row| {
-                let angle = TAU * (row / count) as f64 / rotations as f64;
-                ((row % count) as u32, -angle)
+            let all = (0..rotations * outputs).map(|row| {
+                let angle = TAU * (row / outputs) as f64 / rotations as f64;
+                ((row % outputs) as u32, -angle)
             });
-            Ok(Box::new(ZernikeLayer {
-                input: FeatureType::scalars(inputs),
-                coefficients,
-                norm: norm.init("norm", builder)?,
-                kernel: RotatedMaximum::new(("map", map), kind, rotations, all, builder)?,
-            }) as Box<dyn Module<T>>)
+            let norm = norm.init("norm", builder)?;
+            let kernel = RotatedMaximum::new(("map", map), coefficients.clone(), rotations, all, builder)?;
+            Ok((norm, kernel))
+        })?;
+        forward(move |tape, levels, x| {
+            let values = gathered(tape, levels, 0, x)?.with_kind(coefficients.clone())?;
+            let values = norm.forward(tape, levels, values)?;
+            kernel.forward(tape, values.into_scalars())
         })
-    }
-}
-
-impl<T: Real> Module<T> for ZernikeLayer<T> {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        self.kernel.output()
-    }
-
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        let coefficients = gathered(tape, levels, 0, x)?.with_kind(self.coefficients.clone())?;
-        let coefficients = self.norm.forward(tape, levels, coefficients)?;
-        self.kernel.forward(tape, coefficients.into_scalars())
-    }
+    })
 }
