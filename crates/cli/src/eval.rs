@@ -134,10 +134,7 @@ impl EvalArgs {
 
     /// Path of the results without extension: next to the model, named after split, model file, data and rotation.
     fn stem(&self) -> PathBuf {
-        let folder = match self.run.is_dir() {
-            true => self.run.as_path(),
-            false => self.run.parent().unwrap_or(Path::new("")),
-        };
+        let folder = if self.run.is_dir() { self.run.as_path() } else { self.run.parent().unwrap_or(Path::new("")) };
         let mut name = format!("eval-{}", self.split());
         if let Some(model) = self.run.file_stem()
             && !self.run.is_dir()
@@ -198,10 +195,7 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
         Some(seed) => format!(", random rotations with seed {seed}"),
         None => String::new(),
     };
-    let which = match all {
-        true => "all meshes".into(),
-        false => format!("{} split", evaluation.split),
-    };
+    let which = if all { "all meshes".into() } else { format!("{} split", evaluation.split) };
     let mut text = format!(
         "{} ({task}), {which}: {}{rotated}\n  loss       {:.4}\n",
         evaluation.data,

@@ -88,9 +88,7 @@ pub fn main() -> ExitCode {
 }
 
 fn start_threads(threads: Option<u16>) -> Result<(), Failure> {
-    let Some(threads) = threads else {
-        return Ok(());
-    };
+    let Some(threads) = threads else { return Ok(()) };
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads.into())
         .build_global()

@@ -160,9 +160,7 @@ fn orient(points: &[DVec3], neighbours: &[Vec<Neighbour>], normals: &mut [DVec3]
 /// The Delaunay triangles around a point, in its tangent plane: neighbours whose bisectors bound its Voronoi cell, in
 /// order.
 fn star(points: &[DVec3], vertex: u32, around: &[Neighbour], normal: DVec3) -> Vec<[u32; 3]> {
-    let Some(farthest) = around.last() else {
-        return Vec::new();
-    };
+    let Some(farthest) = around.last() else { return Vec::new() };
     let point = points[vertex as usize];
     let first = normal.any_orthonormal_vector();
     let second = normal.cross(first);

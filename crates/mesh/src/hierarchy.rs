@@ -171,9 +171,7 @@ impl Hierarchy {
     /// level is inconsistent with the previous one.
     pub fn from_levels(levels: Vec<Level>) -> Result<Self, HierarchyError> {
         let bad = |level: usize, what: &str| HierarchyError::BadLevels { problem: format!("level {level} {what}") };
-        let Some(finest) = levels.first() else {
-            return Err(HierarchyError::NoVertices);
-        };
+        let Some(finest) = levels.first() else { return Err(HierarchyError::NoVertices) };
         let all = 0..finest.graph.vertex_count() as u32;
         if finest.clusters.is_some() || !finest.vertices.iter().copied().eq(all) {
             return Err(bad(0, "does not contain all vertices"));

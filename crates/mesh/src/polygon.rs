@@ -11,9 +11,7 @@ use glam::DVec3;
 /// small polygon far from the origin does not lose precision.
 pub fn vector_area(corners: impl IntoIterator<Item = DVec3>) -> DVec3 {
     let mut corners = corners.into_iter();
-    let (Some(first), Some(second)) = (corners.next(), corners.next()) else {
-        return DVec3::ZERO;
-    };
+    let (Some(first), Some(second)) = (corners.next(), corners.next()) else { return DVec3::ZERO };
     let mut previous = second - first;
     let mut twice_area = DVec3::ZERO;
     for corner in corners {
@@ -29,9 +27,7 @@ pub fn vector_area(corners: impl IntoIterator<Item = DVec3>) -> DVec3 {
 /// coordinate can produce.
 pub(crate) fn is_negligible_area(area: DVec3, corners: impl IntoIterator<Item = DVec3>) -> bool {
     let mut corners = corners.into_iter();
-    let Some(first) = corners.next() else {
-        return true;
-    };
+    let Some(first) = corners.next() else { return true };
     let mut extent: f64 = 0.0;
     let mut magnitude = first.abs().max_element();
     for corner in corners {

@@ -210,9 +210,7 @@ impl Template<'_> {
         let colour = |&point: &u32| self.colours.get(point as usize).copied();
         let colours = points.iter().map(|p| colour(p).unwrap_or([128; 3])).collect();
         let mut fields = vec![field("colours", Values::Colours(colours)), point("point", points)];
-        let Some(truth) = truth else {
-            return (fields, None);
-        };
+        let Some(truth) = truth else { return (fields, None) };
         let place = |point: u32| self.mesh.vertices().get(point as usize);
         let errors: Vec<f32> = (truth.iter().zip(points))
             .map(|(&truth, &found)| match (place(truth), place(found)) {
@@ -254,9 +252,7 @@ fn value_fields(
             fields.push(field(name, Values::Vectors(column)).with_role(role));
         }
     }
-    let Some(truth) = truth else {
-        return (fields, None);
-    };
+    let Some(truth) = truth else { return (fields, None) };
     let rows = truth.chunks_exact(width).zip(values.chunks_exact(width));
     let squares: Vec<f64> = rows.map(|(a, b)| a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum()).collect();
     let errors = squares.iter().map(|square| square.sqrt() as f32).collect();

@@ -134,10 +134,7 @@ struct Data {
 impl Data {
     fn open(config: &RunConfig) -> Result<Self, TaskError> {
         let dataset = config.dataset()?;
-        let held_out = match dataset.is_empty(Split::Validation) {
-            true => Split::Test,
-            false => Split::Validation,
-        };
+        let held_out = if dataset.is_empty(Split::Validation) { Split::Test } else { Split::Validation };
         Ok(Self { dataset, held_out })
     }
 

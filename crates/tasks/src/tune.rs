@@ -63,15 +63,11 @@ pub fn tune(
     }
     let mut tuner = Tuner { base, directory, cache, device, stop, trials: Vec::new() };
     let mut best = RunConfig::clone(base);
-    let Some(mut least) = tuner.run("as given".into(), &best, observer)? else {
-        return Ok(None);
-    };
+    let Some(mut least) = tuner.run("as given".into(), &best, observer)? else { return Ok(None) };
     for variations in VARIATIONS {
         let mut winner = None;
         for (change, config) in variations(&best) {
-            let Some(error) = tuner.run(change, &config, observer)? else {
-                return Ok(None);
-            };
+            let Some(error) = tuner.run(change, &config, observer)? else { return Ok(None) };
             if error < least {
                 (least, winner) = (error, Some((config, tuner.trials.len() - 1)));
             }

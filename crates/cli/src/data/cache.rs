@@ -30,10 +30,7 @@ impl CacheCommand {
                 "there is no cache: neither {CACHE_VARIABLE} nor a home folder is set"
             )));
         };
-        let usage = match self.clear {
-            true => cache.clear(),
-            false => cache.usage(),
-        };
+        let usage = if self.clear { cache.clear() } else { cache.usage() };
         let usage = usage.map_err(Failure::input)?;
         if self.json {
             let json = serde_json::to_string(&usage).map_err(Failure::input)?;

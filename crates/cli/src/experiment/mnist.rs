@@ -95,10 +95,7 @@ pub struct MnistCommand {
 impl MnistCommand {
     pub fn run(self) -> Result<(), Failure> {
         let experiment = self.experiment();
-        let data = match self.quick {
-            true => Mnist::sample(),
-            false => Mnist::open(&self.data),
-        };
+        let data = if self.quick { Mnist::sample() } else { Mnist::open(&self.data) };
         let data = data.map_err(Failure::input)?;
         let out = directory(self.out, "mnist", self.quick);
         let device = self.device.open(ProductMode::Tf32)?;
@@ -106,10 +103,7 @@ impl MnistCommand {
     }
 
     fn experiment(&self) -> Experiment {
-        let mut experiment = match self.quick {
-            true => Experiment::quick(),
-            false => Experiment::default(),
-        };
+        let mut experiment = if self.quick { Experiment::quick() } else { Experiment::default() };
         let replace = |list: &mut Vec<Surface>, given: &[Surface]| {
             if !given.is_empty() {
                 *list = given.to_vec();

@@ -126,9 +126,7 @@ fn find(name: &str) -> Result<(String, Sweep), Failure> {
 
 impl SweepArgs {
     pub fn run(self) -> Result<(), Failure> {
-        let Some(name) = &self.sweep else {
-            return print(&list()?);
-        };
+        let Some(name) = &self.sweep else { return print(&list()?) };
         let (name, mut sweep) = find(name)?;
         sweep
             .choose(Choices {

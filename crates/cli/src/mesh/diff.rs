@@ -136,10 +136,7 @@ impl Difference {
                 share(moved.mean)
             );
         }
-        text += match self.same_faces {
-            true => "faces: the same\n",
-            false => "faces: different\n",
-        };
+        text += if self.same_faces { "faces: the same\n" } else { "faces: different\n" };
         let Properties { first_only, second_only, different } = &self.properties;
         for (names, of) in [(first_only, "A"), (second_only, "B")] {
             if !names.is_empty() {
@@ -165,9 +162,7 @@ fn directed(from: &Mesh, to: &Mesh) -> Result<Distance, RemeshError> {
     };
     let corners = Distance::of(distances(from.vertices())?.into_iter());
     // A surface without area has its vertices alone.
-    let Ok(points) = sample(from, POINTS, 1) else {
-        return Ok(corners);
-    };
+    let Ok(points) = sample(from, POINTS, 1) else { return Ok(corners) };
     let inside = Distance::of(distances(points.mesh.vertices())?.into_iter());
     Ok(Distance { largest: inside.largest.max(corners.largest), ..inside })
 }
@@ -196,9 +191,7 @@ impl Properties {
         let mut different = Vec::new();
         for a in &first.attributes {
             let twin = second.attributes.iter().find(|b| b.name == a.name);
-            let Some(b) = twin.filter(|b| b.values.len() == a.values.len()) else {
-                continue;
-            };
+            let Some(b) = twin.filter(|b| b.values.len() == a.values.len()) else { continue };
             let pairs = a.values.iter_f64().zip(b.values.iter_f64());
             let count = pairs.filter(|(a, b)| a.to_bits() != b.to_bits()).count();
             if count > 0 {

@@ -117,9 +117,7 @@ impl PictureCommand {
             Some(VertexAttribute { values: AttributeValues::U8(values), .. }) => Some(values),
             _ => None,
         });
-        let [Some(red), Some(green), Some(blue)] = channels else {
-            return Ok(None);
-        };
+        let [Some(red), Some(green), Some(blue)] = channels else { return Ok(None) };
         let each = red.iter().zip(green).zip(blue);
         Ok(Some(each.map(|((&r, &g), &b)| [r, g, b]).collect()))
     }

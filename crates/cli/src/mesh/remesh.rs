@@ -136,10 +136,7 @@ impl Remesh {
 
 impl Subdivide {
     pub fn run(self) -> Result<(), Failure> {
-        let rule = match self.smooth {
-            true => SubdivisionRule::Loop,
-            false => SubdivisionRule::Midpoint,
-        };
+        let rule = if self.smooth { SubdivisionRule::Loop } else { SubdivisionRule::Midpoint };
         let remesher = remesh::Subdivide { rounds: self.rounds, rule };
         self.files.write(|mesh| remesh::remesh(mesh, &remesher, 0))
     }

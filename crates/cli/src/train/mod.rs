@@ -174,10 +174,7 @@ fn train_in(
     device: &Device,
     stop: &StopFlag,
 ) -> Result<(), Failure> {
-    let live = match args.view {
-        true => Some(LiveView::start(run.path(), cache.clone())?),
-        false => None,
-    };
+    let live = if args.view { Some(LiveView::start(run.path(), cache.clone())?) } else { None };
     if let Some(live) = &live {
         say(format_args!("live view at {}", live.address()));
     }
@@ -333,9 +330,7 @@ fn paths_of(run: &RunDirectory) -> String {
 
 /// Lines with the paths of the example predictions, if there are any.
 fn predictions(folder: &Path) -> String {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return String::new();
-    };
+    let Ok(entries) = std::fs::read_dir(folder) else { return String::new() };
     let mut pictures: Vec<String> = entries
         .flatten()
         .map(|entry| entry.path())

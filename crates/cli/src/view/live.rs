@@ -145,9 +145,7 @@ impl State {
         if let Some(how) = &self.ended {
             return Progress { share: 1.0, text: how.clone(), ended: true };
         }
-        let Some(step) = &self.step else {
-            return Progress { text: "preparing meshes".into(), ..Default::default() };
-        };
+        let Some(step) = &self.step else { return Progress { text: "preparing meshes".into(), ..Default::default() } };
         let epochs = self.epochs.max(1);
         let done = (step.epoch.max(1) - 1) as f64 + step.step as f64 / step.steps.max(1) as f64;
         let left = report::time(step.time_left.as_secs_f64());
@@ -166,9 +164,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 /// Predicts with each model that arrives, with one thread of its own.
 fn predict_each(models: &Receiver<(Archive, u64)>, state: &Mutex<State>, run: &Path, cache: &Cache) {
-    let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() else {
-        return;
-    };
+    let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() else { return };
     for (archive, epoch) in models {
         let start = Instant::now();
         let meshes = pool.install(|| predicted(&archive, epoch, run, cache));

@@ -17,10 +17,7 @@ pub(super) fn page(run: &Path, most: usize, cache: &Cache) -> Result<Page, Failu
     let text =
         std::fs::read_to_string(&config).map_err(|error| Failure::input(format!("{}: {error}", config.display())))?;
     let metrics = run.join("metrics.jsonl");
-    let records = match metrics.exists() {
-        true => read_metrics(&metrics).map_err(Failure::input)?,
-        false => Vec::new(),
-    };
+    let records = if metrics.exists() { read_metrics(&metrics).map_err(Failure::input)? } else { Vec::new() };
     let mut report = report::of_records(&records, &text);
     let config = RunConfig::read(&config).map_err(Failure::input)?;
     report.facts.insert(0, ("Task".into(), config.task.to_string()));

@@ -111,10 +111,7 @@ impl Case {
     /// The joined graphs of the batch, with the eigenbases in the case file if the network needs them.
     pub fn graphs(&self, work: &Work, archive: &Archive) -> Result<Arc<Geometry<f32>>, TaskError> {
         let graphs = Geometry::from(GraphBatch::new(vec![&self.graph(work)?; self.meshes])?);
-        Ok(Arc::new(match work.is_spectral() {
-            true => graphs.with(read_spectra(archive, self.meshes)?)?,
-            false => graphs,
-        }))
+        Ok(Arc::new(if work.is_spectral() { graphs.with(read_spectra(archive, self.meshes)?)? } else { graphs }))
     }
 
     /// The case file, for both sides: meshes, features, labels and weights.

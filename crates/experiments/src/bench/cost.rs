@@ -75,10 +75,7 @@ impl LayerCost {
     pub fn convolution(op: &GaugeConv) -> Self {
         let products = op.output.orders().map(|(order, _)| {
             let neighbours = op.rings * irrep_dimension(order) * op.input.dimension();
-            let own = match op.self_term {
-                true => op.input.range(order).len(),
-                false => 0,
-            };
+            let own = if op.self_term { op.input.range(order).len() } else { 0 };
             op.output.range(order).len() * (neighbours + own)
         });
         let products: usize = products.sum();
@@ -198,9 +195,7 @@ fn self_products(input: &FeatureType, output: &FeatureType) -> u64 {
 
 /// The least that some work on a graph has to move and compute; zeros if a layer is not counted.
 pub(super) fn of(work: &Work, graph: GraphSize) -> Cost {
-    let Some(costs) = layer_costs(&work.network) else {
-        return Cost::default();
-    };
+    let Some(costs) = layer_costs(&work.network) else { return Cost::default() };
     let forward = || costs.iter().map(|layer| layer.forward(graph));
     match work.passes {
         Passes::Forward => forward().sum(),

@@ -278,9 +278,7 @@ impl Bench<'_> {
 
     /// The row of a network, or two of training steps on a GPU.
     fn network(&mut self, work: &Work, graphs: &Arc<Geometry<f32>>) -> Result<(), TaskError> {
-        let Some(name) = work.row.as_ref().filter(|name| self.wants(name, !work.on_request)) else {
-            return Ok(());
-        };
+        let Some(name) = work.row.as_ref().filter(|name| self.wants(name, !work.on_request)) else { return Ok(()) };
         let graph = Levels::from(&**graphs).graph()?;
         let size = GraphSize { vertices: graph.vertex_count() as u64, edges: graph.edge_count() as u64 };
         let (vertices, cost) = (graph.vertex_count(), cost::of(work, size));

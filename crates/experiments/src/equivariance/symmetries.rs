@@ -20,12 +20,8 @@ const TOLERANCE: f64 = 1e-9;
 /// assert_eq!(rotational_symmetries(&shapes::icosahedron()).len(), 60);
 /// ```
 pub fn rotational_symmetries(mesh: &Mesh) -> Vec<Vec<u32>> {
-    let Some(surface) = Corners::new(mesh) else {
-        return Vec::new();
-    };
-    let Some(&first) = surface.edges.first() else {
-        return Vec::new();
-    };
+    let Some(surface) = Corners::new(mesh) else { return Vec::new() };
+    let Some(&first) = surface.edges.first() else { return Vec::new() };
     let images = surface.edges.iter();
     images.filter_map(|&image| surface.extend(mesh, first, image)).collect()
 }

@@ -169,10 +169,7 @@ impl GridOptions {
 
     /// Mean edge length of flat and bent grids with cells of side 1.
     fn unscaled_edge_length(&self) -> f64 {
-        let (along_axes, diagonals) = match self.triangles {
-            false => (1.0, 0.0),
-            true => ((2 * SIDE) as f64, (SIDE - 1) as f64),
-        };
+        let (along_axes, diagonals) = if self.triangles { ((2 * SIDE) as f64, (SIDE - 1) as f64) } else { (1.0, 0.0) };
         (along_axes + diagonals * SQRT_2) / (along_axes + diagonals)
     }
 
@@ -182,10 +179,7 @@ impl GridOptions {
         let mesh = self.mesh(surface, part, index)?;
         let refuse = |source: GeometryError| TaskError::Geometry { name: name(surface, index), source };
         let vertices = mesh.vertex_count();
-        let reference = |vertex: usize| match vertex < SIDE {
-            true => vertex + SIDE,
-            false => vertex - SIDE,
-        };
+        let reference = |vertex: usize| if vertex < SIDE { vertex + SIDE } else { vertex - SIDE };
         let options = GeometryOptions {
             gauge: Gauge::Neighbours((0..vertices).map(|v| reference(v) as u32).collect()),
             ..GeometryOptions::default()

@@ -220,15 +220,11 @@ impl Data {
         let Some(description) = Description::read(folder)? else {
             return refuse("there is no data set; `gemcnn data make pde` makes one");
         };
-        let Some(lists) = &description.split.files else {
-            return refuse("its parts are not given by lists of files");
-        };
+        let Some(lists) = &description.split.files else { return refuse("its parts are not given by lists of files") };
         let is_vector = equation.dynamics().order() == 1;
         let mut data = Self { meshes: Vec::new(), parts: [Vec::new(), Vec::new(), Vec::new()], states: 0 };
         for (part, trajectories) in Split::ALL.into_iter().zip(0..) {
-            let Some(list) = lists.get(part) else {
-                return refuse("it needs lists of all three parts");
-            };
+            let Some(list) = lists.get(part) else { return refuse("it needs lists of all three parts") };
             let list = folder.join(list);
             let names = read_text(&list).map_err(TaskError::file(&list))?;
             for name in names.lines().filter(|line| !line.is_empty()) {
@@ -251,9 +247,7 @@ impl Data {
         let mut states = Vec::new();
         loop {
             let names = columns(states.len(), is_vector);
-            let Some(found) = names.iter().map(|n| column(n)).collect::<Option<Vec<_>>>() else {
-                break;
-            };
+            let Some(found) = names.iter().map(|n| column(n)).collect::<Option<Vec<_>>>() else { break };
             let row = |v: usize| found.iter().map(move |column| column.values.to_f64(v) as f32);
             let state: Vec<f32> = (0..vertices).flat_map(row).collect();
             if state.iter().any(|value| !value.is_finite()) {
@@ -262,9 +256,7 @@ impl Data {
             }
             states.push(state);
         }
-        let Some(area) = column(AREA) else {
-            return refuse(format!("there are no vertex values `{AREA}`"));
-        };
+        let Some(area) = column(AREA) else { return refuse(format!("there are no vertex values `{AREA}`")) };
         let least = 4 * (HISTORY + 1) + 1;
         if states.len() < least {
             let (found, first) = (states.len(), state_name(0));

@@ -69,10 +69,7 @@ impl Drawn<'_> {
                 arrows.extend(pairs.map(|(&from, value)| Arrow {
                     from,
                     // Predictions that diverge have no arrows.
-                    to: match value.length() < 10.0 * largest {
-                        true => from + LONGEST / largest * *value,
-                        false => from,
-                    },
+                    to: if value.length() < 10.0 * largest { from + LONGEST / largest * *value } else { from },
                     colour: [20, 20, 20],
                 }));
             }

@@ -649,9 +649,7 @@ impl Sweep {
     /// Finds the key of an error of a run's configuration among those of the row, of the rows that it is like, of the
     /// world and of the sweep.
     fn locate(&self, world: &str, row: &str, error: TaskError) -> TaskError {
-        let TaskError::Setting { what, problem } = error else {
-            return error;
-        };
+        let TaskError::Setting { what, problem } = error else { return error };
         // Excerpts are of the whole configuration, which is no file.
         let is_excerpt = |line: &&str| {
             let number = line.split('|').next().unwrap_or_default();

@@ -114,10 +114,7 @@ impl<'a> Writer<'a> {
         let LabelledBodies { count, vertices: training, own_meshes } = *self.bodies;
         let vertices = (change.vertices * training as f64) as usize;
         // Bodies with meshes of their own are simplified, each for itself, from the densest ones.
-        let (source_vertices, suffix) = match own_meshes {
-            false => (vertices, ""),
-            true => (DENSEST * training, "-own"),
-        };
+        let (source_vertices, suffix) = if own_meshes { (DENSEST * training, "-own") } else { (vertices, "") };
         let folder = self.directory.join(format!("{name}-{count}-{vertices}{suffix}"));
         let data = DataConfig::Folder(folder.clone());
         let description = folder.join(DESCRIPTION_FILE);

@@ -17,9 +17,7 @@ const HEIGHT: u32 = 900;
 
 /// Draws the first mesh of each test, side by side; nothing if the model does not predict points of a template.
 pub(super) fn draw(model: &TrainedModel, tests: &[TestSet], device: &Device, path: &Path) -> Result<(), TaskError> {
-    let Some(template) = &model.template else {
-        return Ok(());
-    };
+    let Some(template) = &model.template else { return Ok(()) };
     let palette = template_colours(template);
     let mut workspace = Workspace::new(device.clone());
     let (mut vertices, mut faces, mut colours) = (Vec::new(), Faces::default(), Vec::new());
@@ -30,9 +28,7 @@ pub(super) fn draw(model: &TrainedModel, tests: &[TestSet], device: &Device, pat
             mesh = remesh(&mesh, kind, *seed).map_err(invalid("picture"))?.mesh;
         }
         let sample = model.sample(name, &mesh)?;
-        let Prediction::Classes { classes, .. } = model.predict(&mut workspace, &sample)? else {
-            return Ok(());
-        };
+        let Prediction::Classes { classes, .. } = model.predict(&mut workspace, &sample)? else { return Ok(()) };
         let colour = |&class: &u32| palette.get(class as usize).copied().unwrap_or([128; 3]);
         colours.extend(classes.iter().map(colour));
         let [low, high] = mesh.bounds().unwrap_or_default();

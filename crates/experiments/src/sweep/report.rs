@@ -211,9 +211,7 @@ impl Report {
 
     /// One line about the latest run: the values of the first table.
     pub(super) fn line(&self) -> String {
-        let Some(run) = self.runs.last() else {
-            return String::new();
-        };
+        let Some(run) = self.runs.last() else { return String::new() };
         let columns = self.table_specs().first().map_or(Vec::new(), |spec| self.columns(spec, &[&run.world]));
         let values =
             columns.iter().filter(|column| column.spec.test.is_some()).filter_map(|Column { title, spec, .. }| {
@@ -225,9 +223,7 @@ impl Report {
 
     /// Notes on columns whose values the latest run lacks.
     pub(super) fn missing(&self) -> Vec<String> {
-        let Some(run) = self.runs.last() else {
-            return Vec::new();
-        };
+        let Some(run) = self.runs.last() else { return Vec::new() };
         let specs = self.table_specs();
         let columns = specs.iter().flat_map(|spec| self.columns(spec, &self.sweep.world_names()));
         let is_missing = |column: &Column| column.world == run.world && run.number(&column.spec).is_none();
@@ -322,10 +318,7 @@ impl output::Report for Report {
         );
         for spec in self.table_specs() {
             let worlds = self.sweep.world_names();
-            let groups: Vec<&[&str]> = match spec.each_world {
-                true => worlds.chunks(1).collect(),
-                false => vec![&worlds],
-            };
+            let groups: Vec<&[&str]> = if spec.each_world { worlds.chunks(1).collect() } else { vec![&worlds] };
             for worlds in groups {
                 let title = match (&spec.title, spec.each_world) {
                     (Some(title), true) => format!("{title}, {}:\n\n", worlds[0]),

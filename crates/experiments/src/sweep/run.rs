@@ -178,9 +178,7 @@ impl Sweep {
     /// their own.
     fn make_bodies(&mut self, directory: &Path) -> Result<BTreeMap<String, DataConfig>, TaskError> {
         let mut made = BTreeMap::new();
-        let Some(bodies) = self.labelled_bodies.clone() else {
-            return Ok(made);
-        };
+        let Some(bodies) = self.labelled_bodies.clone() else { return Ok(made) };
         let mut writer = Writer::new(&bodies, directory)?;
         let tests = self.tests("").clone();
         let first = tests.names().first().copied().unwrap_or("bodies").to_owned();

@@ -87,9 +87,7 @@ pub fn relative_tangential(
 fn weighted_vector(mesh: &Mesh, graph: &GaugeGraph, p: usize, power: f64) -> DVec3 {
     let edges = || graph.row(p).filter(|&edge| graph.radius()[edge] > 0.0);
     // The formula is invariant under scaling: the first edge length as the unit avoids overflow.
-    let Some(unit) = edges().next().map(|edge| graph.radius()[edge]) else {
-        return DVec3::ZERO;
-    };
+    let Some(unit) = edges().next().map(|edge| graph.radius()[edge]) else { return DVec3::ZERO };
     let (mut count, mut weights, mut sum) = (0.0f64, 0.0, DVec3::ZERO);
     for edge in edges() {
         let q = graph.neighbours()[edge] as usize;

@@ -134,10 +134,7 @@ impl GaugeGraph {
         let squared: Vec<f64> = radii.iter().map(|r| (r / longest).powi(2)).collect();
         let moment: f64 = weights.iter().zip(&squared).map(|(w, r)| w * r).sum();
         let bound = 2.0 * moment / weights.iter().sum::<f64>();
-        let window = |squared: f64| match bound > 0.0 {
-            true => (1.0 - squared / bound).max(0.0).powi(2),
-            false => 1.0,
-        };
+        let window = |squared: f64| if bound > 0.0 { (1.0 - squared / bound).max(0.0).powi(2) } else { 1.0 };
         let pairs = weights.iter_mut().zip(&squared);
         pairs.for_each(|(weight, &squared)| *weight *= window(squared));
         // The nearest neighbour is inside of the window, so the sum is positive.
@@ -148,9 +145,7 @@ impl GaugeGraph {
 
     fn jet_coefficients(&self, vertex: usize, areas: &[f64], unit: f64) -> Vec<f64> {
         let row = self.row(vertex);
-        let Some(own) = row.clone().next_back() else {
-            return Vec::new();
-        };
+        let Some(own) = row.clone().next_back() else { return Vec::new() };
         let weights = self.facing_areas(vertex, areas);
         let mut points: Vec<[f64; 4]> = (row.start..own)
             .zip(&weights)

@@ -44,9 +44,7 @@ fn has_magic(content: &[u8]) -> bool {
 
 /// True if the file is a newer file of values, which is as long as its header says.
 fn is_curv(content: &[u8]) -> bool {
-    let Some(rest) = content.strip_prefix(&OLD_QUADS) else {
-        return false;
-    };
+    let Some(rest) = content.strip_prefix(&OLD_QUADS) else { return false };
     let count = rest.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
     count.is_some_and(|count| rest.len() as u64 == 12 + 4 * u64::from(count))
 }
@@ -114,10 +112,7 @@ fn parse_quads(mut bytes: Bytes, in_hundredths: bool) -> Parsed<MeshFile> {
 }
 
 fn positions(bytes: &mut Bytes, count: u32, in_hundredths: bool) -> Parsed<Vec<DVec3>> {
-    let (scalar, scale) = match in_hundredths {
-        true => (Scalar::I16, 100.0),
-        false => (Scalar::F32, 1.0),
-    };
+    let (scalar, scale) = if in_hundredths { (Scalar::I16, 100.0) } else { (Scalar::F32, 1.0) };
     let data = bytes.take(count.into(), 3 * scalar.bytes(), "vertex")?;
     let values = scalar.decode(data, false);
     let position = |vertex: usize| DVec3::from_array([0, 1, 2].map(|axis| values.to_f64(3 * vertex + axis) / scale));
@@ -212,16 +207,10 @@ fn colour_table(bytes: &mut Bytes) -> Parsed<Vec<Entry>> {
         bytes.value::<i32>("the size of the colour table")?;
     }
     text(bytes)?;
-    let entries = match is_old {
-        true => version,
-        false => bytes.value("the number of entries")?,
-    };
+    let entries = if is_old { version } else { bytes.value("the number of entries")? };
     let mut table = Vec::new();
     for place in 0..entries {
-        let place = match is_old {
-            true => place,
-            false => bytes.value("the place of an entry")?,
-        };
+        let place = if is_old { place } else { bytes.value("the place of an entry")? };
         let name = text(bytes)?;
         let mut colour = [0; 4];
         for channel in &mut colour {

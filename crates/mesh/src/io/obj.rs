@@ -66,9 +66,7 @@ fn parse(content: &[u8]) -> Parsed<MeshFile> {
 
 /// Joins a line that ends with a backslash to the next one, except in comments.
 fn join_continued<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Cow<'a, [u8]> {
-    let Some(start) = before_backslash(line) else {
-        return Cow::Borrowed(line);
-    };
+    let Some(start) = before_backslash(line) else { return Cow::Borrowed(line) };
     if Words::new(line).peek().is_none() {
         return Cow::Borrowed(line);
     }
@@ -90,9 +88,7 @@ fn before_backslash(line: &[u8]) -> Option<&[u8]> {
 
 impl Reader {
     fn statement(&mut self, mut words: Words, line: usize) -> Result<(), FileProblem> {
-        let Some(keyword) = words.next() else {
-            return Ok(());
-        };
+        let Some(keyword) = words.next() else { return Ok(()) };
         self.has_statements = true;
         match keyword {
             b"v" => self.vertex(words),

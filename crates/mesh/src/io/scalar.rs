@@ -136,9 +136,7 @@ impl Scalar {
             ($type:ty) => {{
                 let mut values = Vec::with_capacity(count);
                 for _ in 0..count {
-                    let Some(word) = words.next() else {
-                        return Ok(None);
-                    };
+                    let Some(word) = words.next() else { return Ok(None) };
                     values.push(number::<$type>(word, <$type>::EXPECTED)?);
                 }
                 values

@@ -149,9 +149,7 @@ impl Front {
         let (mut nearest, mut turn) = (f64::INFINITY, 0.0);
         for edge in graph.row(vertex as usize) {
             let from = graph.neighbours()[edge];
-            let Some(place) = self.place[from as usize] else {
-                continue;
-            };
+            let Some(place) = self.place[from as usize] else { continue };
             // The edge from the neighbour to the vertex, as the neighbour sees it.
             let edge = graph.reverse()[edge] as usize;
             let length = graph.radius()[edge];

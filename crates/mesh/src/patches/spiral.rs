@@ -54,9 +54,7 @@ fn fan(turns: &[[u32; 2]]) -> Vec<u32> {
         let is_first = |turn: &[u32; 2]| left().all(|(other, _)| other[1] != turn[0]);
         let open = left().filter(|(turn, _)| is_first(turn));
         let lowest = open.map(|(turn, _)| turn[0]).min();
-        let Some(mut at) = lowest.or_else(|| left().map(|(turn, _)| turn[0]).min()) else {
-            return order;
-        };
+        let Some(mut at) = lowest.or_else(|| left().map(|(turn, _)| turn[0]).min()) else { return order };
         loop {
             if !order.contains(&at) {
                 order.push(at);

@@ -44,9 +44,7 @@ impl Remesh for Jitter {
             // The weights at the two other corners.
             let [s, t] = uniform.in_triangle();
             let fixed = cut.locked[vertex as usize] || cut.surface.on_border(vertex);
-            let Some(triangle) = triangle.filter(|_| !fixed) else {
-                continue;
-            };
+            let Some(triangle) = triangle.filter(|_| !fixed) else { continue };
             for attempt in 0..TRIES {
                 let scale = 0.5 * amount * 0.5_f64.powi(attempt as i32);
                 let place = moved(&original, vertex, triangle, scale * s, scale * t);

@@ -120,9 +120,7 @@ impl<'a> Original<'a> {
             let weights = best.0.weights;
             // The corners that span the nearest point: one or two of them at a corner or an edge.
             let spans = |corner: &usize| weights[*corner] > 0.0;
-            let Some(first) = (0..3).find(spans) else {
-                break;
-            };
+            let Some(first) = (0..3).find(spans) else { break };
             let second = (first + 1..3).find(spans);
             if (0..3).filter(spans).count() == 3 {
                 break;

@@ -155,9 +155,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
     /// that is locked or on a border stays.
     pub(crate) fn try_collapse(&mut self, edge: u32, longest: f64) -> bool {
         let ends = self.surface.ends(edge);
-        let Some(stays) = self.end_that_stays(edge) else {
-            return false;
-        };
+        let Some(stays) = self.end_that_stays(edge) else { return false };
         if !self.surface.can_collapse(edge) {
             return false;
         }
@@ -219,9 +217,7 @@ impl<'a, G: Guide> Remesher<'a, G> {
     /// True if the border hardly turns at a vertex.
     fn is_straight(&self, vertex: u32) -> bool {
         let mut neighbours = self.surface.neighbours(vertex);
-        let (Some(first), Some(last)) = (neighbours.next(), neighbours.last()) else {
-            return false;
-        };
+        let (Some(first), Some(last)) = (neighbours.next(), neighbours.last()) else { return false };
         let [p, here, q] = [first, vertex, last].map(|v| self.surface.positions[v as usize]);
         let (arriving, leaving) = (here - p, q - here);
         arriving.dot(leaving) > STRAIGHT * arriving.length() * leaving.length()

@@ -147,9 +147,7 @@ impl<'a> Simplifier<'a> {
     /// Collapses edges until there are `target` vertices or the queue is empty.
     fn run(&mut self, target: usize) {
         while self.cut.surface.vertex_count() > target {
-            let Some(Reverse((_, edge, state))) = self.queue.pop() else {
-                return;
-            };
+            let Some(Reverse((_, edge, state))) = self.queue.pop() else { return };
             if self.states[edge as usize] != state || !self.cut.surface.is_edge(edge) {
                 continue;
             }

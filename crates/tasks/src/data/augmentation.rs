@@ -187,9 +187,7 @@ impl Augmentation {
             return Ok(Vec::new());
         }
         let refuse = |problem: String| TaskError::setting("augmentation.mirrored_classes", problem);
-        let Some(classes) = classes else {
-            return Err(refuse("the data have no classes".into()));
-        };
+        let Some(classes) = classes else { return Err(refuse("the data have no classes".into())) };
         let mut swaps: Vec<u32> = (0..classes.count() as u32).collect();
         for pair in &self.mirrored_classes {
             let [left, right] = pair.each_ref().map(|word| classes.named_or_labelled(word));
@@ -253,9 +251,7 @@ impl Change {
 
     /// The mesh after the remeshing, with what carries fields along. `None` if it is not remeshed.
     pub fn remeshed(&self, name: &str, mesh: &Mesh) -> Result<Option<Remeshed>, TaskError> {
-        let Some((kind, seed)) = &self.remesher else {
-            return Ok(None);
-        };
+        let Some((kind, seed)) = &self.remesher else { return Ok(None) };
         match remesh(mesh, kind, *seed) {
             Ok(remeshed) => Ok(Some(remeshed)),
             Err(_) if self.is_optional => Ok(None),
@@ -273,15 +269,10 @@ impl Change {
         if let Some(deformation) = &self.deformation {
             mesh = deformation.apply(&mesh).map_err(refuse)?;
         }
-        let Some(motion) = self.motion else {
-            return Ok((mesh, fields));
-        };
+        let Some(motion) = self.motion else { return Ok((mesh, fields)) };
         let mesh = mesh.map_vertices(|point| motion * point).map_err(refuse)?;
         // Normals still point outwards.
-        let mesh = match self.is_mirrored() {
-            true => mesh.with_reversed_faces(),
-            false => mesh,
-        };
+        let mesh = if self.is_mirrored() { mesh.with_reversed_faces() } else { mesh };
         Ok((mesh, fields.moved(motion)))
     }
 }

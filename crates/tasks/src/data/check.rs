@@ -272,9 +272,7 @@ fn duplicates(inner: &Inner, found: &[MeshContents]) -> Vec<String> {
     let mut problems = Vec::new();
     for split in Split::ALL {
         for &item in inner.splits.of(split) {
-            let Some(hash) = found[item].hash else {
-                continue;
-            };
+            let Some(hash) = found[item].hash else { continue };
             let (other_split, other) = *first_with.entry(hash).or_insert((split, item));
             if other_split != split {
                 problems.push(format!(
@@ -289,9 +287,7 @@ fn duplicates(inner: &Inner, found: &[MeshContents]) -> Vec<String> {
 
 fn class_counts(inner: &Inner, found: &[MeshContents], split_of: &[Option<Split>]) -> Vec<ClassCount> {
     let classes = inner.targets.classes().filter(|_| inner.task != Task::Correspondence);
-    let Some(classes) = classes else {
-        return Vec::new();
-    };
+    let Some(classes) = classes else { return Vec::new() };
     let mut counts: Vec<ClassCount> = (0..classes.count())
         .map(|class| ClassCount {
             name: classes.name(class),

@@ -104,9 +104,7 @@ impl Dataset {
         let (mut inner, mut problems) = gather(config, task)?;
         let all = problems.len();
         problems.retain(|problem| {
-            let TaskError::Mesh(error) = problem else {
-                return true;
-            };
+            let TaskError::Mesh(error) = problem else { return true };
             match inner.items.iter().position(|item| item.path == error.path) {
                 Some(item) => inner.leave_out(item, problem),
                 None => return true,
@@ -181,9 +179,7 @@ impl Dataset {
     /// # Errors
     /// A template on which distances cannot be computed.
     pub(crate) fn distances(&self) -> Result<Option<&TemplateDistances>, TaskError> {
-        let Some(template) = &self.inner.template else {
-            return Ok(None);
-        };
+        let Some(template) = &self.inner.template else { return Ok(None) };
         if self.inner.distances.get().is_none() {
             let made = TemplateDistances::new(template)?;
             // Another thread may have been first.
@@ -303,10 +299,7 @@ impl Dataset {
         let Inner { targets, template, .. } = &*self.inner;
         require(folder, self.task(), Some(Task::Correspondence))?;
         let within = folder.join("data");
-        let folder = match within.is_dir() {
-            true => &within,
-            false => folder,
-        };
+        let folder = if within.is_dir() { &within } else { folder };
         let items = find_meshes(folder, &format!("{kind}/*.ply"))?;
         let source = TargetSource::files(folder, "{name}.txt");
         for item in &items {

@@ -358,9 +358,7 @@ impl SplitDescription {
         if given.into_iter().filter(|&given| given).count() > 1 {
             return Err("[split] has several of files, table, patterns and fractions: choose one".into());
         }
-        let Some(fractions) = self.fractions else {
-            return Ok(());
-        };
+        let Some(fractions) = self.fractions else { return Ok(()) };
         let shares = Split::ALL.map(|split| fractions.get(split).copied().unwrap_or(0.0));
         let sum: f64 = shares.iter().sum();
         let sound = shares.iter().all(|share| (0.0..=1.0).contains(share));

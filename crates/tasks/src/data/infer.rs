@@ -249,10 +249,7 @@ fn files(
         let source = TargetSource::files(folder, pattern);
         items.iter().all(|item| source.has_file(item))
     };
-    let elsewhere = match beside.iter().any(has_all) {
-        true => Vec::new(),
-        false => target_folders(folder, items)?,
-    };
+    let elsewhere = if beside.iter().any(has_all) { Vec::new() } else { target_folders(folder, items)? };
     let places = placeholders(items);
     let elsewhere = elsewhere.iter().flat_map(|name| {
         let within = |place: &&str| with_extensions(folder, items, &format!("{name}/{place}"));

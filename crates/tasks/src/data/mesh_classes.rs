@@ -160,10 +160,7 @@ pub(super) fn assign_values(
     let header = header.map_or(Vec::new(), |cells| chosen(cells, &places));
     for (item, cells) in items.iter_mut().zip(found) {
         let Some(cells) = cells else { continue };
-        let number = |cell: &String| match cell.is_empty() {
-            true => Some(f64::NAN),
-            false => cell.parse().ok(),
-        };
+        let number = |cell: &String| if cell.is_empty() { Some(f64::NAN) } else { cell.parse().ok() };
         if let Some(word) = cells.iter().find(|cell| number(cell).is_none()) {
             let problem = format!("`{}`: `{word}` is not a number", item.name);
             problems.push(DataError::table(path, None, problem).into());

@@ -259,9 +259,7 @@ fn find_columns(inner: &mut Inner, problems: &mut Vec<TaskError>) {
         let vertices = content.mesh()?.vertex_count();
         Ok(targets.given(item, &content, vertices)?.values())
     };
-    let Some(table) = first_usable(first, problems, read).flatten() else {
-        return;
-    };
+    let Some(table) = first_usable(first, problems, read).flatten() else { return };
     let vectors = targets.has_vectors();
     if table.columns > 1 && !vectors {
         notes.push(format!(
@@ -291,9 +289,7 @@ fn shared_targets<'a>(items: impl Iterator<Item = &'a Item>, source: &TargetSour
     let mut first_with: HashMap<PathBuf, &Item> = HashMap::new();
     let mut problems = Vec::new();
     for item in items {
-        let Some(file) = source.file(item) else {
-            continue;
-        };
+        let Some(file) = source.file(item) else { continue };
         if source.file_count(item) > 1 {
             let problem = "several files have the name of its target; give the extension in target.files";
             problems.push(DataError::target(&item.name, problem).into());

@@ -25,9 +25,7 @@ pub(super) fn resampled(
     share: f64,
     random: &mut ChaCha8Rng,
 ) -> Result<Sample, TaskError> {
-    let Some(spectra) = sample.extras.shared::<SpectraBatch<f32>>() else {
-        return Ok(sample);
-    };
+    let Some(spectra) = sample.extras.shared::<SpectraBatch<f32>>() else { return Ok(sample) };
     let (vertices, width) = (sample.graph().vertex_count(), outputs.dimension());
     let points = CellPoints::random(sample.graph(), &mut || uniform(random));
     let kept = choices(vertices, share, random);

@@ -74,9 +74,7 @@ impl TargetSource {
 
     /// All names that the target file of a mesh may have.
     fn ways(&self, item: &Item) -> Vec<PathBuf> {
-        let Self::Files { folder, pattern, .. } = self else {
-            return Vec::new();
-        };
+        let Self::Files { folder, pattern, .. } = self else { return Vec::new() };
         let name = pattern
             .replace("{stem}", item.stem())
             .replace("{name}", item.without_extension())

@@ -177,9 +177,7 @@ fn quoted_cell(text: &str) -> Result<(String, &str), String> {
     let mut cell = String::new();
     let mut rest = text;
     loop {
-        let Some(end) = rest.find('"') else {
-            return Err("a quote is not closed on its line".into());
-        };
+        let Some(end) = rest.find('"') else { return Err("a quote is not closed on its line".into()) };
         cell.push_str(&rest[..end]);
         rest = &rest[end + 1..];
         match rest.strip_prefix('"') {

@@ -47,10 +47,7 @@ pub(crate) struct ValueColumns {
 impl ValueColumns {
     /// A number of columns of a file.
     pub fn of(count: usize, names: Vec<String>, vectors: bool) -> Self {
-        let kind = match vectors {
-            true => FeatureType::new(&[0, count / 3]),
-            false => FeatureType::scalars(count),
-        };
+        let kind = if vectors { FeatureType::new(&[0, count / 3]) } else { FeatureType::scalars(count) };
         Self { kind, names, vectors }
     }
 
@@ -103,10 +100,7 @@ impl TargetReader {
         (motion, sources): (Option<DMat3>, Sources<'_>),
     ) -> Result<Target, TaskError> {
         let is_remeshed = !sources.vertices.is_empty();
-        let vertices = match is_remeshed {
-            true => content.mesh()?.vertex_count(),
-            false => frames.len(),
-        };
+        let vertices = if is_remeshed { content.mesh()?.vertex_count() } else { frames.len() };
         let carries = is_remeshed && self.per != Element::Mesh;
         self.given(item, content, vertices)?.try_map(
             |labels| {
@@ -314,9 +308,7 @@ impl TargetReader {
     /// The classes that each edge may have by MeshCNN's soft labels: `NAME.seseg` next to `NAME.eseg`, or in the folder
     /// `sseg` next to `seg`, with a line for each edge and a weight for each class. `None` without such a file.
     pub fn soft_classes(&self, item: &Item, rows: usize) -> Result<Option<Vec<Vec<u32>>>, TaskError> {
-        let (Some(classes), Some(hard)) = (self.classes(), self.source.file(item)) else {
-            return Ok(None);
-        };
+        let (Some(classes), Some(hard)) = (self.classes(), self.source.file(item)) else { return Ok(None) };
         if self.per != Element::Edge || hard.extension().is_none_or(|e| e != "eseg") {
             return Ok(None);
         }
@@ -325,9 +317,7 @@ impl TargetReader {
         let folder = hard.parent().filter(|folder| folder.ends_with("seg"));
         let in_folder = folder.map(|folder| folder.with_file_name("sseg").join(name));
         let ways = [Some(beside.clone()), in_folder];
-        let Some(path) = ways.into_iter().flatten().find(|path| path.exists()) else {
-            return Ok(None);
-        };
+        let Some(path) = ways.into_iter().flatten().find(|path| path.exists()) else { return Ok(None) };
         let bytes = gemcnn_mesh::read_file(&path).map_err(TaskError::file(&path))?;
         let table = TextTable::parse(&path, &bytes)?.numbers(&path, &HashMap::new())?;
         if table.rows() != rows {
@@ -451,10 +441,7 @@ impl TargetReader {
             let found = attributes.iter().find(|a| a.name == *name);
             columns.push(found.ok_or_else(|| {
                 let known: Vec<&str> = attributes.iter().map(|a| a.name.as_str()).collect();
-                let known = match known.is_empty() {
-                    true => "none".to_string(),
-                    false => known.join(", "),
-                };
+                let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
                 DataError::target(&item.name, format!("no {element} property `{name}`; its properties are {known}"))
             })?);
         }

@@ -39,9 +39,7 @@ impl TemplateDistances {
             let row = self.solver.distances_from(vertex as usize).map_err(refuse)?;
             Ok::<_, TaskError>(row.iter().map(|d| (d / self.unit) as f32).collect::<Vec<f32>>())
         };
-        let Some(kept) = self.rows.get(vertex as usize) else {
-            return Ok(Cow::Owned(compute()?));
-        };
+        let Some(kept) = self.rows.get(vertex as usize) else { return Ok(Cow::Owned(compute()?)) };
         if let Some(row) = kept.get() {
             return Ok(Cow::Borrowed(row));
         }

@@ -54,9 +54,7 @@ pub(super) struct RowGeometry {
 impl RowGeometry {
     /// `None` unless the sample has areas and a label for each row. Faces and edges are not told apart by borders.
     pub fn new(sample: &Sample, scoring: Scoring) -> Option<Self> {
-        let Target::Classes(labels) = &sample.target else {
-            return None;
-        };
+        let Target::Classes(labels) = &sample.target else { return None };
         if let Some(elements) = sample.extras.get::<Elements<f32>>() {
             return (labels.len() == elements.areas.len()).then(|| Self {
                 areas: elements.areas.clone(),

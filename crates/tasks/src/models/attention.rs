@@ -64,10 +64,7 @@ impl AttentionModel {
         for _ in 1..self.blocks {
             network = network.block(Some(hidden.clone()), &hidden, act.clone());
         }
-        let last = match rotates {
-            true => hidden.clone(),
-            false => FeatureType::scalars(self.scalars),
-        };
+        let last = if rotates { hidden.clone() } else { FeatureType::scalars(self.scalars) };
         network = network.block(Some(hidden), &last, act);
         if rotates {
             return Ok(network.kernel(Gauge).conv(&spec.outputs));

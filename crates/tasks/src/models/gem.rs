@@ -103,10 +103,7 @@ impl GemModel {
         for _ in 1..self.blocks {
             network = network.block(Some(hidden.clone()), &hidden, act.clone());
         }
-        let last = match rotates || self.broken_symmetry {
-            true => hidden.clone(),
-            false => FeatureType::scalars(self.scalars),
-        };
+        let last = if rotates || self.broken_symmetry { hidden.clone() } else { FeatureType::scalars(self.scalars) };
         network = network.block(Some(hidden.clone()), &last, act);
         if rotates {
             return Ok(network.conv(outputs));

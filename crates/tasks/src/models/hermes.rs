@@ -64,10 +64,7 @@ impl HermesModel {
         for _ in 1..self.blocks {
             network = network.message_block(block(hidden.clone()));
         }
-        let last = match rotates {
-            true => hidden.clone(),
-            false => FeatureType::scalars(self.scalars),
-        };
+        let last = if rotates { hidden.clone() } else { FeatureType::scalars(self.scalars) };
         network = network.message_block(block(last));
         if rotates {
             return Ok(network.conv(&spec.outputs));

@@ -31,10 +31,7 @@ impl Recipe {
     pub fn of_convolutions(task: Task) -> Self {
         let registered = task == Task::Correspondence;
         Self {
-            features: match registered {
-                true => Xyz::default().into(),
-                false => Matrix::default().into(),
-            },
+            features: if registered { Xyz::default().into() } else { Matrix::default().into() },
             geometry: GeometrySettings { normalise: !registered, ..Default::default() },
             augmentation: Augmentation::default(),
             batch: 4,

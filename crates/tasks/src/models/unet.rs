@@ -114,10 +114,7 @@ impl UNetModel {
 
         let coarsest = *self.channels.last().unwrap_or(&1);
         let middle = hidden(if is_pooled { coarsest } else { self.channels[0] });
-        let last = match rotates {
-            true => hidden(self.channels[0]),
-            false => FeatureType::scalars(self.scalars),
-        };
+        let last = if rotates { hidden(self.channels[0]) } else { FeatureType::scalars(self.scalars) };
         let mut tail = Network::builder(kind).weight_decay(self.decay).aggregation(Aggregation::Mean);
         if is_pooled && self.channels.len() > 1 {
             tail = tail.degree(COARSE_DEGREE);

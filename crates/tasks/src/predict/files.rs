@@ -176,9 +176,7 @@ impl PredictionFiles {
             let is_finite = low.is_finite() && high.is_finite();
             return is_finite.then_some(Key::Range { low, high });
         }
-        let (Prediction::Classes { classes, .. }, None) = (prediction, &self.template) else {
-            return None;
-        };
+        let (Prediction::Classes { classes, .. }, None) = (prediction, &self.template) else { return None };
         let mut found = classes.clone();
         found.sort_unstable();
         found.dedup();
@@ -298,9 +296,7 @@ fn of_sides(mesh: &Mesh, colours: &[[u8; 3]]) -> Vec<[u8; 3]> {
 /// Arrows of the first vector of each vertex, or of some vertices if there are many. The longest one has the length
 /// of the spacing between arrows.
 fn arrows(prediction: &Prediction, mesh: &Mesh, frames: &[Frame]) -> Vec<Arrow> {
-    let Prediction::Values { kind, values, .. } = prediction else {
-        return Vec::new();
-    };
+    let Prediction::Values { kind, values, .. } = prediction else { return Vec::new() };
     let count = kind.multiplicity(1);
     if count == 0 {
         return Vec::new();

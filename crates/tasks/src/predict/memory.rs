@@ -66,10 +66,7 @@ impl TrainedModel {
 fn widest(parts: &[Part], ratios: &[f64], is_stored: bool) -> f64 {
     let numbers = parts.iter().enumerate().map(|(index, part)| {
         let share: f64 = ratios.iter().take(part.level).product();
-        let output = match index + 1 < parts.len() || is_stored {
-            true => part.output.dimension(),
-            false => 0,
-        };
+        let output = if index + 1 < parts.len() || is_stored { part.output.dimension() } else { 0 };
         share * part.input.dimension().max(output) as f64
     });
     numbers.fold(0.0, f64::max)

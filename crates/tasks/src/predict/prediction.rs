@@ -190,9 +190,7 @@ impl TrainedModel {
             })
         };
         let is_large = sample.graph().vertex_count() > UNDIVIDED;
-        let Some(reach) = self.reach().filter(|_| is_large) else {
-            return run(sample);
-        };
+        let Some(reach) = self.reach().filter(|_| is_large) else { return run(sample) };
         let mut all = vec![R::default(); sample.row_count() * width];
         for tile in Tiles::new(sample, reach, TILE) {
             let tile = tile?;

@@ -143,9 +143,7 @@ fn compact_order(sample: &Sample, size: usize) -> Vec<u32> {
         let end = (order.len() / size + 1) * size;
         let is_free = |vertex: &u32| !taken[*vertex as usize];
         let beside = std::iter::from_fn(|| seeds.pop_front()).find(is_free);
-        let Some(seed) = beside.or_else(|| others.find(is_free)) else {
-            break;
-        };
+        let Some(seed) = beside.or_else(|| others.find(is_free)) else { break };
         taken[seed as usize] = true;
         queue.push_back(seed);
         while let Some(vertex) = queue.pop_front() {

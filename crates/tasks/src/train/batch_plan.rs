@@ -126,9 +126,7 @@ impl BatchPlan {
 
     /// The samples of an epoch in order: a version of each mesh.
     fn order(&self, epoch: u64) -> Vec<usize> {
-        let Some(seed) = self.shuffle else {
-            return (0..self.samples).map(|mesh| mesh * self.versions).collect();
-        };
+        let Some(seed) = self.shuffle else { return (0..self.samples).map(|mesh| mesh * self.versions).collect() };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(epoch);
         let mut order = shuffled(self.samples, &mut random);

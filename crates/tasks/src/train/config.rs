@@ -63,9 +63,7 @@ struct RawConfig {
 
 /// The defaults of a table, with the given settings in their place.
 fn over<S: Serialize + DeserializeOwned>(defaults: S, given: Option<&toml::Value>) -> Result<S, TaskError> {
-    let Some(toml::Value::Table(given)) = given else {
-        return Ok(defaults);
-    };
+    let Some(toml::Value::Table(given)) = given else { return Ok(defaults) };
     let refuse = |error: String| TaskError::setting("configuration", error);
     let mut all = toml::Table::try_from(defaults).map_err(|error| refuse(error.to_string()))?;
     all.extend(given.clone());

@@ -24,9 +24,7 @@ impl TrainingRanges {
         let mut found: Option<Self> = None;
         for index in 0..samples.len() {
             let sample = samples.load(index)?;
-            let Some(size) = size(&sample) else {
-                return Ok(None);
-            };
+            let Some(size) = size(&sample) else { return Ok(None) };
             let vertices = sample.graph().vertex_count();
             let ranges = found.get_or_insert(Self { vertices: [vertices; 2], size: [size; 2] });
             let ([fewest, most], [least, largest]) = (ranges.vertices, ranges.size);

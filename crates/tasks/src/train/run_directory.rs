@@ -146,10 +146,7 @@ impl RunDirectory {
             if !beginnings.iter().any(|beginning| name.starts_with(beginning)) {
                 continue;
             }
-            let removed = match path.is_dir() {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
-            };
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             removed.map_err(TaskError::file(&path))?;
         }
         Ok(())

@@ -158,9 +158,7 @@ impl Page {
             return Err(PageError::Length { mesh: mesh.name.clone(), what: what.into(), found, wanted, on });
         }
         for field in &mesh.fields {
-            let Values::Labels { table, classes } = &field.values else {
-                continue;
-            };
+            let Values::Labels { table, classes } = &field.values else { continue };
             let count = self.classes.get(*table).map_or(0, |t| t.names.len());
             if (classes.iter()).any(|&class| class != UNKNOWN && class as usize >= count) {
                 return Err(PageError::UnknownClass { mesh: mesh.name.clone(), field: field.name.clone() });
@@ -230,10 +228,7 @@ fn position_step(mesh: &Mesh, extent: f64) -> f64 {
     let length = |[a, b]: [u32; 2]| points[a as usize].distance(points[b as usize]);
     let mut lengths: Vec<f64> = sides.map(length).filter(|&length| length > 0.0).collect();
     let place = (SHORT * lengths.len() as f64) as usize;
-    let short = match lengths.is_empty() {
-        true => extent,
-        false => *lengths.select_nth_unstable_by(place, f64::total_cmp).1,
-    };
+    let short = if lengths.is_empty() { extent } else { *lengths.select_nth_unstable_by(place, f64::total_cmp).1 };
     let step = (EDGE_FRACTION * short).clamp(extent / STEPS.0, extent / STEPS.1);
     match step > 0.0 && step.is_finite() {
         true => step,
@@ -323,10 +318,7 @@ fn field_entry(field: &super::Field, block: &mut Block) -> FieldEntry {
         Values::Vectors(vectors) => {
             let finite = vectors.iter().filter(|v| v.is_finite());
             let largest = finite.map(|v| v.abs().max_element()).fold(0.0, f64::max);
-            step = match largest > 0.0 {
-                true => 2.0 * largest / LEVELS,
-                false => 1.0,
-            };
+            step = if largest > 0.0 { 2.0 * largest / LEVELS } else { 1.0 };
             // Vectors that are not finite are drawn as zero.
             let component = |axis: usize| {
                 let number = move |v: &DVec3| (v[axis] / step).round() as i32;

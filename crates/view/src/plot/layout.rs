@@ -291,10 +291,7 @@ impl Scene {
 fn heights(series: &Series) -> impl Iterator<Item = f64> + '_ {
     let halves = series.band.iter().copied().chain(std::iter::repeat(0.0));
     let each = series.points.iter().zip(halves);
-    each.flat_map(|(&(_, y), half)| match half.is_finite() {
-        true => [y - half, y, y + half],
-        false => [y; 3],
-    })
+    each.flat_map(|(&(_, y), half)| if half.is_finite() { [y - half, y, y + half] } else { [y; 3] })
 }
 
 fn labelled(ticks: &[Tick]) -> impl Iterator<Item = (f64, &str)> {

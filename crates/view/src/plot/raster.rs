@@ -54,9 +54,7 @@ fn draw_shape(shape: &Shape, picture: &mut Pixmap, clip: &mut Option<(Area, Mask
     if let Outline::Polygon(_) = shape.outline {
         path.close();
     }
-    let Some(path) = path.finish() else {
-        return;
-    };
+    let Some(path) = path.finish() else { return };
     if let Some(area) = shape.clip
         && clip.as_ref().is_none_or(|(known, _)| *known != area)
     {
@@ -89,9 +87,7 @@ fn mask(area: Area, picture: &Pixmap) -> Option<Mask> {
 }
 
 fn draw_text(text: &Text, picture: &mut Pixmap) {
-    let (width, Some(glyphs)) = font::typeset(&text.text, text.font.bold) else {
-        return;
-    };
+    let (width, Some(glyphs)) = font::typeset(&text.text, text.font.bold) else { return };
     let (before, rotation) = match text.anchor {
         Anchor::Start => (0.0, 0.0),
         Anchor::Middle => (0.5, 0.0),

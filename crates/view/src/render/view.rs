@@ -33,10 +33,7 @@ impl Up {
         });
         let (sum, total) = areas.fold((DVec3::ZERO, 0.0), |(sum, total), area| (sum + area, total + area.length()));
         let faces_one_way = sum.length() > FACING * total;
-        let is_z = match faces_one_way {
-            true => sum.z.abs() > sum.y.abs(),
-            false => size.z > TALLER * size.y,
-        };
+        let is_z = if faces_one_way { sum.z.abs() > sum.y.abs() } else { size.z > TALLER * size.y };
         if is_z { Self::Z } else { Self::Y }
     }
 }

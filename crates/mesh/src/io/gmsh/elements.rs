@@ -108,10 +108,7 @@ impl Elements {
             let dimension = input.int()?;
             let entity = input.int()?;
             let number = input.int()?;
-            let kind = match input.is_binary {
-                true => Some(known(input, number)?),
-                false => kind(number),
-            };
+            let kind = if input.is_binary { Some(known(input, number)?) } else { kind(number) };
             let group = groups.get(&entity).filter(|_| dimension == 2);
             let group = group.copied().unwrap_or(0);
             for _ in 0..input.size()? {

@@ -210,10 +210,7 @@ impl Reader<'_> {
     }
 
     fn finish(self) -> Parsed<MeshFile> {
-        let format = match self.input.is_binary {
-            true => FileFormat::GMSH_BINARY,
-            false => FileFormat::GMSH_ASCII,
-        };
+        let format = if self.input.is_binary { FileFormat::GMSH_BINARY } else { FileFormat::GMSH_ASCII };
         let mut notes = Vec::new();
         notes.extend(self.elements.note());
         let rows = self.vertices.len();

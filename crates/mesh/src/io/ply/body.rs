@@ -139,9 +139,7 @@ impl<const LITTLE_ENDIAN: bool> Body for Binary<'_, LITTLE_ENDIAN> {
     }
 
     fn value<T: Value>(&mut self, row: Row) -> Parsed<T> {
-        let Some((value, rest)) = T::split_from(self.rest, LITTLE_ENDIAN) else {
-            return Err(self.truncated(row));
-        };
+        let Some((value, rest)) = T::split_from(self.rest, LITTLE_ENDIAN) else { return Err(self.truncated(row)) };
         self.rest = rest;
         Ok(value)
     }

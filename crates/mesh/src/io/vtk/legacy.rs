@@ -309,10 +309,7 @@ impl<'a> Reader<'a> {
         let mut notes = cells.notes();
         let attributes = columns(self.point_data, vertices.len(), &mut notes);
         let face_attributes = cells.of_faces(columns(self.cell_data, cells.count(), &mut notes));
-        let format = match self.is_binary {
-            true => FileFormat::VTK_BINARY,
-            false => FileFormat::VTK_ASCII,
-        };
+        let format = if self.is_binary { FileFormat::VTK_BINARY } else { FileFormat::VTK_ASCII };
         Ok(MeshFile { face_attributes, notes, ..assemble(vertices, cells.faces, attributes, format)? })
     }
 }

@@ -49,9 +49,7 @@ pub(super) fn write(file: &Content, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_group(group: &Group, out: &mut dyn Write) -> io::Result<()> {
-    let Some(first) = group.columns.first() else {
-        return Ok(());
-    };
+    let Some(first) = group.columns.first() else { return Ok(()) };
     let mut further = String::new();
     if group.columns.len() > 1 {
         further = format!(" NumberOfComponents=\"{}\"", group.columns.len());

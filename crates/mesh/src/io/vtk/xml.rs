@@ -55,9 +55,7 @@ pub(super) fn parse(content: &[u8]) -> Parsed<MeshFile> {
     // Appended data are in the element VTKFile.
     document.check_end(usize::from(end < content.len()))?;
     reader.finish(piece).map_err(|p| document.fail(p))?;
-    let Some(format) = reader.format else {
-        return Err(missing("a VTKFile element").of_file());
-    };
+    let Some(format) = reader.format else { return Err(missing("a VTKFile element").of_file()) };
     let surface = reader.surface;
     Ok(MeshFile {
         face_attributes: surface.face_attributes,
@@ -72,9 +70,7 @@ fn missing(what: &str) -> FileProblem {
 
 /// The data after `<AppendedData encoding="...">_`.
 fn appended(content: &[u8]) -> Result<Option<Source<'_>>, FileProblem> {
-    let Some(end) = content.iter().position(|&b| b == b'>') else {
-        return Ok(None);
-    };
+    let Some(end) = content.iter().position(|&b| b == b'>') else { return Ok(None) };
     let tag = &content[..end];
     let has = |word: &[u8]| tag.windows(word.len()).any(|window| window == word);
     let is_base64 = has(b"base64");

@@ -306,9 +306,7 @@ impl Person {
     /// The half thickness of the limb is `radius`, and `shares` are the weights of the bones.
     pub(super) fn surface(&self, p: DVec3, normal: DVec3, radius: f64, shares: &[(u8, f64)]) -> DVec3 {
         let relief = self.relief(p, radius);
-        let Some(further) = &self.further else {
-            return p + relief * normal;
-        };
+        let Some(further) = &self.further else { return p + relief * normal };
         let p_on_clothes = p + (relief + further.thickness(p, shares)) * normal;
         match shares[0].0 as usize {
             HAND => with_fingers(p_on_clothes, further.hands[0]),
