@@ -57,7 +57,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     };
     let report = progress::during("measuring", || bench::run(&device, products, extent, &args.work));
     let report = report.map_err(Failure::input)?;
-    print(&if args.json { serde_json::to_string(&report).map_err(Failure::input)? + "\n" } else { table(&report) })?;
+    print(&if args.json { output::json_line(&report)? } else { table(&report) })?;
     if let Some(stem) = &args.figure {
         report.figure().write(stem).map_err(Failure::input)?;
     }

@@ -4,7 +4,7 @@ use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::kinds::{SPLITS, word};
-use crate::output::{count, grouped, print, say, table};
+use crate::output::{count, grouped, json_line, print, say, table};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::remesh::RemeshKind;
@@ -117,15 +117,9 @@ impl EvalArgs {
         .map_err(Failure::input)?;
         // The scores are printed even if they cannot be written.
         let files = evaluation.write(&self.stem());
-        print(&match self.json {
-            true => serde_json::to_string(&evaluation).map_err(Failure::input)? + "\n",
-            false => in_words(&evaluation, model.config.task, all),
-        })?;
+        print(&if self.json { json_line(&evaluation)? } else { in_words(&evaluation, model.config.task, all) })?;
         let files = files.map_err(Failure::input)?;
-        match self.json {
-            true => Ok(()),
-            false => print(&written(&files)),
-        }
+        if self.json { Ok(()) } else { print(&written(&files)) }
     }
 
     fn split(&self) -> Split {

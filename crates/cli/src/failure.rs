@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A failure of a command.
@@ -25,6 +26,11 @@ impl Failure {
 
     pub fn input(message: impl Display) -> Self {
         Self::Input(message.to_string())
+    }
+
+    /// An error at a file or folder, for `map_err`.
+    pub fn at<E: Display>(path: &Path) -> impl FnOnce(E) -> Self {
+        move |error| Self::Input(format!("{}: {error}", path.display()))
     }
 
     pub fn usage(message: impl Display) -> Self {

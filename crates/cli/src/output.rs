@@ -1,6 +1,7 @@
 //! Output of commands: standard output, standard error, files and tables.
 
 use crate::failure::Failure;
+use serde::Serialize;
 use std::fmt::{Display, Write as _};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -25,6 +26,11 @@ pub fn print_on(line: &str) -> Result<(), Failure> {
         Err(Failure::OutputClosed) => Ok(()),
         printed => printed,
     }
+}
+
+/// A result as a line of JSON.
+pub fn json_line(result: &impl Serialize) -> Result<String, Failure> {
+    Ok(serde_json::to_string(result).map_err(Failure::input)? + "\n")
 }
 
 /// Writes a file completely, or leaves the existing one.

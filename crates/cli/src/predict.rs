@@ -229,7 +229,7 @@ impl Session<'_> {
         });
         match (failure, written) {
             (Some(failure), _) => Err(failure),
-            (None, Err(error)) => Err(Failure::input(format!("{}: {error}", path.display()))),
+            (None, Err(error)) => Err(Failure::at(path)(error)),
             (None, Ok(())) => print(&format!("{}\n", path.display())),
         }
     }

@@ -184,10 +184,7 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
                     let image = image as usize;
                     let place = targets.binary_search(&b.nearest[image]).unwrap_or(0);
                     let along = distances[place][a.nearest[vertex] as usize] / unit;
-                    match along < NEAR {
-                        true => a.places[vertex].distance(b.places[image]),
-                        false => along,
-                    }
+                    if along < NEAR { a.places[vertex].distance(b.places[image]) } else { along }
                 })
                 .collect();
             let count = errors.len().max(1) as f64;

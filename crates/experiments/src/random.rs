@@ -37,10 +37,7 @@ impl Draws {
     pub fn rotation(&mut self) -> DQuat {
         let [x, y, z, w] = std::array::from_fn(|_| self.normal());
         let quaternion = DQuat::from_xyzw(x, y, z, w);
-        match quaternion.length() > 0.0 {
-            true => quaternion.normalize(),
-            false => DQuat::IDENTITY,
-        }
+        if quaternion.length() > 0.0 { quaternion.normalize() } else { DQuat::IDENTITY }
     }
 
     /// A translation with standard normal coordinates.

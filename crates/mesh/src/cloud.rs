@@ -73,10 +73,7 @@ pub fn connect_points(points: &[DVec3]) -> Result<Mesh, MeshError> {
     let oriented = |[a, b, c]: [u32; 3]| {
         let [p, q, r] = [a, b, c].map(|v| points[v as usize]);
         let outwards: DVec3 = [a, b, c].iter().map(|&v| normals[v as usize]).sum();
-        match (q - p).cross(r - p).dot(outwards) < 0.0 {
-            true => [a, c, b],
-            false => [a, b, c],
-        }
+        if (q - p).cross(r - p).dot(outwards) < 0.0 { [a, c, b] } else { [a, b, c] }
     };
     let mut faces = Faces::with_capacity(2 * points.len(), 6 * points.len());
     let mut taken = HashSet::with_capacity(6 * points.len());

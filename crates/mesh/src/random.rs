@@ -33,10 +33,7 @@ impl Uniform {
     /// The next two random numbers as a uniform point of a triangle: its weights at two of the corners.
     pub(crate) fn in_triangle(&mut self) -> [f64; 2] {
         let [s, t] = [self.unit(), self.unit()];
-        match s + t > 1.0 {
-            true => [1.0 - s, 1.0 - t],
-            false => [s, t],
-        }
+        if s + t > 1.0 { [1.0 - s, 1.0 - t] } else { [s, t] }
     }
 
     /// The next random index below `count`, or 0 if `count` is 0.

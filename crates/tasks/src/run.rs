@@ -163,10 +163,7 @@ impl Data {
 
     /// The split of the example predictions.
     fn tested(&self) -> Split {
-        match self.dataset.is_empty(Split::Test) {
-            true => self.held_out,
-            false => Split::Test,
-        }
+        if self.dataset.is_empty(Split::Test) { self.held_out } else { Split::Test }
     }
 
     /// Notes if there is no validation split to select on.

@@ -1,7 +1,7 @@
 //! `gemcnn data cache`: the cache of prepared meshes.
 
 use crate::failure::Failure;
-use crate::output::{count, print};
+use crate::output::{count, json_line, print};
 use clap::Args;
 use gemcnn_tasks::data::{CACHE_VARIABLE, Cache};
 use std::path::PathBuf;
@@ -33,8 +33,7 @@ impl CacheCommand {
         let usage = if self.clear { cache.clear() } else { cache.usage() };
         let usage = usage.map_err(Failure::input)?;
         if self.json {
-            let json = serde_json::to_string(&usage).map_err(Failure::input)?;
-            return print(&(json + "\n"));
+            return print(&json_line(&usage)?);
         }
         let mut text = format!(
             "{}: {}{}, {:.1} MB",

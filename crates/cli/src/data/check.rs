@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::kinds;
-use crate::output::{count, grouped, print, say, table};
+use crate::output::{count, grouped, json_line, print, say, table};
 use crate::progress;
 use clap::Args;
 use gemcnn_tasks::Task;
@@ -34,20 +34,13 @@ impl Check {
         let what = format!("reading {}", self.folder.display());
         let config = DataConfig::Folder(self.folder);
         let check = progress::during(&what, || data::check(&config, self.task));
-        let text = match self.json {
-            true => serde_json::to_string(&check).map_err(Failure::input)? + "\n",
-            false => in_words(&check),
-        };
-        print(&text)?;
+        print(&if self.json { json_line(&check)? } else { in_words(&check) })?;
         if !self.json {
             for problem in &check.problems {
                 say(format_args!("error: {problem}"));
             }
         }
-        match check.problems.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::Reported),
-        }
+        if check.problems.is_empty() { Ok(()) } else { Err(Failure::Reported) }
     }
 }
 

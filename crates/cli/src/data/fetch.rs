@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::say;
 use clap::{Args, Subcommand};
-use gemcnn_experiments::digits::{self, Download};
+use gemcnn_experiments::digits;
 use std::path::PathBuf;
 
 /// Download a public data set.
@@ -31,11 +31,6 @@ enum Set {
 impl Fetch {
     pub fn run(self) -> Result<(), Failure> {
         let Set::Mnist { directory, base_url } = self.set;
-        let result = digits::fetch(&directory, &base_url, &mut |download| match download {
-            Download::Present { path } => say(format!("{}: exists", path.display())),
-            Download::Done { path } => say(format!("{}: downloaded, checksum matches", path.display())),
-            Download::Again { name, problem } => say(format!("{name}: retrying after {problem}")),
-        });
-        result.map_err(Failure::input)
+        digits::fetch(&directory, &base_url, &mut say).map_err(Failure::input)
     }
 }

@@ -81,10 +81,7 @@ impl Prepare {
             let what = format!("preparing {}", count(samples.len(), "mesh", "meshes"));
             let unusable = progress::during(&what, || samples.load_usable(&|| true, &|| {}));
             for (_, problem) in unusable.map_err(Failure::input)? {
-                match self.strict {
-                    true => return Err(Failure::input(problem)),
-                    false => skipped.push(problem.to_string()),
-                }
+                if self.strict { return Err(Failure::input(problem)) } else { skipped.push(problem.to_string()) }
             }
             let visited = samples.len() / samples.versions();
             meshes += visited;

@@ -1,10 +1,7 @@
 //! `gemcnn experiment`: sweeps, and the experiments of the paper that are programs.
 
-mod equivariance;
-mod matching;
+mod measurements;
 mod mnist;
-mod nonlinearity_cost;
-mod operators;
 mod pde;
 mod sweep;
 
@@ -32,11 +29,11 @@ pub struct ExperimentArgs {
 /// The experiments that are programs; each is documented where it is defined.
 #[derive(Subcommand)]
 enum Program {
-    Equivariance(equivariance::EquivarianceCommand),
-    Matching(matching::MatchingCommand),
+    Equivariance(measurements::EquivarianceCommand),
+    Matching(measurements::MatchingCommand),
     Mnist(Box<mnist::MnistCommand>),
-    NonlinearityCost(nonlinearity_cost::NonlinearityCostCommand),
-    Operators(operators::OperatorsCommand),
+    NonlinearityCost(measurements::NonlinearityCostCommand),
+    Operators(measurements::OperatorsCommand),
     Pde(pde::PdeCommand),
 }
 
@@ -70,11 +67,6 @@ fn list() -> Result<String, Failure> {
 fn directory(given: Option<PathBuf>, name: &str, quick: bool) -> PathBuf {
     let ending = if quick { "-quick" } else { "" };
     given.unwrap_or_else(|| PathBuf::from(format!("runs/{name}{ending}")))
-}
-
-/// Creates the output directory.
-fn create(directory: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory).map_err(|error| Failure::input(format!("{}: {error}", directory.display())))
 }
 
 /// Trains and tests until a signal stops it, and writes and prints the results.

@@ -96,7 +96,7 @@ impl Convert {
                 };
                 repair(&mesh, &repairs)
             })
-            .map_err(|error| Failure::input(format!("{}: {error}", self.input.display())))?;
+            .map_err(Failure::at(&self.input))?;
             for step in &repaired.steps {
                 said += &format!("{step}\n");
             }

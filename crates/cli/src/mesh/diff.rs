@@ -1,7 +1,7 @@
 //! `gemcnn mesh diff`: how two meshes differ.
 
 use crate::failure::Failure;
-use crate::output::{count, grouped, print, table};
+use crate::output::{count, grouped, json_line, print, table};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::remesh::{RemeshError, nearest_points, sample};
@@ -69,14 +69,8 @@ impl Diff {
     pub fn run(self) -> Result<(), Failure> {
         let (first, second) = (super::read(&self.first)?, super::read(&self.second)?);
         let difference = progress::during("comparing", || Difference::new(&first, &second)).map_err(Failure::input)?;
-        print(&match self.json {
-            true => serde_json::to_string(&difference).map_err(Failure::input)? + "\n",
-            false => difference.in_words(),
-        })?;
-        match difference.same {
-            true => Ok(()),
-            false => Err(Failure::Reported),
-        }
+        print(&if self.json { json_line(&difference)? } else { difference.in_words() })?;
+        if difference.same { Ok(()) } else { Err(Failure::Reported) }
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Geometry {
     file: PathBuf,
 
     /// Output file.
-    #[arg(short, long, value_name = "OUT.safetensors", value_parser = safetensors_output)]
+    #[arg(short, long, value_name = "OUT.safetensors", value_parser = |name: &str| super::output_path(name, &["safetensors"]))]
     output: PathBuf,
 
     /// Weights of the faces in vertex normals.
@@ -46,10 +46,6 @@ enum Weights {
     Angle,
 }
 
-fn safetensors_output(text: &str) -> Result<PathBuf, String> {
-    super::output_path(text, &["safetensors"])
-}
-
 impl Geometry {
     pub fn run(self) -> Result<(), Failure> {
         let neighbourhood = match self.radius {
@@ -70,10 +66,9 @@ impl Geometry {
             ..Default::default()
         };
         let mesh = super::read(&self.file)?.mesh;
-        let in_file = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", self.file.display()));
         let graph = progress::during("computing gauge geometry", || GaugeGraph::new(&mesh, &options))
-            .map_err(|error| in_file(&error))?;
-        let bytes = graph.to_safetensors().map_err(|error| in_file(&error))?;
+            .map_err(Failure::at(&self.file))?;
+        let bytes = graph.to_safetensors().map_err(Failure::at(&self.file))?;
         progress::during(&format!("writing {}", self.output.display()), || write_file(&self.output, &bytes))?;
         print(&format!(
             "{}: {}, {}\n",

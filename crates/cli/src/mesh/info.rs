@@ -1,7 +1,7 @@
 //! `gemcnn mesh info`: reports on mesh files.
 
 use crate::failure::Failure;
-use crate::output::{count, grouped, print};
+use crate::output::{count, grouped, json_line, print};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::{
@@ -76,11 +76,6 @@ impl Info {
         }
         if bad { Err(Failure::Reported) } else { Ok(()) }
     }
-}
-
-fn json_line(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string(value).map_err(Failure::input)?;
-    Ok(text + "\n")
 }
 
 fn verdict(path: &Path, file: &MeshFile) -> Result<Verdict, Failure> {
@@ -264,8 +259,5 @@ fn short(value: f64) -> String {
     }
     let digits = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let text = format!("{value:.*}", (3 - digits).max(0) as usize);
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').into(),
-        false => text,
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }

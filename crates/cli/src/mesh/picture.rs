@@ -20,7 +20,7 @@ pub struct PictureCommand {
     file: PathBuf,
 
     /// Output file.
-    #[arg(short, long, value_name = "OUT.png", value_parser = png_output)]
+    #[arg(short, long, value_name = "OUT.png", value_parser = |name: &str| super::output_path(name, &["png"]))]
     output: PathBuf,
 
     /// Width of the picture in pixels.
@@ -61,10 +61,6 @@ pub struct PictureCommand {
     colour: Option<String>,
 }
 
-fn png_output(text: &str) -> Result<PathBuf, String> {
-    super::output_path(text, &["png"])
-}
-
 impl PictureCommand {
     pub fn run(self) -> Result<(), Failure> {
         let file = super::read(&self.file)?;
@@ -72,9 +68,7 @@ impl PictureCommand {
         // Borders between labels are crisp.
         let classes = self.colour.as_ref().and_then(|name| labels(&file, name));
         let arrows = match self.frames {
-            true => {
-                frame_arrows(&file.mesh).map_err(|error| Failure::input(format!("{}: {error}", self.file.display())))?
-            }
+            true => frame_arrows(&file.mesh).map_err(Failure::at(&self.file))?,
             false => Vec::new(),
         };
         let up = self.up.unwrap_or_else(|| Up::of(&file.mesh));

@@ -152,8 +152,7 @@ impl Files {
     /// Remeshes the input and writes the output with all vertex properties.
     fn write(&self, remesher: impl FnOnce(&Mesh) -> Result<Remeshed, RemeshError>) -> Result<(), Failure> {
         let MeshFile { mesh, attributes, face_attributes, .. } = super::read(&self.input)?;
-        let remeshed = progress::during("remeshing", || remesher(&mesh))
-            .map_err(|error| Failure::input(format!("{}: {error}", self.input.display())))?;
+        let remeshed = progress::during("remeshing", || remesher(&mesh)).map_err(Failure::at(&self.input))?;
         if !face_attributes.is_empty() {
             let lost = names(&face_attributes);
             say(format_args!("warning: the faces are new; the face properties {lost} are left out"));

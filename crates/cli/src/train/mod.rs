@@ -286,10 +286,7 @@ pub fn stop_on_signals() -> Result<StopFlag, Failure> {
 
 /// A line with the model of a stopped run, if there is one.
 fn model_so_far(run: &RunDirectory) -> String {
-    match run.model().exists() {
-        true => format!("the model so far is {}\n", run.model().display()),
-        false => String::new(),
-    }
+    if run.model().exists() { format!("the model so far is {}\n", run.model().display()) } else { String::new() }
 }
 
 fn how_to_resume(run: &RunDirectory) -> String {

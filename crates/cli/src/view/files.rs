@@ -71,10 +71,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     let short = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into());
     let short: Vec<String> = paths.iter().filter_map(|path| short(path)).collect();
     let distinct: BTreeSet<&String> = short.iter().collect();
-    match distinct.len() == paths.len() {
-        true => short,
-        false => paths.iter().map(|p| p.display().to_string()).collect(),
-    }
+    if distinct.len() == paths.len() { short } else { paths.iter().map(|p| p.display().to_string()).collect() }
 }
 
 /// The integers of a column; `None` for other numbers.

@@ -104,7 +104,7 @@ fn mesh_paths(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let found = mesh_files(input).map_err(Failure::input)?;
         if found.is_empty() {
             let problem = "the folder has neither meshes nor a training run";
-            return Err(Failure::input(format!("{}: {problem}", input.display())));
+            return Err(Failure::at(input)(problem));
         }
         paths.extend(found);
     }

@@ -14,7 +14,7 @@ const PROGRAM: &[u8] = include_bytes!("predict.wasm.deflate");
 pub(super) fn add(page: &mut Page, run: &Path) -> Result<(), Failure> {
     let model = TrainedModel::read(run).map_err(Failure::input)?;
     let file = TrainedModel::file_of(run);
-    let read = |path: &Path| read_file(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())));
+    let read = |path: &Path| read_file(path).map_err(Failure::at(path));
     let template = model.template.as_ref().map(|_| read(&file.with_file_name(TEMPLATE)));
     page.model = Some(PageModel { program: PROGRAM.into(), template: template.transpose()?, file: read(&file)? });
     let shown = PredictionPage::new(&model);

@@ -14,8 +14,7 @@ use std::path::Path;
 /// The page of a run with the `most` worst held-out meshes.
 pub(super) fn page(run: &Path, most: usize, cache: &Cache) -> Result<Page, Failure> {
     let config = run.join("config.toml");
-    let text =
-        std::fs::read_to_string(&config).map_err(|error| Failure::input(format!("{}: {error}", config.display())))?;
+    let text = std::fs::read_to_string(&config).map_err(Failure::at(&config))?;
     let metrics = run.join("metrics.jsonl");
     let records = if metrics.exists() { read_metrics(&metrics).map_err(Failure::input)? } else { Vec::new() };
     let mut report = report::of_records(&records, &text);
@@ -53,10 +52,7 @@ fn examples(run: &Path) -> Option<Page> {
 
 /// The held-out split of a data set: the test split, or the validation split if there is none.
 pub(super) fn held_out_split(dataset: &Dataset) -> Split {
-    match dataset.is_empty(Split::Test) {
-        true => Split::Validation,
-        false => Split::Test,
-    }
+    if dataset.is_empty(Split::Test) { Split::Validation } else { Split::Test }
 }
 
 fn add_meshes(

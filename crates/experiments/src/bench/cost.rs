@@ -156,10 +156,7 @@ impl LayerCost {
     }
 
     fn edges(&self, graph: GraphSize) -> u64 {
-        match self.reads_edges {
-            true => EDGE * graph.edges + 4 * (graph.vertices + 1),
-            false => 0,
-        }
+        if self.reads_edges { EDGE * graph.edges + 4 * (graph.vertices + 1) } else { 0 }
     }
 
     /// Reads input, weights and edges; writes the output.

@@ -18,52 +18,30 @@ const TRIES: usize = 3;
 const MAX_BYTES: &str = "67108864";
 /// Exit status of `curl` if the server cannot continue a download.
 const NO_RANGES: i32 = 33;
-/// Answer of a server to a request of bytes beyond the end of the file.
+/// Reply of a server to a request of bytes beyond the end of the file.
 const RANGE_NOT_SATISFIABLE: &str = "416";
 
-/// Progress of the download.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Download<'d> {
-    /// A file exists already.
-    Present {
-        /// Its path.
-        path: &'d Path,
-    },
-    /// An attempt failed and another one follows.
-    Again {
-        /// Name of the file.
-        name: &'d str,
-        /// Reason of the failure.
-        problem: &'d str,
-    },
-    /// A file is complete and verified.
-    Done {
-        /// Its path.
-        path: &'d Path,
-    },
-}
-
 /// Downloads the missing files of the four into a directory, from `base_url` with names such as
-/// `train-images-idx3-ubyte.gz`. On a terminal, `curl` shows its progress.
+/// `train-images-idx3-ubyte.gz`. `note` is told what was done. On a terminal, `curl` shows its progress.
 ///
 /// # Errors
 /// A machine without `curl`, a directory that cannot be written, a server that does not have the files, or a wrong
 /// checksum, also of a file that existed before.
-pub fn fetch(directory: &Path, base_url: &str, observer: &mut dyn FnMut(Download<'_>)) -> Result<(), MnistError> {
-    fetch_files(&FILES, directory, base_url, observer)
+pub fn fetch(directory: &Path, base_url: &str, note: &mut dyn FnMut(String)) -> Result<(), MnistError> {
+    fetch_files(&FILES, directory, base_url, note)
 }
 
 fn fetch_files(
     files: &[DataFile],
     directory: &Path,
     base_url: &str,
-    observer: &mut dyn FnMut(Download<'_>),
+    note: &mut dyn FnMut(String),
 ) -> Result<(), MnistError> {
     std::fs::create_dir_all(directory).map_err(MnistError::file(directory))?;
     for file in files {
         if file.find(directory).is_some() {
             let content = file.read(directory)?;
-            observer(Download::Present { path: &content.path });
+            note(format!("{}: exists", content.path.display()));
             continue;
         }
         let url = format!("{}/{}", base_url.trim_end_matches('/'), file.gzipped_name());
@@ -71,16 +49,14 @@ fn fetch_files(
         let part = path.with_added_extension("part");
         let mut tries = 1;
         while let Err(error) = download(&url, &part).and_then(|()| verify(file, &part)) {
-            let may_pass =
-                matches!(error, MnistError::Download { .. } | MnistError::Different { .. } | MnistError::Format { .. });
-            if tries == TRIES || !may_pass {
+            if tries == TRIES || matches!(error, MnistError::File { .. } | MnistError::NoCurl { .. }) {
                 return Err(error);
             }
             tries += 1;
-            observer(Download::Again { name: file.name, problem: &error.to_string() });
+            note(format!("{}: retrying after {error}", file.name));
         }
         std::fs::rename(&part, &path).map_err(MnistError::file(&path))?;
-        observer(Download::Done { path: &path });
+        note(format!("{}: downloaded, checksum matches", path.display()));
     }
     Ok(())
 }
@@ -154,7 +130,7 @@ mod tests {
         std::fs::read(format!("{folder}{}", file.gzipped_name())).unwrap()
     }
 
-    /// Answer of the server to one request.
+    /// Reply of the server to one request.
     enum Reply {
         /// The whole file, or the requested range.
         Whole,
@@ -235,27 +211,20 @@ mod tests {
     }
 
     fn fetched(file: DataFile, server: &Server, folder: &Path) -> Result<Vec<String>, MnistError> {
-        let mut seen = Vec::new();
-        fetch_files(&[file], folder, &server.url, &mut |download| {
-            seen.push(match download {
-                Download::Present { .. } => "present".into(),
-                Download::Again { problem, .. } => format!("again: {problem}"),
-                Download::Done { .. } => "done".into(),
-            });
-        })?;
+        let mut notes = Vec::new();
+        fetch_files(&[file], folder, &server.url, &mut |note| notes.push(note))?;
         let path = folder.join(file.gzipped_name());
         assert_eq!(std::fs::read(path).unwrap(), published(&file));
         assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1);
-        Ok(seen)
+        Ok(notes)
     }
 
     #[test]
     fn a_file_is_downloaded_once() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::new(&LABELS, [Reply::Whole]);
-        let seen = fetched(LABELS, &server, folder.path()).unwrap();
-        assert_eq!(seen, ["done"]);
-        assert_eq!(fetched(LABELS, &server, folder.path()).unwrap(), ["present"]);
+        assert_eq!(fetched(LABELS, &server, folder.path()).unwrap().len(), 1);
+        assert_eq!(fetched(LABELS, &server, folder.path()).unwrap().len(), 1);
         assert_eq!(server.ranges(), [None]);
     }
 
@@ -264,9 +233,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let replies = [Reply::Until(10_000), Reply::Until(5_000), Reply::Whole];
         let server = Server::new(&IMAGES, replies);
-        let seen = fetched(IMAGES, &server, folder.path()).unwrap();
+        let notes = fetched(IMAGES, &server, folder.path()).unwrap();
         assert_eq!(server.ranges(), [None, Some(10_000), Some(15_000)]);
-        assert_eq!(seen.iter().filter(|s| s.starts_with("again")).count(), 2);
+        assert_eq!(notes.len(), 3, "{notes:?}");
     }
 
     #[test]

@@ -96,10 +96,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 pub(super) fn check_present(directory: &Path) -> Result<(), MnistError> {
     let missing = FILES.iter().filter(|file| file.find(directory).is_none());
     let files: Vec<&'static str> = missing.map(|file| file.name).collect();
-    match files.is_empty() {
-        true => Ok(()),
-        false => Err(MnistError::Missing { directory: directory.into(), files }),
-    }
+    if files.is_empty() { Ok(()) } else { Err(MnistError::Missing { directory: directory.into(), files }) }
 }
 
 /// The uncompressed bytes of a file.

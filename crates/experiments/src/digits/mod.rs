@@ -14,7 +14,7 @@ mod files;
 mod idx;
 
 pub use error::MnistError;
-pub use fetch::{BASE_URL, Download, fetch};
+pub use fetch::{BASE_URL, fetch};
 pub use files::{DataFile, FILES};
 pub use idx::{Digits, PIXELS, SIDE};
 

@@ -61,31 +61,24 @@ impl Evaluator<'_> {
         surfaces: &[Surface],
         observer: &mut dyn Observer,
     ) -> Result<(Vec<Test>, Option<Isometry>), TaskError> {
-        let before = match self.device {
-            Device::Cpu => None,
-            Device::Cuda(cuda) => {
-                let before = cuda.product_mode();
-                cuda.set_product_mode(ProductMode::F32);
-                Some((cuda, before))
-            }
-        };
-        let result = self.evaluate_in_f32(surfaces, observer);
-        if let Some((cuda, mode)) = before {
-            cuda.set_product_mode(mode);
-        }
+        let mut workspace = Workspace::new(self.device.clone());
+        let mode = workspace.product_mode();
+        workspace.set_product_mode(ProductMode::F32);
+        let result = self.evaluate_with(&mut workspace, surfaces, observer);
+        workspace.set_product_mode(mode);
         result
     }
 
-    fn evaluate_in_f32(
+    fn evaluate_with(
         &self,
+        workspace: &mut Workspace<f32>,
         surfaces: &[Surface],
         observer: &mut dyn Observer,
     ) -> Result<(Vec<Test>, Option<Isometry>), TaskError> {
-        let mut workspace = Workspace::new(self.device.clone());
         let mut tests = Vec::with_capacity(surfaces.len());
         let (mut flat, mut bent) = (None, None);
         for &surface in surfaces {
-            let logits = self.logits(&mut workspace, surface)?;
+            let logits = self.logits(workspace, surface)?;
             let predictions = predictions(&logits)?;
             let labels = self.digits.labels().iter().map(|&label| u32::from(label));
             let test = Test {

@@ -124,17 +124,11 @@ impl Default for GridOptions {
 impl GridOptions {
     /// Number of neighbours of an interior vertex.
     pub fn degree(&self) -> f64 {
-        match self.triangles {
-            false => 4.0,
-            true => 6.0,
-        }
+        if self.triangles { 6.0 } else { 4.0 }
     }
 
     fn cells(&self) -> Cells {
-        match self.triangles {
-            false => Cells::Quads,
-            true => Cells::Triangles,
-        }
+        if self.triangles { Cells::Triangles } else { Cells::Quads }
     }
 
     /// One grid of a geometry, with mean edge length 1.

@@ -2,14 +2,13 @@
 
 use super::equation::Equation;
 use super::shape::{SHAPES, Shape};
-use crate::output::write_text;
 use crate::random::Draws;
 use gemcnn_mesh::surface::{Evolution, SurfaceLaplacian};
 use gemcnn_mesh::{
     AttributeValues, DVec3, GaugeGraph, GeometryOptions, Mesh, SharedFolder, VertexAttribute, WriteOptions, read_mesh,
     read_text, write_mesh,
 };
-use gemcnn_tasks::data::{DESCRIPTION_FILE, Description, OneOrMany, PerSplit, Split};
+use gemcnn_tasks::data::{DESCRIPTION_FILE, Description, OneOrMany, Split};
 use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -81,10 +80,7 @@ pub(super) fn state_name(state: usize) -> String {
 /// Names of the columns of a state.
 pub(super) fn columns(state: usize, is_vector: bool) -> Vec<String> {
     let name = state_name(state);
-    match is_vector {
-        false => vec![name],
-        true => ["x", "y", "z"].map(|axis| format!("{name}_{axis}")).into(),
-    }
+    if is_vector { ["x", "y", "z"].map(|axis| format!("{name}_{axis}")).into() } else { vec![name] }
 }
 
 /// Makes the data set of an equation in a folder. Files that are there already are kept. Processes that write at the
@@ -115,24 +111,20 @@ pub fn make(equation: Equation, settings: &DataSettings, folder: &Path, lock: &P
         true => Split::Validation,
         false => Split::Test,
     };
-    for part in Split::ALL {
-        let mut names = String::new();
-        for shape in &SHAPES {
-            let own = (0..settings.trajectories).filter(|&number| part_of(shape, number) == part);
-            names.extend(own.map(|number| file_name(shape, number) + "\n"));
-        }
-        write_text(&folder.join(format!("{part}.txt")), &names)?;
-    }
+    let names = Split::ALL.map(|part| {
+        let of_shape = |shape: &'static Shape| {
+            let own = (0..settings.trajectories).filter(move |&number| part_of(shape, number) == part);
+            own.map(move |number| file_name(shape, number))
+        };
+        Some(SHAPES.iter().flat_map(of_shape).collect())
+    });
     let is_vector = equation.dynamics().order() == 1;
     let mut described = Description::new(Task::Regression);
     described.meshes = MESHES.into();
     described.target.property = Some(OneOrMany::Many(columns(settings.steps / 10, is_vector)));
     described.target.vectors = is_vector;
-    let list = |part: Split| Some(PathBuf::from(format!("{part}.txt")));
-    described.split.files =
-        Some(PerSplit { train: list(Split::Train), validation: list(Split::Validation), test: list(Split::Test) });
     // The description completes the data set.
-    write_text(&description, &described.to_toml())
+    described.write(folder, names)
 }
 
 fn file_name(shape: &Shape, trajectory: usize) -> String {

@@ -1,17 +1,17 @@
 //! Data sets of synthetic bodies with labelled parts, in several densities and conditions.
 
-use crate::output::{invalid, open_shared, write_text};
+use crate::output::{invalid, open_shared};
 use gemcnn_mesh::remesh::{MeshSize, Simplify, carry_labels, remesh};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, VertexAttribute, WriteOptions, write_mesh};
-use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig, Description, OneOrMany, PerSplit, Split};
+use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig, Description, OneOrMany};
 use gemcnn_tasks::{Task, TaskError};
 use rayon::prelude::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Name of the labels in the files.
 const PROPERTY: &str = "part";
@@ -148,22 +148,12 @@ impl<'a> Writer<'a> {
             let path = meshes.join(BodiesConfig::body_name(number) + ".ply");
             Ok::<_, TaskError>(write_mesh(&path, &change.apply(body)?, &[labels], &WriteOptions::default())?)
         })?;
-        let mut lists = [None, None, None];
-        for ((split, numbers), list) in Split::ALL.into_iter().zip(splits).zip(&mut lists) {
-            if !numbers.is_empty() {
-                let file = PathBuf::from(format!("{split}.txt"));
-                let names: String = numbers.map(|number| BodiesConfig::body_name(number) + "\n").collect();
-                write_text(&folder.join(&file), &names)?;
-                *list = Some(file);
-            }
-        }
-        let [train, validation, test] = lists;
         let mut described = Description::new(Task::Segmentation);
         described.meshes = "meshes".into();
         described.target.property = Some(OneOrMany::One(PROPERTY.into()));
-        described.split.files = Some(PerSplit { train, validation, test });
         // The description completes the data set.
-        write_text(&description, &described.to_toml())?;
+        let names = |numbers: Range<usize>| numbers.map(BodiesConfig::body_name).collect();
+        described.write(&folder, splits.map(|numbers| (!numbers.is_empty()).then(|| names(numbers))))?;
         Ok(data)
     }
 }
@@ -172,7 +162,7 @@ impl<'a> Writer<'a> {
 mod tests {
     use super::*;
     use gemcnn_mesh::shapes;
-    use gemcnn_tasks::data::Dataset;
+    use gemcnn_tasks::data::{Dataset, Split};
 
     #[test]
     fn changes_move_all_vertices_or_one() {

@@ -35,8 +35,8 @@ pub fn heat_kernel_signatures(basis: &Eigenbasis, times: &[f64]) -> Vec<f64> {
 /// left out; all values are zero if no eigenvalue remains.
 pub fn wave_kernel_signatures(basis: &Eigenbasis, count: usize) -> Vec<f64> {
     // The kernel has eigenvalues of rounding size, and others are far above 1 in units of area.
-    const LEAST: f64 = 1e-6;
-    let logarithm = |&value: &f64| (value > LEAST).then(|| value.ln());
+    const MIN_VALUE: f64 = 1e-6;
+    let logarithm = |&value: &f64| (value > MIN_VALUE).then(|| value.ln());
     let logarithms: Vec<Option<f64>> = basis.values.iter().map(logarithm).collect();
     let found = logarithms.iter().flatten();
     let (low, high) = found.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));

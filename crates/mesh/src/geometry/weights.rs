@@ -120,9 +120,10 @@ impl GaugeGraph {
             })
             .collect();
         let largest = weights.iter().copied().fold(0.0, f64::max);
-        match largest > 0.0 {
-            true => weights.iter_mut().for_each(|weight| *weight /= largest),
-            false => weights.fill(1.0),
+        if largest > 0.0 {
+            weights.iter_mut().for_each(|weight| *weight /= largest);
+        } else {
+            weights.fill(1.0);
         }
         weights
     }

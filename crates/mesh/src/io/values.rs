@@ -63,8 +63,5 @@ pub fn parse_values(name: &Path, bytes: &[u8]) -> Result<ValueFile, FileError> {
             ValueFile { attributes: file.attributes, label_names: Vec::new(), notes: file.notes, format: file.format }
         }
     };
-    match file.attributes.is_empty() {
-        true => Err(FileProblem::NoValues.of_file().in_file(name)),
-        false => Ok(file),
-    }
+    if file.attributes.is_empty() { Err(FileProblem::NoValues.of_file().in_file(name)) } else { Ok(file) }
 }

@@ -125,10 +125,7 @@ impl<'a> Document<'a> {
 
     /// Checks at the end of the document that no more than `open` elements are still open.
     pub(super) fn check_end(&self, open: usize) -> Parsed<()> {
-        match self.depth <= open {
-            true => Ok(()),
-            false => Err(self.ends_early()),
-        }
+        if self.depth <= open { Ok(()) } else { Err(self.ends_early()) }
     }
 
     fn ends_early(&self) -> Box<Fault> {

@@ -13,7 +13,7 @@ use crate::random::Uniform;
 /// Smallest and largest share of the area in a hole.
 const HOLE: [f64; 2] = [0.001, 0.006];
 /// Least area of a piece that is kept, relative to the largest piece.
-const LEAST_PIECE: f64 = 0.05;
+const MIN_PIECE: f64 = 0.05;
 
 /// Removes a region of the surface and small holes, as in an incomplete scan.
 ///
@@ -141,7 +141,7 @@ fn largest_pieces(mesh: &Mesh, mut triangles: Vec<[u32; 3]>) -> Vec<[u32; 3]> {
         areas[pieces.find(triangle[0]) as usize] += twice_area(corners).length();
     }
     let largest = areas.iter().copied().fold(0.0, f64::max);
-    triangles.retain(|triangle| areas[pieces.find(triangle[0]) as usize] >= LEAST_PIECE * largest);
+    triangles.retain(|triangle| areas[pieces.find(triangle[0]) as usize] >= MIN_PIECE * largest);
     triangles
 }
 

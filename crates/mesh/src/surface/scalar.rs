@@ -148,8 +148,5 @@ impl Scalar for c64 {
 /// `a * b + c`, rounded once if `F`. That is fast only where the machine has the instruction; WebAssembly has none.
 #[inline(always)]
 fn multiply_add<const F: bool>(a: f64, b: f64, c: f64) -> f64 {
-    match F && !cfg!(target_family = "wasm") {
-        true => a.mul_add(b, c),
-        false => a * b + c,
-    }
+    if F && !cfg!(target_family = "wasm") { a.mul_add(b, c) } else { a * b + c }
 }

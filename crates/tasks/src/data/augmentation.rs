@@ -116,10 +116,7 @@ impl Augmentation {
 
     /// Number of prepared versions of each mesh, with the mesh itself.
     pub fn prepared_versions(&self) -> usize {
-        match self.every_epoch {
-            true => 1,
-            false => 1 + self.versions,
-        }
+        if self.every_epoch { 1 } else { 1 + self.versions }
     }
 
     /// The change of a version of a mesh. It depends on the name and the number of vertices of the mesh and on the

@@ -55,10 +55,7 @@ impl BodiesConfig {
     /// # Errors
     /// A number that is not from 1 to 100,000.
     pub fn sound_count(count: usize) -> Result<usize, String> {
-        match (1..=100_000).contains(&count) {
-            true => Ok(count),
-            false => Err("must be from 1 to 100,000".into()),
-        }
+        if (1..=100_000).contains(&count) { Ok(count) } else { Err("must be from 1 to 100,000".into()) }
     }
 
     /// Name of a body.

@@ -94,10 +94,7 @@ impl Dataset {
     /// # Errors
     /// All other problems of its description and lists, or no mesh that can be read.
     pub fn open_with(config: &DataConfig, task: Option<Task>, strict: bool) -> Result<Self, TaskError> {
-        match strict {
-            true => Self::open_as(config, task),
-            false => Self::open_usable(config, task),
-        }
+        if strict { Self::open_as(config, task) } else { Self::open_usable(config, task) }
     }
 
     fn open_usable(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {

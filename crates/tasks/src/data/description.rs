@@ -5,6 +5,7 @@ use super::is_default;
 use super::pattern::Pattern;
 use super::split::Split;
 use crate::{DataError, Element, Task, TaskError};
+use gemcnn_mesh::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -209,6 +210,29 @@ impl Description {
     /// The description as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Completes a data set: for each split with a list of names of meshes, writes it to `SPLIT.txt`, and then the
+    /// description, with these lists.
+    ///
+    /// # Errors
+    /// Files that cannot be written.
+    pub fn write(mut self, folder: &Path, meshes: [Option<Vec<String>>; 3]) -> Result<(), TaskError> {
+        let write = |file: &Path, text: &str| {
+            let path = folder.join(file);
+            write_atomically(&path, |file| file.write_all(text.as_bytes())).map_err(TaskError::file(&path))
+        };
+        let mut lists = [None, None, None];
+        for ((split, names), list) in Split::ALL.into_iter().zip(meshes).zip(&mut lists) {
+            if let Some(names) = names {
+                let file = PathBuf::from(format!("{split}.txt"));
+                write(&file, &names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
+                *list = Some(file);
+            }
+        }
+        let [train, validation, test] = lists;
+        self.split.files = Some(PerSplit { train, validation, test });
+        write(Path::new(DESCRIPTION_FILE), &self.to_toml())
     }
 
     /// Checks that the settings fit together.

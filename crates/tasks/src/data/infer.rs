@@ -329,10 +329,7 @@ fn with_extensions(folder: &Path, items: &[Item], place: &str) -> Vec<String> {
         let source = TargetSource::files(folder, pattern);
         items.iter().any(|item| source.has_file(item))
     });
-    match kinds.count() > 1 && items.iter().all(|item| source.file_count(item) == 1) {
-        true => vec![any],
-        false => each.to_vec(),
-    }
+    if kinds.count() > 1 && items.iter().all(|item| source.file_count(item) == 1) { vec![any] } else { each.to_vec() }
 }
 
 /// Folders without meshes, prediction results or runs, sorted.

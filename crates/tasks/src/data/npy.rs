@@ -122,10 +122,7 @@ impl<'a> Words<'a> {
     }
 
     fn expect(&mut self, character: char) -> Result<(), String> {
-        match self.take(character) {
-            true => Ok(()),
-            false => Err(format!("the header lacks a `{character}`")),
-        }
+        if self.take(character) { Ok(()) } else { Err(format!("the header lacks a `{character}`")) }
     }
 
     fn string(&mut self) -> Result<&'a str, String> {

@@ -198,10 +198,7 @@ fn quoted_cell(text: &str) -> Result<(String, &str), String> {
 /// assert_eq!(csv_cell("left, \"upper\""), "\"left, \"\"upper\"\"\"");
 /// ```
 pub fn csv_cell(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
-    }
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
 }
 
 #[cfg(test)]

@@ -53,10 +53,7 @@ impl ValueColumns {
 
     /// Number of columns of a file.
     pub fn count(&self) -> usize {
-        match self.vectors {
-            true => self.kind.dimension() / 2 * 3,
-            false => self.kind.dimension(),
-        }
+        if self.vectors { self.kind.dimension() / 2 * 3 } else { self.kind.dimension() }
     }
 }
 

@@ -61,10 +61,7 @@ impl GraphModel {
         }
         while low < high {
             let middle = (low + high) / 2;
-            match count(middle)? < target {
-                true => low = middle + 1,
-                false => high = middle,
-            }
+            if count(middle)? < target { low = middle + 1 } else { high = middle }
         }
         let mut nearest = (usize::MAX, low);
         // The count is not monotonic: a width equal to that of the input needs no linear map in the skip connection.

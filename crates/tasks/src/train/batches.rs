@@ -131,9 +131,10 @@ impl PreparedBatch {
                 let problem = format!("its features have type {}, but those of other samples {kind}", sample.kind);
                 return Err(TaskError::setting(&sample.name, problem));
             }
-            match features.is_empty() {
-                true => features = sample.features,
-                false => features.extend_from_slice(&sample.features),
+            if features.is_empty() {
+                features = sample.features;
+            } else {
+                features.extend_from_slice(&sample.features);
             }
             match (&mut target, sample.target) {
                 (Target::Classes(all), Target::Classes(labels)) => all.extend(labels),

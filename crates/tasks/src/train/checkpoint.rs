@@ -123,8 +123,5 @@ pub(crate) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u
         None => return Ok((0, 0)),
     };
     let differences = setting_differences(settings, &stored);
-    match differences.is_empty() {
-        true => Ok(done),
-        false => Err(TaskError::OtherRun { path, differences }),
-    }
+    if differences.is_empty() { Ok(done) } else { Err(TaskError::OtherRun { path, differences }) }
 }

@@ -37,10 +37,7 @@ pub(super) fn evaluations_since_best(records: &[Record]) -> u64 {
     let (mut least, mut since) = (f64::INFINITY, 0);
     for scores in records.iter().filter_map(|record| record.held_out) {
         let error = scores.selection_error();
-        match error < least {
-            true => (least, since) = (error, 0),
-            false => since += 1,
-        }
+        if error < least { (least, since) = (error, 0) } else { since += 1 }
     }
     since
 }

@@ -82,10 +82,7 @@ impl TrainedModel {
 
     /// The model file of a run directory, or the path itself if it is none.
     pub fn file_of(path: &Path) -> PathBuf {
-        match path.is_dir() {
-            true => path.join(MODEL),
-            false => path.into(),
-        }
+        if path.is_dir() { path.join(MODEL) } else { path.into() }
     }
 
     /// The model in the bytes of a model file, without the template of a correspondence.

@@ -230,10 +230,7 @@ fn position_step(mesh: &Mesh, extent: f64) -> f64 {
     let place = (SHORT * lengths.len() as f64) as usize;
     let short = if lengths.is_empty() { extent } else { *lengths.select_nth_unstable_by(place, f64::total_cmp).1 };
     let step = (EDGE_FRACTION * short).clamp(extent / STEPS.0, extent / STEPS.1);
-    match step > 0.0 && step.is_finite() {
-        true => step,
-        false => 1.0,
-    }
+    if step > 0.0 && step.is_finite() { step } else { 1.0 }
 }
 
 /// The triangles of all faces.
@@ -288,10 +285,7 @@ fn frame_columns(frames: &[Frame], block: &mut Block) -> [Column; 4] {
 fn octahedral(vector: DVec3) -> DVec2 {
     let vector = vector / (vector.x.abs() + vector.y.abs() + vector.z.abs()).max(f64::MIN_POSITIVE);
     let flat = DVec2::new(vector.x, vector.y);
-    match vector.z < 0.0 {
-        true => (1.0 - flat.yx().abs()) * DVec2::ONE.copysign(flat),
-        false => flat,
-    }
+    if vector.z < 0.0 { (1.0 - flat.yx().abs()) * DVec2::ONE.copysign(flat) } else { flat }
 }
 
 fn field_entry(field: &super::Field, block: &mut Block) -> FieldEntry {

@@ -124,10 +124,7 @@ fn short(value: f64) -> String {
         size if (1e-3..1e5).contains(&size) => {
             let digits = (3 - size.log10().floor() as i32).clamp(0, 6) as usize;
             let text = format!("{value:.digits$}");
-            match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').into(),
-                false => text,
-            }
+            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
         }
         _ => format!("{value:.3e}"),
     }

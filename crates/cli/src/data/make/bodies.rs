@@ -1,21 +1,20 @@
 //! `gemcnn data make bodies`: synthetic bodies in correspondence.
 
-use super::{Unfinished, failed};
+use super::Unfinished;
 use crate::failure::Failure;
-use crate::output::{count, print, write_file};
+use crate::output::{count, print};
 use crate::progress;
 use clap::Args;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, Mesh, SharedFolder, VertexAttribute, WriteOptions, write_mesh};
 use gemcnn_tasks::Task;
-use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, Description, PerSplit};
+use gemcnn_tasks::data::{BodiesConfig, Description};
 use rayon::prelude::*;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Files of a data set besides its description and meshes.
+/// The file of the template.
 const TEMPLATE: &str = "template.ply";
-const TRAIN: &str = "train.txt";
-const TEST: &str = "test.txt";
 
 /// Synthetic bodies in correspondence, like those of `gemcnn train correspondence`.
 #[derive(Args)]
@@ -59,9 +58,9 @@ impl Bodies {
         let family = progress::during("making the template", || BodyFamily::new(&options));
         let family = family.map_err(Failure::usage)?;
         let mark = unfinished.begin()?;
-        std::fs::create_dir_all(&meshes).map_err(|error| failed(&meshes, &error))?;
+        std::fs::create_dir_all(&meshes).map_err(Failure::at(&meshes))?;
         // Of both folders, what killed processes left is removed.
-        let open = |folder: &Path| SharedFolder::open(folder, mark).map_err(|error| failed(folder, &error));
+        let open = |folder: &Path| SharedFolder::open(folder, mark).map_err(Failure::at(folder));
         drop(open(&meshes)?);
         let held = open(&self.folder)?;
         let labels: Vec<u8> = family.segments().iter().map(|segment| segment.label()).collect();
@@ -79,7 +78,13 @@ impl Bodies {
             let numbers = (0..self.count).into_par_iter();
             numbers.try_for_each(|number| write(&body(number), &family.body(number as u64)))
         })?;
-        self.describe()?;
+        let train = BodiesConfig { count: self.count, ..Default::default() }.training();
+        let names = |numbers: Range<usize>| Some(numbers.map(BodiesConfig::body_name).collect());
+        let mut description = Description::new(Task::Correspondence);
+        description.meshes = "meshes".into();
+        description.template = Some(TEMPLATE.into());
+        // The description completes the data set.
+        description.write(&self.folder, [names(0..train), None, names(train..self.count)]).map_err(Failure::input)?;
         drop(held);
         unfinished.finish()?;
         print(&format!(
@@ -88,22 +93,5 @@ impl Bodies {
             count(self.count, "body", "bodies"),
             count(self.vertices, "vertex", "vertices"),
         ))
-    }
-
-    /// Writes the lists of the splits and then the description, which completes the data set.
-    fn describe(&self) -> Result<(), Failure> {
-        let config = BodiesConfig { count: self.count, ..Default::default() };
-        let train = config.training();
-        for (file, numbers) in [(TRAIN, 0..train), (TEST, train..self.count)] {
-            let names: String = numbers.map(|number| BodiesConfig::body_name(number) + "\n").collect();
-            write_file(&self.folder.join(file), names.as_bytes())?;
-        }
-        let mut description = Description::new(Task::Correspondence);
-        description.meshes = "meshes".into();
-        description.template = Some(TEMPLATE.into());
-        description.split.files =
-            Some(PerSplit { train: Some(TRAIN.into()), validation: None, test: Some(TEST.into()) });
-        let path = self.folder.join(DESCRIPTION_FILE);
-        write_file(&path, description.to_toml().as_bytes())
     }
 }

@@ -33,10 +33,6 @@ impl Make {
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::input(format!("{}: {error}", path.display()))
-}
-
 /// A folder whose data set is not complete. Until it is, the options of the command that makes it stand in a file: the
 /// same command finishes what was cut off.
 struct Unfinished {
@@ -76,7 +72,7 @@ impl Unfinished {
     /// Makes the folder. Returns the file with the command, which processes that write at the same time share as a
     /// lock.
     fn begin(&self) -> Result<&Path, Failure> {
-        std::fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, &error))?;
+        std::fs::create_dir_all(&self.folder).map_err(Failure::at(&self.folder))?;
         if !self.is_begun {
             write_file(&self.mark, format!("{}\n", self.command).as_bytes())?;
         }
@@ -85,6 +81,6 @@ impl Unfinished {
 
     /// The data set is complete.
     fn finish(self) -> Result<(), Failure> {
-        std::fs::remove_file(&self.mark).map_err(|error| failed(&self.mark, &error))
+        std::fs::remove_file(&self.mark).map_err(Failure::at(&self.mark))
     }
 }

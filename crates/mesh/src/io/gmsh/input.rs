@@ -43,25 +43,16 @@ impl<'a> Input<'a> {
 
     /// A node or element tag of 32 bits.
     pub(super) fn tag(&mut self) -> Parsed<u64> {
-        match self.is_binary {
-            true => self.bytes.value::<u32>("a tag").map(u64::from),
-            false => self.bytes.number("a tag"),
-        }
+        if self.is_binary { self.bytes.value::<u32>("a tag").map(u64::from) } else { self.bytes.number("a tag") }
     }
 
     /// A count or tag of 64 bits.
     pub(super) fn size(&mut self) -> Parsed<u64> {
-        match self.is_binary {
-            true => self.bytes.value("a count"),
-            false => self.bytes.number("a count"),
-        }
+        if self.is_binary { self.bytes.value("a count") } else { self.bytes.number("a count") }
     }
 
     pub(super) fn double(&mut self) -> Parsed<f64> {
-        match self.is_binary {
-            true => self.bytes.value("a number"),
-            false => self.bytes.number("a number"),
-        }
+        if self.is_binary { self.bytes.value("a number") } else { self.bytes.number("a number") }
     }
 
     pub(super) fn point(&mut self) -> Parsed<DVec3> {
