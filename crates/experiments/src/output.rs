@@ -111,7 +111,7 @@ pub(crate) fn read_json<R: DeserializeOwned>(path: &Path) -> Result<Option<R>, T
         Err(error) => return Err(TaskError::file(path)(error)),
     };
     let refuse = |error| format!("not the result of a run: {error}; delete it to repeat the tests");
-    serde_json::from_str(&text).map(Some).map_err(|error| TaskError::setting(path.display().to_string(), refuse(error)))
+    serde_json::from_str(&text).map(Some).map_err(|error| TaskError::at(path, refuse(error)))
 }
 
 /// Writes a result as JSON.

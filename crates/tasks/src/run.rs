@@ -92,10 +92,8 @@ pub fn train(
 pub fn opened(config: &Checked<RunConfig>, path: &Path) -> Result<RunDirectory, TaskError> {
     let run = RunDirectory::open_or_create(path)?;
     if run.config().exists() && RunConfig::read(&run.config())? != **config {
-        return Err(TaskError::setting(
-            path.display().to_string(),
-            "the directory holds a run with other settings; choose another directory or remove this one",
-        ));
+        let problem = "the directory holds a run with other settings; choose another directory or remove this one";
+        return Err(TaskError::at(path, problem));
     }
     Ok(run)
 }

@@ -208,7 +208,7 @@ pub(super) struct Data {
 impl Data {
     /// Reads the data set of an equation from a folder in the layout of [`make`].
     pub fn read(equation: Equation, folder: &Path) -> Result<Self, TaskError> {
-        let refuse = |problem: &str| Err(TaskError::setting(folder.display().to_string(), problem));
+        let refuse = |problem: &str| Err(TaskError::at(folder, problem));
         let Some(description) = Description::read(folder)? else {
             return refuse("there is no data set; `gemcnn data make pde` makes one");
         };
@@ -232,7 +232,7 @@ impl Data {
     }
 
     fn load(&mut self, name: &str, path: &Path, is_vector: bool) -> Result<Trajectory, TaskError> {
-        let refuse = |problem: String| Err(TaskError::setting(path.display().to_string(), problem));
+        let refuse = |problem: String| Err(TaskError::at(path, problem));
         let file = read_mesh(path)?;
         let column = |name: &str| file.attributes.iter().find(|column| column.name == name);
         let vertices = file.mesh.vertex_count();

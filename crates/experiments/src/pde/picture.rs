@@ -29,7 +29,7 @@ pub(super) struct Drawn<'a> {
 impl Drawn<'_> {
     /// Writes the animated PNG file.
     pub fn write(&self, path: &Path) -> Result<(), TaskError> {
-        let refuse = |error: String| TaskError::setting(path.display().to_string(), error);
+        let refuse = |error: String| TaskError::at(path, error);
         let [low, high] = self.mesh.bounds().unwrap_or_default();
         let size = high - low;
         let shift = DVec3::X * (size.x + 0.15 * size.max_element());

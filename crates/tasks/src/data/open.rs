@@ -139,10 +139,7 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
     // A test split alone can be evaluated, if the classes of a correspondence are known.
     let needs_training = description.task == Task::Correspondence && description.template.is_none();
     if needs_training && splits.of(Split::Train).is_empty() && problems.is_empty() {
-        problems.push(TaskError::setting(
-            folder.display().to_string(),
-            "the training split has no meshes, and there is no template",
-        ));
+        problems.push(TaskError::at(folder, "the training split has no meshes, and there is no template"));
     }
     let names = description.classes.iter().cloned().enumerate();
     let mut targets = TargetReader {

@@ -8,7 +8,7 @@ use gemcnn_mesh::surface::SurfaceError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
 use gemcnn_nn::NnError;
 use gemcnn_view::plot::WriteError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An error of a data set, a run or an evaluation.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +143,11 @@ impl TaskError {
     /// An invalid setting, sample or file.
     pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Setting { what: what.into(), problem: problem.into() }
+    }
+
+    /// Invalid contents of a file or folder.
+    pub fn at(path: &Path, problem: impl Into<String>) -> Self {
+        Self::setting(path.display().to_string(), problem)
     }
 
     /// True for problems of a single mesh: a file that is not a mesh, or geometry and features that cannot be computed.

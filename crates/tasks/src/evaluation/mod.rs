@@ -115,8 +115,8 @@ impl Evaluation {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(TaskError::file(path)(error)),
         };
-        let evaluation = serde_json::from_str(&text)
-            .map_err(|error| TaskError::setting(path.display().to_string(), format!("{error}; remove the file")))?;
+        let evaluation =
+            serde_json::from_str(&text).map_err(|error| TaskError::at(&path, format!("{error}; remove the file")))?;
         Ok(Some(evaluation))
     }
 

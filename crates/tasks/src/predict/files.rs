@@ -237,11 +237,9 @@ fn mark(directory: &Path) -> Result<PathBuf, TaskError> {
     for entry in std::fs::read_dir(directory).map_err(TaskError::file(directory))? {
         let name = entry.map_err(TaskError::file(directory))?.file_name();
         if !name.to_string_lossy().starts_with('.') {
-            return Err(TaskError::setting(
-                directory.display().to_string(),
-                "the directory contains files that are not prediction results and could be replaced; choose another \
-                 directory",
-            ));
+            let problem = "the directory contains files that are not prediction results and could be replaced; choose another \
+                 directory";
+            return Err(TaskError::at(directory, problem));
         }
     }
     std::fs::write(&mark, "Prediction results: files in this directory may be replaced.\n")

@@ -117,7 +117,7 @@ impl RunConfig {
     pub fn read(path: &Path) -> Result<Self, TaskError> {
         let text = gemcnn_mesh::read_text(path).map_err(TaskError::file(path))?;
         let mut config = Self::parse(&text).map_err(|error| match error {
-            TaskError::Setting { problem, .. } => TaskError::setting(path.display().to_string(), problem),
+            TaskError::Setting { problem, .. } => TaskError::at(path, problem),
             other => other,
         })?;
         if let Some(folder) = config.folder_mut() {

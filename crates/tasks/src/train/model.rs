@@ -63,8 +63,8 @@ impl TrainedModel {
         }
         let file = Self::file_of(path);
         if path.is_dir() && !file.exists() {
-            return Err(TaskError::setting(
-                path.display().to_string(),
+            return Err(TaskError::at(
+                path,
                 format!(
                     "no trained model: there is no file {MODEL} before the first evaluation; if training was killed, \
                      continue with `gemcnn train --resume`"

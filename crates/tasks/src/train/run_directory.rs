@@ -65,11 +65,9 @@ impl RunDirectory {
             if is_begun && (BEFORE_A_RUN.contains(&&*name) || is_leftover(&name)) {
                 continue;
             }
-            return Err(TaskError::setting(
-                path.display().to_string(),
-                "the directory is not empty; choose a new directory for a new run, or resume the \
-                 run in it",
-            ));
+            let problem = "the directory is not empty; choose a new directory for a new run, or resume the \
+                 run in it";
+            return Err(TaskError::at(path, problem));
         }
         Self::open_or_create(path)
     }
@@ -80,10 +78,8 @@ impl RunDirectory {
     /// A directory without a run, or in which another process trains.
     pub fn open(path: &Path) -> Result<Self, TaskError> {
         if !path.join(CONFIG).is_file() {
-            return Err(TaskError::setting(
-                path.display().to_string(),
-                format!("not a run directory: there is no file {CONFIG}"),
-            ));
+            let problem = format!("not a run directory: there is no file {CONFIG}");
+            return Err(TaskError::at(path, problem));
         }
         Self::open_or_create(path)
     }
@@ -106,8 +102,8 @@ impl RunDirectory {
             .map_err(TaskError::file(&file))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(TaskError::setting(
-                path.display().to_string(),
+            Err(TryLockError::WouldBlock) => Err(TaskError::at(
+                &path,
                 "another process is training in this directory; wait until it ends, or stop it",
             )),
             Err(TryLockError::Error(error)) => Err(TaskError::file(file)(error)),
