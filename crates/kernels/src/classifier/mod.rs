@@ -32,9 +32,10 @@ mod fast;
 pub(crate) mod few_classes;
 pub(crate) mod hopper;
 mod plan;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::cross_entropy::Targets;
 use crate::cross_entropy::cuda::FEW_CLASSES;

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::cross_entropy::{IGNORE, Score};
 use crate::cuda::ProductMode;

@@ -22,7 +22,6 @@
 pub mod cuda;
 pub(crate) mod fast;
 pub mod points;
-pub mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -11,9 +11,10 @@
 pub mod cuda;
 mod fast;
 mod meshes;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::arguments::kinds;
 use crate::error::check_rows;

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::GraphArrays;
 use crate::aggregate::reference::rotated;

@@ -1,3 +1,5 @@
+mod reference;
+
 use super::*;
 use crate::incidence::IncidenceParts;
 use crate::testing::{assert_adjoint, assert_gradient, check_close, dot, gauge_graphs, random};

@@ -16,9 +16,10 @@
 
 pub mod cuda;
 mod mixture;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 pub use mixture::{Mixture, mix, mix_backward};
 

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, turned};
 

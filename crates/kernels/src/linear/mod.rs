@@ -9,9 +9,10 @@ pub mod activated;
 pub mod cuda;
 mod fast;
 pub(crate) mod few_inputs;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::error::{Length, check_count, check_length};
 use crate::real::compiled;

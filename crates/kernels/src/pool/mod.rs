@@ -15,9 +15,10 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 pub mod transport;
 
 use crate::arguments::{Indices, Meshes, WriteIndices, arguments, kinds};

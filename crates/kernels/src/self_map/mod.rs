@@ -18,9 +18,10 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 pub(crate) use fast::{Block, Matrices, Part, add_bias, blocks, signed};
 

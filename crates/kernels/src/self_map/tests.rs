@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::testing::{
     assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random, wrong_length,
