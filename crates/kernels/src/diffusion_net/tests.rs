@@ -126,7 +126,9 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
     let vectors = FeatureType::new(&[0, c]);
     let map = SelfMap { input: vectors.clone(), output: vectors.clone(), bias: false };
     let mut mapped = vec![0.0; g.len()];
-    self_map::forward(&map, rows, &g, w.product, &[], &mut mapped, &mut scratch).unwrap();
+    self_map::Forward { op: &map, rows, x: &g[..], weight: w.product, bias: &[][..], y: &mut mapped[..] }
+        .on_host()
+        .unwrap();
     let mut products = vec![0.0; rows * c];
     let (features, grouping, y) = (&vectors, Grouping::Irreps, &mut products[..]);
     irrep::Dot { features, grouping, rows, a: &g[..], b: &mapped[..], y }.on_host().unwrap();
@@ -135,7 +137,7 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
     let layer = |x: &[f64], weight: &[f64], bias: &[f64]| {
         let map = Linear { inputs: weight.len() / c, outputs: c, bias: !bias.is_empty() };
         let mut y = vec![0.0; rows * c];
-        linear::forward(&map, rows, x, weight, bias, &mut y).unwrap();
+        linear::Forward { op: &map, rows, x, weight, bias, y: &mut y[..] }.on_host().unwrap();
         y
     };
     let dropped = |x: Vec<f64>, stream| {

@@ -2,8 +2,7 @@
 //! where the function is applied, and its gradient is summed where the gradient of the product is computed.
 
 use super::cuda::product_gradients;
-use super::{Linear, OPERATOR};
-use crate::Activation;
+use super::{Backward, Forward, Linear, OPERATOR};
 use crate::activation::cuda::{defines as activation_defines, variants as activations};
 use crate::cuda::reduce::{ColumnPartials, MIN_COMPUTED_ROWS, Pieces};
 use crate::cuda::{
@@ -11,6 +10,7 @@ use crate::cuda::{
     check_length, to_u32,
 };
 use crate::dropout::cuda::Drawn;
+use crate::{Activation, Gpu};
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("activated", concat!(include_str!("../dropout/philox.cu"), include_str!("activated.cu")));
@@ -47,24 +47,19 @@ impl Linear {
     }
 }
 
-/// `z = x W^T`, and `y` = dropout(f(`z` + bias)).
+/// `z = x W^T`, and `y` of the pass = dropout(f(`z` + bias)).
 ///
 /// # Errors
 /// Sizes that are not supported ([`Linear::can_be_activated`]), buffers of the wrong length or not aligned to 16 bytes,
 /// or a failed call.
-#[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &CudaDevice,
-    op: &Linear,
     then: &Then<'_>,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    weight: DeviceSlice<'_, f32>,
-    bias: DeviceSlice<'_, f32>,
+    pass: Forward<'_, Gpu>,
     z: DeviceSliceMut<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check(rows, x, ("y", y.view()), weight, ("bias", bias))?;
+    pass.check()?;
+    let Forward { op, rows, x, weight, bias, y } = pass;
     check_length(OPERATOR, "z", z.view(), y.len())?;
     check(op, &[bias, z.view(), y.view()])?;
     Product {
@@ -89,25 +84,21 @@ pub fn forward(
     }
 }
 
-/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`; `z` is that of [`forward`].
-#[allow(clippy::too_many_arguments)]
+/// Overwrites `dx` of the pass if it is given, and adds to the gradients of the weights; `z` is that of [`forward`].
+///
+/// # Errors
+/// As [`forward`].
 pub fn backward(
     device: &CudaDevice,
-    op: &Linear,
     then: &Then<'_>,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    weight: DeviceSlice<'_, f32>,
+    pass: Backward<'_, Gpu>,
     bias: DeviceSlice<'_, f32>,
     z: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    dweight: DeviceSliceMut<'_, f32>,
-    dbias: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    op.check(rows, x, ("dy", dy), weight, ("bias", bias))?;
+    pass.check()?;
+    let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
+    check_length(OPERATOR, "bias", bias, op.outputs)?;
     check_length(OPERATOR, "z", z, dy.len())?;
-    check_length(OPERATOR, "dbias", dbias.view(), op.outputs)?;
     check(op, &[bias, z, dy])?;
     let (fours, pieces) = (op.outputs / 4, Pieces::new(rows, op.outputs, MIN_COMPUTED_ROWS));
     let mut dz: DeviceBuffer<f32> = device.buffer(dy.len())?;
@@ -137,8 +128,7 @@ pub fn backward(
         )?;
     }
     let columns = ColumnPartials::of_partials(partials, op.outputs);
-    let (dz, columns) = (dz.view(), (&columns, &dbias));
-    product_gradients(device, op, rows, x, weight, dz, dx, dweight, columns)
+    product_gradients(device, Backward { op, rows, x, weight, dy: dz.view(), dx, dweight, dbias }, &columns)
 }
 
 fn check(op: &Linear, aligned: &[DeviceSlice<'_, f32>]) -> Result<(), CudaError> {

@@ -2,11 +2,10 @@
 //! mode of products is, and reads and writes each number once; cuBLAS needs another pass for the bias, in both
 //! directions.
 
-use super::{Linear, OPERATOR};
+use super::{Backward, Forward, Linear, OPERATOR};
+use crate::Gpu;
 use crate::cuda::reduce::{ColumnPartials, sum_partials_and};
-use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
-};
+use crate::cuda::{CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, KernelSource, args, to_u32};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("few_inputs", include_str!("few_inputs.cu"));
 
@@ -37,43 +36,28 @@ fn blocks(op: &Linear, rows: usize, most: usize) -> (usize, usize) {
     (rows.div_ceil(ROWS).clamp(1, most), across)
 }
 
-/// As [`forward`](super::cuda::forward), for work that was checked and to which this applies.
-pub(super) fn forward(
-    device: &CudaDevice,
-    op: &Linear,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    weight: DeviceSlice<'_, f32>,
-    bias: DeviceSlice<'_, f32>,
-    y: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+/// As [`forward`](super::cuda::forward), for work to which this applies.
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+    let Forward { op, rows, x, weight, bias, y } = pass;
     let size = |n: usize| to_u32(OPERATOR, n);
     let blocks = blocks(op, rows, 4 * device.multiprocessors());
     let function = device.function(SOURCE, &defines(op.inputs), "few_inputs_forward")?;
-    let arguments = args![x, weight, bias, y, size(op.outputs / 4)?, size(rows)?];
+    let arguments = args![x, weight, bias, &y, size(op.outputs / 4)?, size(rows)?];
     // SAFETY: lengths were checked, and rows of four numbers are aligned.
     unsafe { function.run(blocks, THREADS, arguments) }
 }
 
-/// Adds to `dweight` and `dbias`, as [`backward`](super::cuda::backward).
-pub(super) fn gradients(
-    device: &CudaDevice,
-    op: &Linear,
-    rows: usize,
-    x: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dweight: &DeviceSliceMut<'_, f32>,
-    dbias: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+/// Adds to the gradients of weights and bias, as [`backward`](super::cuda::backward).
+pub(super) fn gradients(device: &CudaDevice, pass: &Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { op, rows, x, dy, dweight, dbias, .. } = pass;
     let size = |n: usize| to_u32(OPERATOR, n);
-    let blocks = blocks(op, rows, 2 * device.multiprocessors());
+    let blocks = blocks(op, *rows, 2 * device.multiprocessors());
     let partials: DeviceBuffer<f32> = device.buffer(blocks.0 * op.weight_count())?;
     let bias_partials: DeviceBuffer<f64> = device.buffer(blocks.0 * dbias.len())?;
     let function = device.function(SOURCE, &defines(op.inputs), "few_inputs_gradients")?;
-    let arguments = args![x, dy, size(op.outputs / 4)?, size(rows)?, &partials, &bias_partials];
+    let arguments = args![*x, *dy, size(op.outputs / 4)?, size(*rows)?, &partials, &bias_partials];
     // SAFETY: as above, and there are sums for all blocks; an empty buffer is a null pointer.
     unsafe { function.run(blocks, THREADS, arguments)? };
     let columns = ColumnPartials::of_partials(bias_partials, dbias.len());
-    let result = (dweight, true);
-    sum_partials_and(device, partials.view(), blocks.0, result, (&columns, dbias))
+    sum_partials_and(device, partials.view(), blocks.0, (dweight, true), (&columns, dbias))
 }

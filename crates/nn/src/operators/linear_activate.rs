@@ -4,8 +4,8 @@ use super::LinearWeights;
 use super::dropout::drawn;
 use crate::{Context, NnError, Operator, RandomStream, Storage, Var};
 use gemcnn_kernels::dropout::Dropout;
-use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::linear::activated::{self, Then};
+use gemcnn_kernels::linear::{Backward, Forward, Linear};
 use gemcnn_kernels::{Activation, Executor, FeatureType, KernelError, Real, Resolve};
 use std::sync::Arc;
 
@@ -53,17 +53,9 @@ impl<T: Real> Operator<T> for LinearActivate {
         let Executor::Cuda(device) = run else {
             return Err(KernelError::OtherDevice.into());
         };
-        activated::forward(
-            device,
-            &self.config,
-            &self.then(random.as_ref()),
-            rows,
-            x.view().cuda()?,
-            weight.cuda()?,
-            bias.cuda()?,
-            z.view_mut().cuda()?,
-            y.view_mut().cuda()?,
-        )?;
+        let (from, weight, bias, to) = (x.view().cuda()?, weight.cuda()?, bias.cuda()?, y.view_mut().cuda()?);
+        let pass = Forward { op: &self.config, rows, x: from, weight, bias, y: to };
+        activated::forward(device, &self.then(random.as_ref()), pass, z.view_mut().cuda()?)?;
         Ok((Var::new(output, rows, y), (x, z, random)))
     }
 
@@ -79,20 +71,10 @@ impl<T: Real> Operator<T> for LinearActivate {
         let Executor::Cuda(device) = run else {
             return Err(KernelError::OtherDevice.into());
         };
-        activated::backward(
-            device,
-            &self.config,
-            &self.then(random.as_ref()),
-            x.rows(),
-            x.view().cuda()?,
-            weight.cuda()?,
-            bias.cuda()?,
-            z.view().cuda()?,
-            dy.view().cuda()?,
-            dx.as_mut().map(Storage::view_mut).cuda()?,
-            dweight.cuda()?,
-            dbias.cuda()?,
-        )?;
+        let (rows, x, weight, dy) = (x.rows(), x.view().cuda()?, weight.cuda()?, dy.view().cuda()?);
+        let (to, dweight, dbias) = (dx.as_mut().map(Storage::view_mut).cuda()?, dweight.cuda()?, dbias.cuda()?);
+        let pass = Backward { op: &self.config, rows, x, weight, dy, dx: to, dweight, dbias };
+        activated::backward(device, &self.then(random.as_ref()), pass, bias.cuda()?, z.view().cuda()?)?;
         Ok([dx])
     }
 }

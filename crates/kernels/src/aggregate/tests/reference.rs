@@ -38,8 +38,7 @@ fn weight<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, p: usize, edge: usiz
 
 /// Reference version of [`forward`](crate::aggregate::forward).
 pub fn forward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, x: &[T], a: &mut [T]) -> Result<(), KernelError> {
-    let sizes = (graph.vertex_count(), graph.columns());
-    op.check(sizes, ("x", x), ("a", a))?;
+    op.check(graph.columns())?;
     a.fill(T::zero());
     let dimension = op.input.dimension();
     for p in 0..graph.vertex_count() {
@@ -63,8 +62,7 @@ pub fn forward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, x: &[T], a: &mu
 
 /// Reference version of [`backward`](crate::aggregate::backward), scattered edge by edge.
 pub fn backward<T: Real>(op: &Aggregate, graph: GraphView<'_, T>, da: &[T], dx: &mut [T]) -> Result<(), KernelError> {
-    let sizes = (graph.vertex_count(), graph.columns());
-    op.check(sizes, ("dx", &*dx), ("da", da))?;
+    op.check(graph.columns())?;
     dx.fill(T::zero());
     let dimension = op.input.dimension();
     for p in 0..graph.vertex_count() {

@@ -30,7 +30,7 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
     let part = op.part();
     let width = part.dimension();
     let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
-    let (mut gradients, mut scratch) = (Vec::new(), Scratch::new());
+    let mut gradients = Vec::new();
     for (head, weight) in heads.iter().enumerate() {
         let conv = |bias: bool| GaugeConv { self_term: false, bias, ..GaugeConv::new(op.input.clone(), part.clone()) };
         let (key_op, value_op) = (conv(false), conv(true));
@@ -38,9 +38,8 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
         let [wq, wk, wv, wb] = [&weight.query, &weight.key, &weight.value, &weight.bias].map(|w| wide(w));
         let places = places(op, head);
         let scale = (width as f64).sqrt().recip();
-        let s = &mut scratch;
         let mut query = vec![0.0; vertices * width];
-        self_map::forward(&map, vertices, x, &wq, &[], &mut query, s).unwrap();
+        self_map::reference::forward(&map, vertices, x, &wq, &[], &mut query);
         query.iter_mut().for_each(|q| *q *= scale);
         let edge_row = || vec![0.0; graph.edge_count()];
         let (mut logits, mut a) = (edge_row(), edge_row());
@@ -75,8 +74,7 @@ fn composed(op: &Attention, graph: &GraphArrays<f64>, x: &[f64], heads: &[Head],
         Backward { op, graph, factors, x, weight, bias, dy, dx: to, dweight, dbias }.on_host().unwrap();
         add_to_dx(&add);
         dquery.iter_mut().for_each(|q| *q *= scale);
-        let wanted = Some(&mut add[..]);
-        self_map::backward(&map, vertices, x, &wq, &dquery, wanted, &mut dq, &mut [], s).unwrap();
+        self_map::reference::backward(&map, vertices, x, &wq, &dquery, &mut add, &mut dq, &mut []);
         add_to_dx(&add);
         gradients.extend([dq, dk, dv, db].concat());
     }

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::linear::Linear;
+use crate::messages;
 use crate::messages::chain::{self, Chain, SendLayer};
 use crate::regular::{Plan, Regular, cuda::DevicePlan};
 use crate::self_map::SelfMap;
-use crate::{Scratch, messages};
 
 /// Weights that change the values of a channel little.
 fn small(count: usize, seed: u64) -> Vec<f32> {
@@ -81,8 +81,8 @@ fn messages_in_one_kernel() {
             for (map, layer) in maps.iter().zip(&layers) {
                 let (weight, bias) = (wide(&layer.weight), wide(&layer.bias));
                 let (mut sum, mut value) = (vec![0.0; edges * width], vec![0.0; edges * width]);
-                let rows = &values[sums.len()];
-                linear::forward(map, edges, rows, &weight, &bias, &mut sum).unwrap();
+                let x = &values[sums.len()];
+                linear::reference::forward(map, edges, x, &weight, &bias, &mut sum);
                 regular::forward(&plan, edges, &sum, &mut value).unwrap();
                 values.push(value);
                 sums.push(sum);
@@ -98,9 +98,8 @@ fn messages_in_one_kernel() {
                 let mut of_layer = [map.weight_count(), width].map(|n| vec![0.0; n]);
                 let [dweight, dbias] = &mut of_layer;
                 gradient = vec![0.0; edges * map.inputs];
-                let (from, weight) = (&values[index], wide(&layer.weight));
-                let (scratch, to) = (&mut Scratch::new(), Some(&mut gradient[..]));
-                linear::backward(map, edges, from, &weight, &dsum, to, dweight, dbias, scratch).unwrap();
+                let (x, weight) = (&values[index], wide(&layer.weight));
+                linear::reference::backward(map, edges, x, &weight, &dsum, &mut gradient, dweight, dbias);
                 gradients.insert(0, of_layer);
             }
             let mut dx = vec![0.0; x.len()];
@@ -163,12 +162,10 @@ fn updates_in_one_kernel() {
         let (a, b) = (&wide_x[..], &wide_m[..]);
         elementwise::Concatenate { first, second, rows, a, b, y: &mut joined[..] }.on_host().unwrap();
         let (mut values, mut sums) = (vec![joined], Vec::new());
-        let mut scratch = Scratch::new();
         for (map, layer) in maps.iter().zip(&layers) {
             let (weight, bias) = (wide(&layer.weight), wide(&layer.bias));
             let mut sum = vec![0.0; vertices * width];
-            let rows = &values[sums.len()];
-            self_map::forward(map, vertices, rows, &weight, &bias, &mut sum, &mut scratch).unwrap();
+            self_map::reference::forward(map, vertices, &values[sums.len()], &weight, &bias, &mut sum);
             let mut value = vec![0.0; sum.len()];
             regular::forward(&plan, vertices, &sum, &mut value).unwrap();
             values.push(value);
@@ -186,9 +183,8 @@ fn updates_in_one_kernel() {
             let mut of_layer = [map.parameter_count(), channels].map(|n| vec![0.0; n]);
             let [dweight, dbias] = &mut of_layer;
             let mut before = vec![0.0; values[index].len()];
-            let (from, weight, to) = (&values[index], wide(&layer.weight), Some(&mut before[..]));
-            let s = &mut scratch;
-            self_map::backward(map, vertices, from, &weight, &gradient, to, dweight, dbias, s).unwrap();
+            let (x, weight) = (&values[index], wide(&layer.weight));
+            self_map::reference::backward(map, vertices, x, &weight, &gradient, &mut before, dweight, dbias);
             gradient = before;
             gradients.insert(0, of_layer);
         }

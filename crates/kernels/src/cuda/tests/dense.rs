@@ -33,8 +33,8 @@ fn linear_maps() {
             let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
             let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
             let (wx, ww) = (wide(&x), wide(&weight));
-            linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y).unwrap();
-            linear::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db).unwrap();
+            linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y);
+            linear::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db);
             let what = format!("{rows} rows, {inputs} to {outputs}");
             let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
             checks.check(&what, expected, |device| {
@@ -42,19 +42,10 @@ fn linear_maps() {
                 let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
                 let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
                 let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
-                linear::cuda::forward(device, &op, rows, x.view(), w.view(), b.view(), y.view_mut()).unwrap();
-                linear::cuda::backward(
-                    device,
-                    &op,
-                    rows,
-                    x.view(),
-                    w.view(),
-                    dy.view(),
-                    Some(dx.view_mut()),
-                    dw.view_mut(),
-                    db.view_mut(),
-                )
-                .unwrap();
+                let (op, x, weight, dy) = (&op, x.view(), w.view(), dy.view());
+                linear::Forward { op, rows, x, weight, bias: b.view(), y: y.view_mut() }.launch(device).unwrap();
+                let (to, dweight, dbias) = (Some(dx.view_mut()), dw.view_mut(), db.view_mut());
+                linear::Backward { op, rows, x, weight, dy, dx: to, dweight, dbias }.launch(device).unwrap();
                 [y, dx, dw, db]
             });
         }
@@ -82,7 +73,7 @@ fn maps_to_many_outputs_with_exact_factors() {
         let (weight, bias) = (eighths(op.weight_count(), 2), eighths(outputs, 3));
         let mut expected = vec![0.0; rows * outputs];
         let (wx, ww) = (wide(&x), wide(&weight));
-        linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut expected).unwrap();
+        linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut expected);
         let [x, weight, bias] = [&x, &weight, &bias].map(|v| device.upload(v).unwrap());
         for mode in [ProductMode::Tf32, ProductMode::Bf16] {
             device.set_product_mode(mode);
@@ -90,7 +81,7 @@ fn maps_to_many_outputs_with_exact_factors() {
             let mut y = poisoned(&device, expected.len() + 2 * shift);
             let to = y.view_mut().slice(shift..shift + expected.len());
             let (x, weight, bias) = (x.view(), weight.view(), bias.view());
-            linear::cuda::forward(&device, &op, rows, x, weight, bias, to).unwrap();
+            linear::Forward { op: &op, rows, x, weight, bias, y: to }.launch(&device).unwrap();
             let y = y.to_vec(&device).unwrap();
             let (before, rest) = y.split_at(shift);
             let (found, after) = rest.split_at(expected.len());
@@ -128,8 +119,8 @@ fn equivariant_linear_maps() {
             let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
             let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
             let (wx, ww) = (wide(&x), wide(&weight));
-            self_map::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y).unwrap();
-            self_map::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db).unwrap();
+            self_map::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y);
+            self_map::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db);
             let what = format!("{rows} rows, {input} to {output}");
             let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
             checks.check(&what, expected, |device| {
@@ -137,19 +128,10 @@ fn equivariant_linear_maps() {
                 let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
                 let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
                 let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
-                self_map::cuda::forward(device, &op, rows, x.view(), w.view(), b.view(), y.view_mut()).unwrap();
-                self_map::cuda::backward(
-                    device,
-                    &op,
-                    rows,
-                    x.view(),
-                    w.view(),
-                    dy.view(),
-                    Some(dx.view_mut()),
-                    dw.view_mut(),
-                    db.view_mut(),
-                )
-                .unwrap();
+                let (op, x, weight, dy) = (&op, x.view(), w.view(), dy.view());
+                self_map::Forward { op, rows, x, weight, bias: b.view(), y: y.view_mut() }.launch(device).unwrap();
+                let (to, dweight, dbias) = (Some(dx.view_mut()), dw.view_mut(), db.view_mut());
+                self_map::Backward { op, rows, x, weight, dy, dx: to, dweight, dbias }.launch(device).unwrap();
                 [y, dx, dw, db]
             });
         }

@@ -122,8 +122,8 @@ fn memory_is_reused_and_too_much_is_told() {
 fn sizes_that_do_not_fit_are_refused() {
     let Some(device) = device() else { return };
     let op = linear::Linear { inputs: 2, outputs: 2, bias: false };
-    let nothing = DeviceSlice::empty();
-    let error = linear::cuda::forward(&device, &op, 3, nothing, nothing, nothing, DeviceSliceMut::empty()).unwrap_err();
+    let (none, y) = (DeviceSlice::empty(), DeviceSliceMut::empty());
+    let error = linear::Forward { op: &op, rows: 3, x: none, weight: none, bias: none, y }.launch(&device).unwrap_err();
     assert!(matches!(error, CudaError::Kernel(KernelError::Length { .. })));
 }
 

@@ -38,14 +38,14 @@ fn linear_maps_with_activation_and_dropout() {
             let drop = |x: &[f64]| config.as_ref().map_or(x.to_vec(), |config| dropped(config, x));
             let (wx, ww) = (wide(&x), wide(&weight));
             let mut z = vec![0.0; dy.len()];
-            linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut z).unwrap();
+            linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut z);
             let y: Vec<f64> = z.iter().map(|&z| function.value(z)).collect();
             let y = drop(&y);
             let dz = drop(&wide(&dy));
             let dz: Vec<f64> = z.iter().zip(dz).map(|(&z, d)| function.slope(z) * d).collect();
             let mut dx = vec![0.0; x.len()];
             let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; outputs]);
-            linear::reference::backward(&op, rows, &wx, &ww, &dz, &mut dx, &mut dw, &mut db).unwrap();
+            linear::reference::backward(&op, rows, &wx, &ww, &dz, &mut dx, &mut dw, &mut db);
             let what = format!("{rows} rows, {inputs} to {outputs}");
             let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
             checks.check(&what, expected, |device| {
@@ -59,24 +59,12 @@ fn linear_maps_with_activation_and_dropout() {
                     activation: function,
                     dropout: config.as_ref().map(|config| dropout::cuda::Drawn { config, stream: &stream, salt: SALT }),
                 };
-                let (x, w, b) = (x.view(), w.view(), b.view());
-                let (to_z, to_y) = (z.view_mut(), y.view_mut());
-                activated::forward(device, &op, &then, rows, x, w, b, to_z, to_y).unwrap();
-                activated::backward(
-                    device,
-                    &op,
-                    &then,
-                    rows,
-                    x,
-                    w,
-                    b,
-                    z.view(),
-                    dy.view(),
-                    Some(dx.view_mut()),
-                    dw.view_mut(),
-                    db.view_mut(),
-                )
-                .unwrap();
+                let (op, x, weight, bias) = (&op, x.view(), w.view(), b.view());
+                let pass = linear::Forward { op, rows, x, weight, bias, y: y.view_mut() };
+                activated::forward(device, &then, pass, z.view_mut()).unwrap();
+                let (to, dweight, dbias) = (Some(dx.view_mut()), dw.view_mut(), db.view_mut());
+                let pass = linear::Backward { op, rows, x, weight, dy: dy.view(), dx: to, dweight, dbias };
+                activated::backward(device, &then, pass, bias, z.view()).unwrap();
                 [y, dx, dw, db]
             });
         }

@@ -40,8 +40,9 @@ fn aggregate_and_its_adjoint() {
                 let (x, da) = (device.upload(&x).unwrap(), device.upload(&da).unwrap());
                 let mut a = poisoned(device, da.len());
                 let mut dx = poisoned(device, x.len());
-                aggregate::cuda::forward(device, &op, on_device.view(), x.view(), a.view_mut()).unwrap();
-                aggregate::cuda::backward(device, &op, on_device.view(), da.view(), dx.view_mut()).unwrap();
+                let (op, graph) = (&op, on_device.view());
+                aggregate::Forward { op, graph, x: x.view(), a: a.view_mut() }.launch(device).unwrap();
+                aggregate::Backward { op, graph, da: da.view(), dx: dx.view_mut() }.launch(device).unwrap();
                 [a, dx]
             });
         }

@@ -1,7 +1,7 @@
 //! Implicit diffusion.
 
 use super::*;
-use crate::implicit::{self, Implicit, Masses};
+use crate::implicit::{Backward, Forward, Heat, Implicit, Masses};
 use crate::incidence::cuda::DeviceIncidence;
 use crate::incidence::{IncidenceArrays, IncidenceParts};
 
@@ -100,25 +100,14 @@ fn implicit_diffusion() {
             let dy = random(x.len(), 2);
             let mix = random(times.len() * op.irreps(), 3);
             let (wide_x, wide_dy, wide_mix) = (wide(&x), wide(&dy), wide(&mix));
-            let mut scratch = crate::Scratch::new();
             let (mut y, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
             let mut saved = vec![0.0; times.len() * x.len()];
             let mut dmix = vec![0.0; mix.len()];
-            implicit::forward(&op, &coupling, &copies, masses, &wide_mix, &wide_x, &mut y, &mut saved, &mut scratch)
-                .unwrap();
-            implicit::backward(
-                &op,
-                &coupling,
-                &copies,
-                masses,
-                &wide_mix,
-                &saved,
-                &wide_dy,
-                Some(&mut dx),
-                &mut dmix,
-                &mut scratch,
-            )
-            .unwrap();
+            let (op, heat) = (&op, Heat { coupling: &coupling, copies: &copies, masses });
+            let (mix64, x64, dy64) = (&wide_mix[..], &wide_x[..], &wide_dy[..]);
+            Forward { op, heat, mix: mix64, x: x64, y: &mut y[..], saved: &mut saved[..] }.on_host().unwrap();
+            let (to, dmix_to) = (Some(&mut dx[..]), &mut dmix[..]);
+            Backward { op, heat, mix: mix64, saved: &saved[..], dy: dy64, dx: to, dmix: dmix_to }.on_host().unwrap();
             let what = format!("{name}, {text}");
             let expected = [("y", &y[..]), ("saved", &saved), ("dx", &dx), ("dmix", &dmix)];
             checks.check(&what, expected, |device| {
@@ -131,31 +120,11 @@ fn implicit_diffusion() {
                 let masses =
                     Masses { vertex: sent.vertex.view(), node: sent.node.view(), stiffness: sent.stiffness.view() };
                 let [coupling, copies] = &on_device;
-                implicit::cuda::forward(
-                    device,
-                    &op,
-                    coupling,
-                    copies,
-                    masses,
-                    mix.view(),
-                    x.view(),
-                    y.view_mut(),
-                    saved.view_mut(),
-                )
-                .unwrap();
-                implicit::cuda::backward(
-                    device,
-                    &op,
-                    coupling,
-                    copies,
-                    masses,
-                    mix.view(),
-                    saved.view(),
-                    dy.view(),
-                    Some(dx.view_mut()),
-                    dmix.view_mut(),
-                )
-                .unwrap();
+                let (heat, mix) = (Heat { coupling, copies, masses }, mix.view());
+                let (to, saved_to) = (y.view_mut(), saved.view_mut());
+                Forward { op, heat, mix, x: x.view(), y: to, saved: saved_to }.launch(device).unwrap();
+                let (u, dy, to, dmix_to) = (saved.view(), dy.view(), Some(dx.view_mut()), dmix.view_mut());
+                Backward { op, heat, mix, saved: u, dy, dx: to, dmix: dmix_to }.launch(device).unwrap();
                 [y, saved, dx, dmix]
             });
         }

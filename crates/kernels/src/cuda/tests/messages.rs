@@ -61,7 +61,7 @@ fn ends_of_messages() {
             // Ranges that cut rows.
             let piece = edges / 3 + 1;
             checks.check(&format!("{}, {text}", graph.name), expected, |device| {
-                use messages::cuda;
+                use messages::{Gather, GatherBackward, Reduce, ReduceBackward};
                 let up = |values: &[f32]| device.upload(values).unwrap();
                 let (xs, zs, vs) = (up(&x), up(&z), up(&v));
                 let (mut dx, mut y) = (up(&x), up(&x));
@@ -71,15 +71,15 @@ fn ends_of_messages() {
                     let range = first..edges.min(first + piece);
                     let rows = |width: usize| range.start * width..range.end * width;
                     let (at_z, at_v) = (rows(2 * width), rows(width));
-                    let (f, r) = (&features, || range.clone());
-                    let to = gathered.view_mut().slice(at_z.clone());
-                    cuda::gather(device, f, r(), graph, xs.view(), to).unwrap();
-                    let from = zs.view().slice(at_z);
-                    cuda::gather_backward(device, f, r(), graph, from, dx.view_mut()).unwrap();
-                    let from = vs.view().slice(at_v.clone());
-                    cuda::reduce(device, f, r(), graph, from, y.view_mut()).unwrap();
-                    let to = dv.view_mut().slice(at_v);
-                    cuda::reduce_backward(device, f, r(), graph, xs.view(), to).unwrap();
+                    let (features, range) = (&features, &range);
+                    let z = gathered.view_mut().slice(at_z.clone());
+                    Gather { features, range, graph, x: xs.view(), z }.launch(device).unwrap();
+                    let dz = zs.view().slice(at_z);
+                    GatherBackward { features, range, graph, dz, dx: dx.view_mut() }.launch(device).unwrap();
+                    let values = vs.view().slice(at_v.clone());
+                    Reduce { features, range, graph, values, y: y.view_mut() }.launch(device).unwrap();
+                    let dvalues = dv.view_mut().slice(at_v);
+                    ReduceBackward { features, range, graph, dy: xs.view(), dvalues }.launch(device).unwrap();
                 }
                 [gathered, dx, y, dv]
             });

@@ -196,7 +196,7 @@ fn diffusion_in_the_bases_of_meshes() {
 
 #[test]
 fn incidences_with_transport() {
-    use incidence::{IncidenceArrays, IncidenceParts};
+    use incidence::{IncidenceArrays, IncidenceParts, Normalise, Sum, Target};
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     // Rows of 0 to 6 entries, and columns without any.
@@ -219,36 +219,23 @@ fn incidences_with_transport() {
         let on_device = incidence::cuda::DeviceIncidence::new(&device, &narrow).unwrap();
         for (case, text) in ["16x0 + 16x1 + 16x2", "5x0", "3x1 + 1x4"].into_iter().enumerate() {
             let (features, mode) = (kind(text), AGGREGATIONS[case]);
-            let r = random(narrow.row_count() * features.dimension(), 2);
-            let c = random(narrow.column_count() * features.dimension(), 3);
-            let (wr, wc) = (wide(&r), wide(&c));
-            let (f, g) = (&features, &wide_arrays);
-            let mut expected = [&r, &c, &c, &r].map(|like| vec![0.0; like.len()]);
-            let [apply, apply_dx, transposed, transposed_dx] = &mut expected;
-            incidence::reference::apply(f, mode, g, &wc, apply, false);
-            incidence::reference::apply(f, mode, g, &wr, apply_dx, true);
-            incidence::reference::apply_transposed(f, mode, g, &wr, transposed, false);
-            incidence::reference::apply_transposed(f, mode, g, &wc, transposed_dx, true);
-            let expected = [
-                ("apply", &expected[0][..]),
-                ("apply dx", &expected[1]),
-                ("transposed", &expected[2]),
-                ("transposed dx", &expected[3]),
-            ];
-            checks.check(&format!("{name}, {text}"), expected, |device| {
-                use incidence::cuda;
-                let (r, c) = (device.upload(&r).unwrap(), device.upload(&c).unwrap());
-                let nan = |count: usize| poisoned(device, count);
-                let (mut apply, mut apply_dx) = (nan(r.len()), nan(c.len()));
-                let (mut transposed, mut transposed_dx) = (nan(c.len()), nan(r.len()));
-                let g = &on_device;
-                cuda::apply(device, f, mode, g, c.view(), apply.view_mut()).unwrap();
-                cuda::apply_backward(device, f, mode, g, r.view(), apply_dx.view_mut()).unwrap();
-                cuda::apply_transposed(device, f, mode, g, r.view(), transposed.view_mut()).unwrap();
-                let dx = transposed_dx.view_mut();
-                cuda::apply_transposed_backward(device, f, mode, g, c.view(), dx).unwrap();
-                [apply, apply_dx, transposed, transposed_dx]
-            });
+            let (features, aggregation) = (&features, mode);
+            for (target, normalise) in [Target::Rows, Target::Columns]
+                .into_iter()
+                .flat_map(|to| [(to, Normalise::Target), (to, Normalise::Source)])
+            {
+                let x = random(narrow.count(target.other()) * features.dimension(), 2);
+                let mut expected = vec![0.0; narrow.count(target) * features.dimension()];
+                let (incidence, y) = (&wide_arrays, &mut expected[..]);
+                Sum { features, aggregation, target, normalise, incidence, x: &wide(&x)[..], y }.on_host().unwrap();
+                let (what, incidence) = (format!("{name}, {text}, to {target:?} by {normalise:?}"), &on_device);
+                checks.check(&what, [("y", &expected[..])], |device| {
+                    let (x, mut y) = (device.upload(&x).unwrap(), poisoned(device, expected.len()));
+                    let (x, to) = (x.view(), y.view_mut());
+                    Sum { features, aggregation, target, normalise, incidence, x, y: to }.launch(device).unwrap();
+                    [y]
+                });
+            }
         }
     }
     checks.finish("incidences with transport");
@@ -256,7 +243,7 @@ fn incidences_with_transport() {
 
 #[test]
 fn mixtures_and_maxima_of_blocks() {
-    use incidence::{IncidenceArrays, IncidenceParts, Mixture};
+    use incidence::{IncidenceArrays, IncidenceParts, Mix, MixBackward, Mixture};
     let Some(device) = device() else { return };
     let mut checks = Checks::new(device.clone());
     // Rows of 0 to 2 entries, and columns without any.
@@ -276,20 +263,20 @@ fn mixtures_and_maxima_of_blocks() {
         let (wx, ww, wdy) = (wide(&x), wide(&w), wide(&dy));
         let mut expected = [&dy, &x, &w].map(|like| vec![0.0; like.len()]);
         let [y, dx, dw] = &mut expected;
-        incidence::mix(&op, &wide_arrays, &wx, &ww, y).unwrap();
-        incidence::mix_backward(&op, &wide_arrays, &wx, &ww, &wdy, dx, dw).unwrap();
+        let (op, incidence, x64, w64) = (&op, &wide_arrays, &wx[..], &ww[..]);
+        Mix { op, incidence, x: x64, w: w64, y: &mut y[..] }.on_host().unwrap();
+        let (dx, dw) = (&mut dx[..], &mut dw[..]);
+        MixBackward { op, incidence, x: x64, w: w64, dy: &wdy[..], dx, dw }.on_host().unwrap();
         let expected = [("y", &expected[0][..]), ("dx", &expected[1]), ("dw", &expected[2])];
         checks.check(&format!("{weights} weights, {channels} channels"), expected, |device| {
-            use incidence::cuda;
             let up = |values: &[f32]| device.upload(values).unwrap();
             let (x, w, dy) = (up(&x), up(&w), up(&dy));
             let nan = |count: usize| poisoned(device, count);
             let (mut y, mut dx, mut dw) = (nan(dy.len()), nan(x.len()), nan(w.len()));
-            let g = &on_device;
-            cuda::mix(device, &op, g, x.view(), w.view(), y.view_mut()).unwrap();
+            let (incidence, x, w) = (&on_device, x.view(), w.view());
+            Mix { op, incidence, x, w, y: y.view_mut() }.launch(device).unwrap();
             let (dx_view, dw_view) = (dx.view_mut(), dw.view_mut());
-            let (x, w, dy) = (x.view(), w.view(), dy.view());
-            cuda::mix_backward(device, &op, g, x, w, dy, dx_view, dw_view).unwrap();
+            MixBackward { op, incidence, x, w, dy: dy.view(), dx: dx_view, dw: dw_view }.launch(device).unwrap();
             [y, dx, dw]
         });
         // The same numbers as blocks.

@@ -30,7 +30,7 @@ fn scatter<T: Real>(
     }
 }
 
-/// The same as [`apply`](crate::incidence::apply), or as its gradient where `back` is set.
+/// The same as [`Sum`](crate::incidence::Sum) to rows, or as its gradient where `back` is set.
 pub fn apply<T: Real>(
     features: &FeatureType,
     aggregation: Aggregation,
@@ -43,7 +43,7 @@ pub fn apply<T: Real>(
     scatter(features, incidence, x, y, back, scale);
 }
 
-/// The same as [`apply_transposed`](crate::incidence::apply_transposed), or as its gradient where `back` is set.
+/// The same as [`Sum`](crate::incidence::Sum) to columns, or as its gradient where `back` is set.
 pub fn apply_transposed<T: Real>(
     features: &FeatureType,
     aggregation: Aggregation,

@@ -20,7 +20,7 @@ fn both_ends<T: Real>(features: &FeatureType, z: &[T]) -> [Vec<T>; 2] {
     [part(0), part(width)]
 }
 
-/// The same as [`gather`](crate::messages::gather).
+/// The same as [`gather`](crate::messages::Gather).
 pub fn gather<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, x: &[T]) -> Vec<T> {
     let width = features.dimension();
     let zeros = || vec![T::zero(); graph.edge_count() * width];
@@ -31,7 +31,7 @@ pub fn gather<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, x: &[T])
     rows.zip(neighbour.chunks_exact(width.max(1))).flat_map(|(own, neighbour)| [own, neighbour].concat()).collect()
 }
 
-/// The same as [`gather_backward`](crate::messages::gather_backward).
+/// The same as [`gather_backward`](crate::messages::GatherBackward).
 pub fn gather_backward<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, dz: &[T], dx: &mut [T]) {
     let [own, neighbour] = both_ends(features, dz);
     let (mut first, mut second) = (vec![T::zero(); dx.len()], vec![T::zero(); dx.len()]);
@@ -43,14 +43,14 @@ pub fn gather_backward<T: Real>(features: &FeatureType, graph: GraphView<'_, T>,
     }
 }
 
-/// The same as [`reduce`](crate::messages::reduce).
+/// The same as [`reduce`](crate::messages::Reduce).
 pub fn reduce<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, values: &[T], y: &mut [T]) {
     let mut sum = vec![T::zero(); y.len()];
     edges::reference::reduce(&mean(features), graph, values, None, &mut sum);
     y.iter_mut().zip(sum).for_each(|(y, sum)| *y += sum);
 }
 
-/// The same as [`reduce_backward`](crate::messages::reduce_backward).
+/// The same as [`reduce_backward`](crate::messages::ReduceBackward).
 pub fn reduce_backward<T: Real>(features: &FeatureType, graph: GraphView<'_, T>, dy: &[T]) -> Vec<T> {
     let edges = graph.edge_count();
     let mut dvalues = vec![T::zero(); edges * features.dimension()];
@@ -85,7 +85,7 @@ fn values<T: Real>(
     let (mut inputs, mut sums) = (vec![gather(input, graph, x)], Vec::new());
     for ((map, act), [weight, bias]) in layers.iter().zip(split(layers, weights)) {
         let mut sum = vec![T::zero(); edges * map.outputs];
-        linear::reference::forward(map, edges, &inputs[sums.len()], weight, bias, &mut sum)?;
+        linear::reference::forward(map, edges, &inputs[sums.len()], weight, bias, &mut sum);
         let mut value = vec![T::zero(); edges * act.output().dimension()];
         regular::reference::forward(act, &sum, &mut value);
         sums.push(sum);
@@ -141,7 +141,7 @@ pub fn send_backward<T: Real>(
             &mut step,
             &mut matrices[end - map.weight_count()..end],
             &mut biases[..map.bias_count()],
-        )?;
+        );
         end -= map.weight_count();
         bias_end -= map.bias_count();
     }

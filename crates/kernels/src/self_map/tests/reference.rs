@@ -1,19 +1,10 @@
 //! The equivariant linear map exactly as in its formula, channel pair by channel pair.
 
-use crate::error::check_length;
-use crate::self_map::{OPERATOR, SelfMap, blocks};
-use crate::{KernelError, Real};
+use crate::Real;
+use crate::self_map::{SelfMap, blocks};
 
-/// Reference version of [`forward`](crate::self_map::forward).
-pub fn forward<T: Real>(
-    op: &SelfMap,
-    vertices: usize,
-    x: &[T],
-    weight: &[T],
-    bias: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    op.check(vertices, x, ("y", y), weight, ("bias", bias))?;
+/// The same as [`Forward`](crate::self_map::Forward).
+pub fn forward<T: Real>(op: &SelfMap, vertices: usize, x: &[T], weight: &[T], bias: &[T], y: &mut [T]) {
     y.fill(T::zero());
     for vertex in 0..vertices {
         let x = &x[vertex * op.input.dimension()..];
@@ -37,10 +28,9 @@ pub fn forward<T: Real>(
             }
         }
     }
-    Ok(())
 }
 
-/// Reference version of [`backward`](crate::self_map::backward).
+/// The same as [`Backward`](crate::self_map::Backward).
 #[allow(clippy::too_many_arguments)]
 pub fn backward<T: Real>(
     op: &SelfMap,
@@ -51,10 +41,7 @@ pub fn backward<T: Real>(
     dx: &mut [T],
     dweight: &mut [T],
     dbias: &mut [T],
-) -> Result<(), KernelError> {
-    op.check(vertices, x, ("dy", dy), weight, ("dbias", dbias))?;
-    check_length(OPERATOR, "dweight", dweight, op.parameter_count())?;
-    check_length(OPERATOR, "dx", dx, x.len())?;
+) {
     dx.fill(T::zero());
     for vertex in 0..vertices {
         let (from, to) = (vertex * op.input.dimension(), vertex * op.output.dimension());
@@ -81,5 +68,4 @@ pub fn backward<T: Real>(
             }
         }
     }
-    Ok(())
 }
