@@ -14,7 +14,6 @@ mod device;
 mod diffusion_net;
 #[cfg(feature = "cuda")]
 mod foreign;
-mod fused;
 mod graphs;
 mod implicit;
 mod losses;

@@ -5,7 +5,6 @@ use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
     check_length, irrep_rows, key, to_u32,
 };
-use crate::error::check_count;
 use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource =
@@ -37,34 +36,6 @@ impl DeviceStream {
     pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<(), CudaError> {
         let sent = device.upload(&[stream.seed, stream.step])?;
         self.seed_and_step.overwrite(device, &sent)
-    }
-}
-
-/// A dropout within another operator, and its random words: those of the stream whose seed is `seed xor salt`.
-#[derive(Debug, Clone, Copy)]
-pub struct Drawn<'a> {
-    /// Type, unit and probability.
-    pub config: &'a Dropout,
-    /// The stream.
-    pub stream: &'a DeviceStream,
-    /// The salt.
-    pub salt: u64,
-}
-
-impl<'a> Drawn<'a> {
-    /// Arguments of kernels: stream, salt, threshold and scale, for rows with `units` units each. Without a dropout
-    /// they are not used.
-    pub(crate) fn numbers(
-        drawn: Option<Self>,
-        units: usize,
-    ) -> Result<(DeviceSlice<'a, u64>, u64, u64, f32), CudaError> {
-        let Some(drawn) = drawn else {
-            return Ok((DeviceSlice::empty(), 0, 0, 1.0));
-        };
-        check_count("dropout", "units", drawn.config.units()?, units)?;
-        let probability = drawn.config.probability;
-        let (threshold, scale) = (threshold(probability), scale(probability) as f32);
-        Ok((drawn.stream.view(), drawn.salt, threshold, scale))
     }
 }
 

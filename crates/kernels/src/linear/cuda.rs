@@ -1,7 +1,7 @@
 //! The plain linear map on a GPU: one product forward, two backward. On Hopper, with many outputs and products that are
 //! not in f32, the forward product is that of the classifier.
 
-use super::{Backward, Forward, few_inputs};
+use super::{Backward, Forward};
 use crate::Gpu;
 use crate::classifier::hopper;
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, fill_rows};
@@ -11,9 +11,6 @@ pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     let Forward { op, rows, x, weight, bias, mut y } = pass;
     if hopper::stores_logits(device, op.inputs, x, weight, bias) {
         return hopper::logits(device, op.inputs, x, weight, bias, &y);
-    }
-    if few_inputs::applies(op, &[bias, y.view()]) {
-        return few_inputs::forward(device, Forward { op, rows, x, weight, bias, y });
     }
     if op.inputs == 0 {
         device.clear(y.reborrow())?;
@@ -31,24 +28,24 @@ pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     .run(device, &y, (op.outputs, 0))
 }
 
-pub(crate) fn backward(device: &CudaDevice, mut pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
-    let Backward { op, rows, dy, .. } = pass;
-    if few_inputs::applies(op, &[dy]) {
-        input_gradient(device, &mut pass)?;
-        return few_inputs::gradients(device, &pass);
+pub(crate) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
+    let columns = ColumnPartials::new(device, dy, (rows, op.outputs, dbias.len()))?;
+    if let Some(mut dx) = dx {
+        if op.outputs == 0 {
+            device.clear(dx.reborrow())?;
+        }
+        Product {
+            m: rows,
+            n: op.inputs,
+            k: op.outputs,
+            a: Operand::new(dy, op.outputs),
+            b: Operand::new(weight, op.inputs),
+            add: false,
+            batches: 1,
+        }
+        .run(device, &dx, (op.inputs, 0))?;
     }
-    let columns = ColumnPartials::new(device, dy, (rows, op.outputs, pass.dbias.len()))?;
-    product_gradients(device, pass, &columns)
-}
-
-/// [`backward`], with sums of columns as the gradient of the bias.
-pub(super) fn product_gradients(
-    device: &CudaDevice,
-    mut pass: Backward<'_, Gpu>,
-    columns: &ColumnPartials<'_>,
-) -> Result<(), CudaError> {
-    input_gradient(device, &mut pass)?;
-    let Backward { op, rows, x, dy, dweight, dbias, .. } = pass;
     if rows == 0 || dweight.is_empty() {
         return columns.add_to(device, &dbias);
     }
@@ -56,23 +53,5 @@ pub(super) fn product_gradients(
     let mut sums = RowProducts::new(device, rows, (size, size))?;
     let product = RowProduct { a: (dy, op.outputs), b: (x, op.inputs), m: op.outputs, n: op.inputs, place: 0 };
     sums.add(device, rows, &[product])?;
-    sums.finish_with(device, &dweight, (columns, &dbias))
-}
-
-/// `dx = dy W`, if it is wanted.
-fn input_gradient(device: &CudaDevice, pass: &mut Backward<'_, Gpu>) -> Result<(), CudaError> {
-    let Backward { op, rows, weight, dy, dx: Some(dx), .. } = pass else { return Ok(()) };
-    if op.outputs == 0 {
-        device.clear(dx.reborrow())?;
-    }
-    Product {
-        m: *rows,
-        n: op.inputs,
-        k: op.outputs,
-        a: Operand::new(*dy, op.outputs),
-        b: Operand::new(*weight, op.inputs),
-        add: false,
-        batches: 1,
-    }
-    .run(device, dx, (op.inputs, 0))
+    sums.finish_with(device, &dweight, (&columns, &dbias))
 }

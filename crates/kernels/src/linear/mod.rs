@@ -5,10 +5,8 @@
 //!
 //! Shapes: `x` is `[rows, inputs]`, `W` is `[outputs, inputs]`, `y` is `[rows, outputs]`.
 
-pub mod activated;
 pub mod cuda;
 mod fast;
-pub(crate) mod few_inputs;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

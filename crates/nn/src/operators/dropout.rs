@@ -2,7 +2,7 @@
 
 use crate::operator::RandomStream;
 use crate::{Context, GraphBatch, NnError, Operator, Storage, Tape, Var};
-use gemcnn_kernels::dropout::cuda::{DeviceStream, Drawn};
+use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::dropout::{self, Dropout};
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, OnDevice, Real, View, ViewMut, dispatch};
@@ -121,14 +121,6 @@ impl<T: Real> Operator<T> for DropMeshes<'_, T> {
         let mut dx = context.buffer(dy.len())?;
         self.run(context, &random, kind.dimension(), dy.view(), dx.view_mut())?;
         Ok([Some(dx)])
-    }
-}
-
-/// A dropout within an operator on a GPU: none outside of training.
-pub(super) fn drawn<'a>(config: Option<&'a Dropout>, random: Option<&'a RandomStream>) -> Option<Drawn<'a>> {
-    match (config, random) {
-        (Some(config), Some(OnDevice::Cuda((stream, salt)))) => Some(Drawn { config, stream, salt: *salt }),
-        _ => None,
     }
 }
 

@@ -13,7 +13,6 @@ fn linear_maps() {
             (5, 3, true),
             (33, 1, false),
             (1, 7, true),
-            // Few inputs, also in more than one block of outputs.
             (1, 16, false),
             (3, 20, true),
             (16, 64, true),
