@@ -1,6 +1,6 @@
 //! The sparse operators of implicit diffusion and of gradients of a batch of surfaces.
 
-use crate::device::single_slice;
+use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
 use crate::{Device, Extra, IncidenceBatch, NnError};
@@ -41,7 +41,7 @@ impl<T: Real> Upload for HostHeat<T> {
     type Uploaded = DeviceHeat;
 
     fn upload(&self, device: &CudaDevice) -> Result<DeviceHeat, NnError> {
-        let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
+        let upload = |values| Ok::<_, NnError>(device.upload(f32_slice(values)?)?);
         let Masses { vertex, node, stiffness } = &self.masses;
         Ok(Heat {
             coupling: self.coupling.upload(device)?,

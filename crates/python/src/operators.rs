@@ -14,7 +14,7 @@ use gemcnn_kernels::pool::transport::{ClusterSlices, ClusterView};
 use gemcnn_kernels::pool::{Pool, PoolBackward, Unpool, UnpoolBackward};
 use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::self_map::{self, SelfMap};
-use gemcnn_kernels::{Executor, KernelError, OnDevice, Resolve, dispatch};
+use gemcnn_kernels::{Executor, KernelError, OnDevice, dispatch};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::collections::HashMap;

@@ -27,7 +27,6 @@ mod row_map;
 mod update;
 mod weighted_conv;
 
-pub use activation::Pointwise;
 pub use attention::Attend;
 pub use batch_norm::{BatchNormalise, NormWeights};
 pub use combine::Add;
@@ -35,7 +34,6 @@ pub use cross_entropy::CrossEntropy;
 pub(crate) use cross_entropy::send_targets;
 pub use diffusion::{Diffuse, DiffusionWeights};
 pub use diffusion_net::{DiffusionNetBlock, SavedBlock};
-pub use dropout::{DropIrreps, DropMeshes};
 pub use gauge_conv::{ConvWeights, GaugeConvolve};
 pub use implicit::DiffuseImplicitly;
 pub use messages::{MessageFunction, MessageLayer, SendMessages};

@@ -22,8 +22,9 @@ fn activations() {
             checks.check(&what, [("y", &y), ("dx", &dx)], |device| {
                 let (x, dy) = (device.upload(&x).unwrap(), device.upload(&dy).unwrap());
                 let (mut y, mut dx) = (poisoned(device, count), poisoned(device, count));
-                activation::cuda::forward(device, &function, x.view(), y.view_mut()).unwrap();
-                activation::cuda::backward(device, &function, x.view(), dy.view(), dx.view_mut()).unwrap();
+                let (activation, x, dy) = (&function, x.view(), dy.view());
+                activation::Forward { activation, x, y: y.view_mut() }.launch(device).unwrap();
+                activation::Backward { activation, x, dy, dx: dx.view_mut() }.launch(device).unwrap();
                 [y, dx]
             });
         }
@@ -265,7 +266,8 @@ fn dropout_draws_the_masks_of_the_cpu() {
                 let unsalted = Stream { seed: stream.seed ^ salt, ..stream };
                 let on_device = dropout::cuda::DeviceStream::new(&device, unsalted).unwrap();
                 let words = (&on_device, salt);
-                dropout::cuda::forward(&device, &config, words, rows, x.view(), y.view_mut()).unwrap();
+                let (x, to) = (x.view(), y.view_mut());
+                dropout::DropUnits { op: &config, rows, stream: words, x, y: to }.launch(&device).unwrap();
                 assert_eq!(y.to_vec(&device).unwrap(), expected, "{text}, {rows} rows");
             }
         }
@@ -282,12 +284,12 @@ fn dropout_of_meshes_draws_the_masks_of_the_cpu() {
         for (probability, width) in [(0.0, 3), (0.5, 1), (0.5, 70), (0.9, 4)] {
             let x = random(graph.wide.vertex_count() * width, 1);
             let mut expected = vec![0.0f32; x.len()];
-            dropout::drop_meshes(probability, width, stream, offsets, &x, &mut expected).unwrap();
+            let (from, to) = (&x[..], &mut expected[..]);
+            dropout::DropMeshes { probability, width, stream, meshes: offsets, x: from, y: to }.on_host().unwrap();
             let (x, mut y) = (device.upload(&x).unwrap(), poisoned(&device, x.len()));
             let words = dropout::cuda::DeviceStream::new(&device, stream).unwrap();
-            let (words, to) = ((&words, 0), y.view_mut());
-            let view = on_device.view();
-            dropout::cuda::drop_meshes(&device, probability, width, words, view, x.view(), to).unwrap();
+            let (stream, meshes, x, to) = ((&words, 0), on_device.view(), x.view(), y.view_mut());
+            dropout::DropMeshes { probability, width, stream, meshes, x, y: to }.launch(&device).unwrap();
             let what = format!("{}, {probability}, {width}", graph.name);
             assert_eq!(y.to_vec(&device).unwrap(), expected, "{what}");
         }

@@ -162,14 +162,36 @@ fn diffusion_in_the_bases_of_meshes() {
         let spectra = Spectra { mass: &m[..], bases: &b[..], eigenvalues: &e[..], packed: &[] };
         let filters = Filters { log_times: &t[..], bands: &w[..] };
         let (mut y, mut saved) = (vec![0.0; dy.len()], vec![0.0; op.saved_count(meshes)]);
-        let mut scratch = Scratch::new();
-        let wx = wide(&x);
-        diffusion::forward(&op, offsets, spectra, filters, &wx, &mut y, &mut saved, &mut scratch).unwrap();
+        let (settings, mesh_offsets, wx, wdy) = (&op, offsets, wide(&x), wide(&dy));
+        let Filters { log_times: wide_times, bands: wide_bands } = filters;
+        diffusion::Forward {
+            op: settings,
+            mesh_offsets,
+            spectra,
+            log_times: wide_times,
+            bands: wide_bands,
+            x: &wx[..],
+            y: &mut y[..],
+            saved: &mut saved[..],
+        }
+        .on_host()
+        .unwrap();
         let (mut dx, mut dt) = (vec![0.0; x.len()], vec![1.0; log_times.len()]);
         let mut db = vec![2.0; bands.len()];
-        let gradients = Filters { log_times: &mut dt[..], bands: &mut db[..] };
-        let (wdy, rows) = (wide(&dy), Some(&mut dx[..]));
-        diffusion::backward(&op, offsets, spectra, filters, &saved, &wdy, rows, gradients, &mut scratch).unwrap();
+        diffusion::Backward {
+            op: settings,
+            mesh_offsets,
+            spectra,
+            log_times: wide_times,
+            bands: wide_bands,
+            saved: &saved[..],
+            dy: &wdy[..],
+            dx: Some(&mut dx[..]),
+            dlog_times: &mut dt[..],
+            dbands: &mut db[..],
+        }
+        .on_host()
+        .unwrap();
         let expected = [("y", &y[..]), ("spectrum", &saved), ("dx", &dx), ("dlog times", &dt), ("dbands", &db)];
         checks.check(&format!("{text}, {columns:?}"), expected, |device| {
             let up = |values: &[f32]| device.upload(values).unwrap();
@@ -177,17 +199,27 @@ fn diffusion_in_the_bases_of_meshes() {
             let (x, dy) = (up(&x), up(&dy));
             let spectra =
                 Spectra { mass: m.view(), bases: b.view(), eigenvalues: e.view(), packed: DeviceSlice::empty() };
-            let filters = Filters { log_times: t.view(), bands: w.view() };
+            let (op, log_times, bands) = (&op, t.view(), w.view());
             let (mut y, mut saved) = (poisoned(device, dy.len()), poisoned(device, op.saved_count(meshes)));
             let mut dx = poisoned(device, x.len());
-            let mut dt = up(&vec![1.0; log_times.len()]);
-            let mut db = up(&vec![2.0; bands.len()]);
-            let (o, s) = (offsets, saved.view_mut());
-            diffusion::cuda::forward(device, &op, o, spectra, filters, x.view(), y.view_mut(), s).unwrap();
-            let gradients = Filters { log_times: dt.view_mut(), bands: db.view_mut() };
-            let rows = Some(dx.view_mut());
-            let kept = saved.view();
-            diffusion::cuda::backward(device, &op, o, spectra, filters, kept, dy.view(), rows, gradients).unwrap();
+            let (mut dt, mut db) = (up(&vec![1.0; t.len()]), up(&vec![2.0; w.len()]));
+            let (x, to, kept) = (x.view(), y.view_mut(), saved.view_mut());
+            let pass = diffusion::Forward { op, mesh_offsets, spectra, log_times, bands, x, y: to, saved: kept };
+            pass.launch(device).unwrap();
+            diffusion::Backward {
+                op,
+                mesh_offsets,
+                spectra,
+                log_times,
+                bands,
+                saved: saved.view(),
+                dy: dy.view(),
+                dx: Some(dx.view_mut()),
+                dlog_times: dt.view_mut(),
+                dbands: db.view_mut(),
+            }
+            .launch(device)
+            .unwrap();
             [y, saved, dx, dt, db]
         });
     }
