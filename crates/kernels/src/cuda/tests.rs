@@ -26,6 +26,7 @@ use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceGraph, DeviceGraphView, DeviceSlice, DeviceSliceMut, ProductMode,
 };
 use crate::random::Stream;
+use crate::testing::parts;
 use crate::{
     Activation, Aggregation, Executor, FeatureType, GraphArrays, GraphParts, GraphView, HostScratch, KernelError,
     OnDevice, Resolve, Scratch, View, ViewMut, activation, aggregate, batch_norm, classifier, cross_entropy, dropout,
@@ -232,18 +233,6 @@ fn gauge_graphs(weights: NeighbourWeights) -> Vec<(&'static str, GaugeGraph)> {
     let mut graphs = gemcnn_fixtures::gauge_graphs(weights);
     graphs.push(("large", large));
     graphs
-}
-
-fn parts(graph: &GaugeGraph) -> GraphParts<'_> {
-    GraphParts {
-        offsets: graph.offsets(),
-        neighbours: graph.neighbours(),
-        reverse: graph.reverse(),
-        theta: graph.theta(),
-        transport: graph.transport(),
-        radius: graph.radius(),
-        coefficients: graph.coefficients(),
-    }
 }
 
 /// A graph in both precisions.

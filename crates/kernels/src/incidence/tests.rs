@@ -1,7 +1,7 @@
 pub(crate) mod reference;
 
 use super::*;
-use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, turned};
+use crate::testing::{check_close, check_threads, random, turned};
 
 const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
 
@@ -87,24 +87,6 @@ fn check_fast<T: Real>(tolerance: f64) {
 fn fast_equals_reference() {
     check_fast::<f32>(3e-6);
     check_fast::<f64>(1e-13);
-}
-
-#[test]
-fn backward_passes_are_adjoint() {
-    for (name, incidence) in incidences::<f64>() {
-        for features in kinds() {
-            let width = features.dimension();
-            let at_rows: Vec<f64> = random(incidence.row_count() * width, 1);
-            let at_columns: Vec<f64> = random(incidence.column_count() * width, 2);
-            for mode in AGGREGATIONS {
-                for (target, x, y) in [(Target::Rows, &at_columns, &at_rows), (Target::Columns, &at_rows, &at_columns)]
-                {
-                    let sum = |back, x: &[f64]| run((&features, mode), (target, back), &incidence, x);
-                    assert_adjoint(name, dot(&sum(false, x), y), x, &sum(true, y));
-                }
-            }
-        }
-    }
 }
 
 #[test]

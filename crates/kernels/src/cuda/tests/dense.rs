@@ -26,25 +26,16 @@ fn linear_maps() {
                 continue;
             }
             let op = linear::Linear { inputs, outputs, bias };
-            let (x, dy) = (random(rows * inputs, 1), random(rows * outputs, 2));
-            let weight = random(op.weight_count(), 3);
-            let bias = random(op.bias_count(), 4);
-            let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
-            let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
-            let (wx, ww) = (wide(&x), wide(&weight));
-            linear::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y);
-            linear::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db);
-            let what = format!("{rows} rows, {inputs} to {outputs}");
-            let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
-            checks.check(&what, expected, |device| {
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
-                let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
-                let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
-                let (op, x, weight, dy) = (&op, x.view(), w.view(), dy.view());
-                linear::Forward { op, rows, x, weight, bias: b.view(), y: y.view_mut() }.launch(device).unwrap();
+            let (op, xs, ys) = (&op, rows * inputs, rows * outputs);
+            checks.compare(&format!("{rows} rows, {inputs} to {outputs}"), ["y", "dx", "dweight", "dbias"], |on| {
+                let counts = [(xs, 1), (ys, 2), (op.weight_count(), 3), (op.bias_count(), 4)];
+                let [x, dy, weight, bias] = counts.map(|(count, seed)| on.random(count, seed));
+                let (mut y, mut dx) = (on.nan(ys), on.nan(xs));
+                let (mut dw, mut db) = (on.filled(op.weight_count(), 0.5), on.filled(op.bias_count(), 0.25));
+                let (run, x, weight, bias, dy) = (&mut on.executor(), x.view(), weight.view(), bias.view(), dy.view());
+                linear::Forward { op, rows, x, weight, bias, y: y.view_mut() }.run(run).unwrap();
                 let (to, dweight, dbias) = (Some(dx.view_mut()), dw.view_mut(), db.view_mut());
-                linear::Backward { op, rows, x, weight, dy, dx: to, dweight, dbias }.launch(device).unwrap();
+                linear::Backward { op, rows, x, weight, dy, dx: to, dweight, dbias }.run(run).unwrap();
                 [y, dx, dw, db]
             });
         }
@@ -111,26 +102,16 @@ fn equivariant_linear_maps() {
             ("1x0 + 3x3", "7x3", false),
         ] {
             let op = self_map::SelfMap { input: kind(input), output: kind(output), bias };
-            let x = random(rows * op.input.dimension(), 1);
-            let dy = random(rows * op.output.dimension(), 2);
-            let weight = random(op.parameter_count(), 3);
-            let bias = random(op.bias_count(), 4);
-            let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
-            let (mut dw, mut db) = (vec![0.5; weight.len()], vec![0.25; bias.len()]);
-            let (wx, ww) = (wide(&x), wide(&weight));
-            self_map::reference::forward(&op, rows, &wx, &ww, &wide(&bias), &mut y);
-            self_map::reference::backward(&op, rows, &wx, &ww, &wide(&dy), &mut dx, &mut dw, &mut db);
-            let what = format!("{rows} rows, {input} to {output}");
-            let expected = [("y", &y[..]), ("dx", &dx), ("dweight", &dw), ("dbias", &db)];
-            checks.check(&what, expected, |device| {
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let (x, dy, w, b) = (up(&x), up(&dy), up(&weight), up(&bias));
-                let (mut y, mut dx) = (poisoned(device, dy.len()), poisoned(device, x.len()));
-                let (mut dw, mut db) = (up(&vec![0.5; w.len()]), up(&vec![0.25; b.len()]));
-                let (op, x, weight, dy) = (&op, x.view(), w.view(), dy.view());
-                self_map::Forward { op, rows, x, weight, bias: b.view(), y: y.view_mut() }.launch(device).unwrap();
+            let (op, xs, ys) = (&op, rows * op.input.dimension(), rows * op.output.dimension());
+            checks.compare(&format!("{rows} rows, {input} to {output}"), ["y", "dx", "dweight", "dbias"], |on| {
+                let counts = [(xs, 1), (ys, 2), (op.parameter_count(), 3), (op.bias_count(), 4)];
+                let [x, dy, weight, bias] = counts.map(|(count, seed)| on.random(count, seed));
+                let (mut y, mut dx) = (on.nan(ys), on.nan(xs));
+                let (mut dw, mut db) = (on.filled(op.parameter_count(), 0.5), on.filled(op.bias_count(), 0.25));
+                let (run, x, weight, bias, dy) = (&mut on.executor(), x.view(), weight.view(), bias.view(), dy.view());
+                self_map::Forward { op, rows, x, weight, bias, y: y.view_mut() }.run(run).unwrap();
                 let (to, dweight, dbias) = (Some(dx.view_mut()), dw.view_mut(), db.view_mut());
-                self_map::Backward { op, rows, x, weight, dy, dx: to, dweight, dbias }.launch(device).unwrap();
+                self_map::Backward { op, rows, x, weight, dy, dx: to, dweight, dbias }.run(run).unwrap();
                 [y, dx, dw, db]
             });
         }

@@ -30,19 +30,12 @@ fn aggregate_and_its_adjoint() {
                 aggregation: AGGREGATIONS[case % 3],
             };
             let vertices = graph.wide.vertex_count();
-            let x = random(vertices * op.input.dimension(), 1);
-            let da = random(vertices * op.dimension(), 2);
-            let (mut a, mut dx) = (vec![0.0; da.len()], vec![0.0; x.len()]);
-            aggregate::reference::forward(&op, graph.wide.view(), &wide(&x), &mut a).unwrap();
-            aggregate::reference::backward(&op, graph.wide.view(), &wide(&da), &mut dx).unwrap();
-            let what = format!("{}, {input}", graph.name);
-            checks.check(&what, [("a", &a), ("dx", &dx)], |device| {
-                let (x, da) = (device.upload(&x).unwrap(), device.upload(&da).unwrap());
-                let mut a = poisoned(device, da.len());
-                let mut dx = poisoned(device, x.len());
-                let (op, graph) = (&op, on_device.view());
-                aggregate::Forward { op, graph, x: x.view(), a: a.view_mut() }.launch(device).unwrap();
-                aggregate::Backward { op, graph, da: da.view(), dx: dx.view_mut() }.launch(device).unwrap();
+            let (op, xs, sums) = (&op, vertices * op.input.dimension(), vertices * op.dimension());
+            checks.compare(&format!("{}, {input}", graph.name), ["a", "dx"], |on| {
+                let (x, da, mut a, mut dx) = (on.random(xs, 1), on.random(sums, 2), on.nan(sums), on.nan(xs));
+                let (graph, run) = (on.graph(&graph, &on_device), &mut on.executor());
+                aggregate::Forward { op, graph, x: x.view(), a: a.view_mut() }.run(run).unwrap();
+                aggregate::Backward { op, graph, da: da.view(), dx: dx.view_mut() }.run(run).unwrap();
                 [a, dx]
             });
         }

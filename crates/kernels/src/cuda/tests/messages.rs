@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gauge_conv::GaugeConv;
-use crate::messages;
+use crate::messages::{Gather, GatherBackward, Reduce, ReduceBackward};
 use crate::weighted_conv::{Backward, Forward, Products};
 
 #[test]
@@ -50,39 +50,25 @@ fn ends_of_messages() {
         for text in ["16x0 + 16x1 + 16x2", "3x0 + 7x1 + 1x3", "5x0"] {
             let features = kind(text);
             let width = features.dimension();
-            let (x, z, v) = (random(vertices * width, 1), random(edges * 2 * width, 2), random(edges * width, 3));
-            let view = graph.wide.view();
-            let gathered = messages::reference::gather(&features, view, &wide(&x));
-            let (mut dx, mut y) = (wide(&x), wide(&x));
-            messages::reference::gather_backward(&features, view, &wide(&z), &mut dx);
-            messages::reference::reduce(&features, view, &wide(&v), &mut y);
-            let dv = messages::reference::reduce_backward(&features, view, &wide(&x));
-            let expected = [("gather", &gathered[..]), ("gather dx", &dx), ("reduce", &y), ("reduce dvalues", &dv)];
-            // Ranges that cut rows.
-            let piece = edges / 3 + 1;
-            checks.check(&format!("{}, {text}", graph.name), expected, |device| {
-                use messages::{Gather, GatherBackward, Reduce, ReduceBackward};
-                let up = |values: &[f32]| device.upload(values).unwrap();
-                let (xs, zs, vs) = (up(&x), up(&z), up(&v));
-                let (mut dx, mut y) = (up(&x), up(&x));
-                let (mut gathered, mut dv) = (poisoned(device, z.len()), poisoned(device, v.len()));
-                let graph = on_device.view();
-                for first in (0..edges).step_by(piece) {
-                    let range = first..edges.min(first + piece);
-                    let rows = |width: usize| range.start * width..range.end * width;
-                    let (at_z, at_v) = (rows(2 * width), rows(width));
-                    let (features, range) = (&features, &range);
-                    let z = gathered.view_mut().slice(at_z.clone());
-                    Gather { features, range, graph, x: xs.view(), z }.launch(device).unwrap();
-                    let dz = zs.view().slice(at_z);
-                    GatherBackward { features, range, graph, dz, dx: dx.view_mut() }.launch(device).unwrap();
-                    let values = vs.view().slice(at_v.clone());
-                    Reduce { features, range, graph, values, y: y.view_mut() }.launch(device).unwrap();
-                    let dvalues = dv.view_mut().slice(at_v);
-                    ReduceBackward { features, range, graph, dy: xs.view(), dvalues }.launch(device).unwrap();
-                }
-                [gathered, dx, y, dv]
-            });
+            let (features, rows) = (&features, vertices * width);
+            let names = ["gather", "gather dx", "reduce", "reduce dvalues"];
+            // A range that cuts rows, after the edges before it.
+            let cut = edges / 3;
+            for range in &[0..cut, cut..edges] {
+                let what = format!("{}, {text}, {range:?}", graph.name);
+                checks.compare(&what, names, |on| {
+                    let [x, dz, values] = [(rows, 1), (range.len() * 2 * width, 2), (range.len() * width, 3)]
+                        .map(|(count, seed)| on.random(count, seed));
+                    let (mut z, mut dvalues) = (on.nan(range.len() * 2 * width), on.nan(range.len() * width));
+                    let (mut dx, mut y) = (on.filled(rows, 0.5), on.filled(rows, 0.25));
+                    let (graph, run, x) = (on.graph(&graph, &on_device), &mut on.executor(), x.view());
+                    Gather { features, range, graph, x, z: z.view_mut() }.run(run).unwrap();
+                    GatherBackward { features, range, graph, dz: dz.view(), dx: dx.view_mut() }.run(run).unwrap();
+                    Reduce { features, range, graph, values: values.view(), y: y.view_mut() }.run(run).unwrap();
+                    ReduceBackward { features, range, graph, dy: x, dvalues: dvalues.view_mut() }.run(run).unwrap();
+                    [z, dx, y, dvalues]
+                });
+            }
         }
     }
     checks.finish("ends of messages");

@@ -1,7 +1,7 @@
 //! The primitives: invariants of irreps, features on edges, bases of meshes, incidences.
 
 use super::*;
-use crate::diffusion::{self, Diffusion, Filters, Spectra};
+use crate::diffusion::{self, Diffusion, Spectra};
 use crate::elementwise::{BlockMaximum, BlockMaximumBackward};
 use crate::{edges, incidence, irrep, mesh_product};
 
@@ -155,70 +155,43 @@ fn diffusion_in_the_bases_of_meshes() {
         let bases: Vec<f32> = bases.iter().map(|value| scale * value).collect();
         let (mass, eigenvalues) = (positive(vertices, 2), positive(meshes * columns.iter().sum::<usize>(), 3));
         let (log_times, bands) = (random(op.parameter_count(), 4), random(op.parameter_count(), 5));
-        let x = random(vertices * op.features.dimension(), 6);
-        let dy = random(vertices * op.output().dimension(), 7);
-        let wide_arrays = [&mass, &bases, &eigenvalues, &log_times, &bands].map(|a| wide(a));
-        let [m, b, e, t, w] = &wide_arrays;
-        let spectra = Spectra { mass: &m[..], bases: &b[..], eigenvalues: &e[..], packed: &[] };
-        let filters = Filters { log_times: &t[..], bands: &w[..] };
-        let (mut y, mut saved) = (vec![0.0; dy.len()], vec![0.0; op.saved_count(meshes)]);
-        let (settings, mesh_offsets, wx, wdy) = (&op, offsets, wide(&x), wide(&dy));
-        let Filters { log_times: wide_times, bands: wide_bands } = filters;
-        diffusion::Forward {
-            op: settings,
-            mesh_offsets,
-            spectra,
-            log_times: wide_times,
-            bands: wide_bands,
-            x: &wx[..],
-            y: &mut y[..],
-            saved: &mut saved[..],
-        }
-        .on_host()
-        .unwrap();
-        let (mut dx, mut dt) = (vec![0.0; x.len()], vec![1.0; log_times.len()]);
-        let mut db = vec![2.0; bands.len()];
-        diffusion::Backward {
-            op: settings,
-            mesh_offsets,
-            spectra,
-            log_times: wide_times,
-            bands: wide_bands,
-            saved: &saved[..],
-            dy: &wdy[..],
-            dx: Some(&mut dx[..]),
-            dlog_times: &mut dt[..],
-            dbands: &mut db[..],
-        }
-        .on_host()
-        .unwrap();
-        let expected = [("y", &y[..]), ("spectrum", &saved), ("dx", &dx), ("dlog times", &dt), ("dbands", &db)];
-        checks.check(&format!("{text}, {columns:?}"), expected, |device| {
-            let up = |values: &[f32]| device.upload(values).unwrap();
-            let (m, b, e, t, w) = (up(&mass), up(&bases), up(&eigenvalues), up(&log_times), up(&bands));
-            let (x, dy) = (up(&x), up(&dy));
-            let spectra =
-                Spectra { mass: m.view(), bases: b.view(), eigenvalues: e.view(), packed: DeviceSlice::empty() };
-            let (op, log_times, bands) = (&op, t.view(), w.view());
-            let (mut y, mut saved) = (poisoned(device, dy.len()), poisoned(device, op.saved_count(meshes)));
-            let mut dx = poisoned(device, x.len());
-            let (mut dt, mut db) = (up(&vec![1.0; t.len()]), up(&vec![2.0; w.len()]));
-            let (x, to, kept) = (x.view(), y.view_mut(), saved.view_mut());
-            let pass = diffusion::Forward { op, mesh_offsets, spectra, log_times, bands, x, y: to, saved: kept };
-            pass.launch(device).unwrap();
+        let (op, mesh_offsets) = (&op, offsets);
+        let (xs, ys, kept) =
+            (vertices * op.features.dimension(), vertices * op.output().dimension(), op.saved_count(meshes));
+        let names = ["y", "spectrum", "dx", "dlog times", "dbands"];
+        checks.compare(&format!("{text}, {columns:?}"), names, |on| {
+            let arrays = [&mass, &bases, &eigenvalues, &log_times, &bands].map(|array| on.numbers(array));
+            let [m, b, e, log_times, bands] = arrays.each_ref().map(Numbers::view);
+            let spectra = match on.device {
+                None => {
+                    let [mass, bases, eigenvalues] = [m, b, e].map(|array| array.host().unwrap());
+                    OnDevice::Host(Spectra { mass, bases, eigenvalues, packed: &[][..] })
+                }
+                Some(_) => {
+                    let [mass, bases, eigenvalues] = [m, b, e].map(|array| array.cuda().unwrap());
+                    OnDevice::Cuda(Spectra { mass, bases, eigenvalues, packed: DeviceSlice::empty() })
+                }
+            };
+            let (x, dy) = (on.random(xs, 6), on.random(ys, 7));
+            let (mut y, mut saved, mut dx) = (on.nan(ys), on.nan(kept), on.nan(xs));
+            let (mut dt, mut db) = (on.filled(log_times.len(), 1.0), on.filled(bands.len(), 2.0));
+            let (run, x, to, saved_to) = (&mut on.executor(), x.view(), y.view_mut(), saved.view_mut());
+            let forward = diffusion::Forward { op, mesh_offsets, spectra, log_times, bands, x, y: to, saved: saved_to };
+            forward.run(run).unwrap();
+            let (kept, dy, dx_to) = (saved.view(), dy.view(), Some(dx.view_mut()));
             diffusion::Backward {
                 op,
                 mesh_offsets,
                 spectra,
                 log_times,
                 bands,
-                saved: saved.view(),
-                dy: dy.view(),
-                dx: Some(dx.view_mut()),
+                saved: kept,
+                dy,
+                dx: dx_to,
                 dlog_times: dt.view_mut(),
                 dbands: db.view_mut(),
             }
-            .launch(device)
+            .run(run)
             .unwrap();
             [y, saved, dx, dt, db]
         });
@@ -256,15 +229,16 @@ fn incidences_with_transport() {
                 .into_iter()
                 .flat_map(|to| [(to, Normalise::Target), (to, Normalise::Source)])
             {
-                let x = random(narrow.count(target.other()) * features.dimension(), 2);
-                let mut expected = vec![0.0; narrow.count(target) * features.dimension()];
-                let (incidence, y) = (&wide_arrays, &mut expected[..]);
-                Sum { features, aggregation, target, normalise, incidence, x: &wide(&x)[..], y }.on_host().unwrap();
-                let (what, incidence) = (format!("{name}, {text}, to {target:?} by {normalise:?}"), &on_device);
-                checks.check(&what, [("y", &expected[..])], |device| {
-                    let (x, mut y) = (device.upload(&x).unwrap(), poisoned(device, expected.len()));
-                    let (x, to) = (x.view(), y.view_mut());
-                    Sum { features, aggregation, target, normalise, incidence, x, y: to }.launch(device).unwrap();
+                let counts = [target.other(), target].map(|end| narrow.count(end) * features.dimension());
+                let what = format!("{name}, {text}, to {target:?} by {normalise:?}");
+                checks.compare(&what, ["y"], |on| {
+                    let (x, mut y) = (on.random(counts[0], 2), on.nan(counts[1]));
+                    let incidence = match on.device {
+                        None => OnDevice::Host(&wide_arrays),
+                        Some(_) => OnDevice::Cuda(&on_device),
+                    };
+                    let (x, to, run) = (x.view(), y.view_mut(), &mut on.executor());
+                    Sum { features, aggregation, target, normalise, incidence, x, y: to }.run(run).unwrap();
                     [y]
                 });
             }
@@ -290,25 +264,17 @@ fn mixtures_and_maxima_of_blocks() {
     let on_device = incidence::cuda::DeviceIncidence::new(&device, &narrow).unwrap();
     for (case, (weights, channels)) in [(32, 64), (5, 3), (37, 130), (1, 1)].into_iter().enumerate() {
         let op = Mixture { aggregation: AGGREGATIONS[case % 3], weights, channels };
-        let (x, w) = (random(533 * channels, 1), random(533 * weights, 2));
-        let dy = random(152 * op.outputs(), 3);
-        let (wx, ww, wdy) = (wide(&x), wide(&w), wide(&dy));
-        let mut expected = [&dy, &x, &w].map(|like| vec![0.0; like.len()]);
-        let [y, dx, dw] = &mut expected;
-        let (op, incidence, x64, w64) = (&op, &wide_arrays, &wx[..], &ww[..]);
-        Mix { op, incidence, x: x64, w: w64, y: &mut y[..] }.on_host().unwrap();
-        let (dx, dw) = (&mut dx[..], &mut dw[..]);
-        MixBackward { op, incidence, x: x64, w: w64, dy: &wdy[..], dx, dw }.on_host().unwrap();
-        let expected = [("y", &expected[0][..]), ("dx", &expected[1]), ("dw", &expected[2])];
-        checks.check(&format!("{weights} weights, {channels} channels"), expected, |device| {
-            let up = |values: &[f32]| device.upload(values).unwrap();
-            let (x, w, dy) = (up(&x), up(&w), up(&dy));
-            let nan = |count: usize| poisoned(device, count);
-            let (mut y, mut dx, mut dw) = (nan(dy.len()), nan(x.len()), nan(w.len()));
-            let (incidence, x, w) = (&on_device, x.view(), w.view());
-            Mix { op, incidence, x, w, y: y.view_mut() }.launch(device).unwrap();
-            let (dx_view, dw_view) = (dx.view_mut(), dw.view_mut());
-            MixBackward { op, incidence, x, w, dy: dy.view(), dx: dx_view, dw: dw_view }.launch(device).unwrap();
+        let (op, values, mixed) = (&op, [533 * channels, 533 * weights], 152 * op.outputs());
+        checks.compare(&format!("{weights} weights, {channels} channels"), ["y", "dx", "dw"], |on| {
+            let (x, w, dy) = (on.random(values[0], 1), on.random(values[1], 2), on.random(mixed, 3));
+            let (mut y, mut dx, mut dw) = (on.nan(mixed), on.nan(values[0]), on.nan(values[1]));
+            let incidence = match on.device {
+                None => OnDevice::Host(&wide_arrays),
+                Some(_) => OnDevice::Cuda(&on_device),
+            };
+            let (run, x, w, dx_to, dw_to) = (&mut on.executor(), x.view(), w.view(), dx.view_mut(), dw.view_mut());
+            Mix { op, incidence, x, w, y: y.view_mut() }.run(run).unwrap();
+            MixBackward { op, incidence, x, w, dy: dy.view(), dx: dx_to, dw: dw_to }.run(run).unwrap();
             [y, dx, dw]
         });
         // The same numbers as blocks.
