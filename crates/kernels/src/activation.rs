@@ -4,13 +4,15 @@
 //! evaluates the derivative again.
 
 pub mod cuda;
+mod fast;
 
-use crate::error::check_length;
-use crate::parallel::Loop;
-use crate::real::compiled;
-use crate::{KernelError, Real};
-use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
+pub(crate) use fast::{Slopes, Values};
+
+use crate::Real;
+use crate::arguments::arguments;
+use pulp::Simd;
+
+const OPERATOR: &str = "activation";
 
 /// An activation function.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -206,82 +208,20 @@ fn gelu_inner<T: Real>(x: T) -> (T, T) {
     (scale * x * (T::one() + T::of(GELU_CUBE) * square), scale * (T::one() + T::of(3.0 * GELU_CUBE) * square))
 }
 
-/// Values of one task.
-const BLOCK: usize = 1 << 12;
-
-/// `y = f(x)` for every value.
-///
-/// # Errors
-/// `y` of another length than `x`.
-pub fn forward<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
-    compiled!(forward_blocks as fn(&Activation, &[T], &mut [T]) -> Result<(), KernelError>)(activation, x, y)
-}
-
-fn forward_blocks<T: Real>(activation: &Activation, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
-    check_length("activation forward", "y", y, x.len())?;
-    y.par_chunks_mut(BLOCK).zip(x.par_chunks(BLOCK)).run(|(y, x)| Arch::new().dispatch(Values { activation, x, y }));
-    Ok(())
-}
-
-/// `dx = f'(x) dy` for every value.
-///
-/// # Errors
-/// `dy` or `dx` of another length than `x`.
-pub fn backward<T: Real>(activation: &Activation, x: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
-    compiled!(backward_blocks as fn(&Activation, &[T], &[T], &mut [T]) -> Result<(), KernelError>)(
-        activation, x, dy, dx,
-    )
-}
-
-fn backward_blocks<T: Real>(activation: &Activation, x: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
-    check_length("activation backward", "dy", dy, x.len())?;
-    check_length("activation backward", "dx", dx, x.len())?;
-    dx.par_chunks_mut(BLOCK).zip(dy.par_chunks(BLOCK)).zip(x.par_chunks(BLOCK)).run(|((dx, dy), x)| {
-        Arch::new().dispatch(Slopes { activation, x, dy, dx });
-    });
-    Ok(())
-}
-
-/// Applies an activation to consecutive values.
-pub(crate) struct Values<'a, T> {
-    pub(crate) activation: &'a Activation,
-    pub(crate) x: &'a [T],
-    pub(crate) y: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for Values<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let width = T::count::<S>();
-        for (y, x) in self.y.chunks_mut(width).zip(self.x.chunks(width)) {
-            let value = self.activation.values::<T, S>(simd, T::load(simd, x));
-            T::store(simd, y, value);
-        }
+arguments! {
+    /// `y = f(x)` for every value.
+    Forward = forward(OPERATOR) {
+        activation: &'a Activation;
+        x: read,
+        y: write[x.len()],
     }
-}
 
-/// Multiplies consecutive gradients by the derivatives of an activation.
-pub(crate) struct Slopes<'a, T> {
-    pub(crate) activation: &'a Activation,
-    pub(crate) x: &'a [T],
-    pub(crate) dy: &'a [T],
-    pub(crate) dx: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for Slopes<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let width = T::count::<S>();
-        let inputs = self.x.chunks(width).zip(self.dy.chunks(width));
-        for (dx, (x, dy)) in self.dx.chunks_mut(width).zip(inputs) {
-            let (x, dy) = (T::load(simd, x), T::load(simd, dy));
-            let gradient = self.activation.slopes_times::<T, S>(simd, x, dy);
-            T::store(simd, dx, gradient);
-        }
+    /// `dx = f'(x) dy` for every value.
+    Backward = backward(OPERATOR) {
+        activation: &'a Activation;
+        x: read,
+        dy: read[x.len()],
+        dx: write[x.len()],
     }
 }
 
@@ -322,8 +262,8 @@ mod tests {
                 let x: Vec<T> = random(count, 1);
                 let dy: Vec<T> = random(count, 2);
                 let (mut y, mut dx) = (vec![T::one(); count], vec![T::one(); count]);
-                forward(&activation, &x, &mut y).unwrap();
-                backward(&activation, &x, &dy, &mut dx).unwrap();
+                Forward { activation: &activation, x: &x[..], y: &mut y[..] }.on_host().unwrap();
+                Backward { activation: &activation, x: &x[..], dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap();
                 let values: Vec<T> = x.iter().map(|&x| activation.value(x)).collect();
                 let slopes = x.iter().zip(&dy).map(|(&x, &dy)| activation.slope(x) * dy);
                 check_close(&y, &values, tolerance, "values");
@@ -337,7 +277,7 @@ mod tests {
         vectors_agree::<f32>(1e-6);
         vectors_agree::<f64>(1e-14);
         let mut y = [0f32; 3];
-        forward(&Activation::Relu, &[f32::NAN, -1.0, 2.0], &mut y).unwrap();
+        Forward { activation: &Activation::Relu, x: &[f32::NAN, -1.0, 2.0][..], y: &mut y[..] }.on_host().unwrap();
         assert!(y[0].is_nan() && y[1..] == [0.0, 2.0]);
     }
 
@@ -347,7 +287,7 @@ mod tests {
         let dy: Vec<f64> = random(40, 4);
         for activation in examples() {
             let mut dx = vec![0.0; 40];
-            backward(&activation, &x, &dy, &mut dx).unwrap();
+            Backward { activation: &activation, x: &x[..], dy: &dy[..], dx: &mut dx[..] }.on_host().unwrap();
             check_gradient(&x, &dx, |x| x.iter().zip(&dy).map(|(&x, dy)| activation.value(x) * dy).sum());
         }
     }
@@ -357,15 +297,16 @@ mod tests {
         let x: Vec<f32> = random(20_000, 5);
         check_threads(|| {
             let mut y = vec![0.0; x.len()];
-            forward(&Activation::Gelu, &x, &mut y).unwrap();
+            Forward { activation: &Activation::Gelu, x: &x[..], y: &mut y[..] }.on_host().unwrap();
             y
         });
     }
 
     #[test]
     fn lengths_are_checked() {
-        let error = forward(&Activation::Relu, &[1f32], &mut []).unwrap_err();
+        let (activation, x, none) = (&Activation::Relu, &[1f32][..], &[][..]);
+        let error = Forward { activation, x, y: &mut [][..] }.on_host().unwrap_err();
         assert_eq!(wrong_length(error), ("y", 0, 1));
-        assert!(backward(&Activation::Relu, &[1f32], &[], &mut [0.0]).is_err());
+        assert!(Backward { activation, x, dy: none, dx: &mut [0.0][..] }.on_host().is_err());
     }
 }

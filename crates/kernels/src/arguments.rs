@@ -138,6 +138,17 @@ kinds! {
     Meshes = &'a [u32], DeviceGraphView<'a>;
 }
 
+/// [`Meshes`] in main memory, as those on a GPU.
+pub(crate) trait MeshOffsets {
+    fn mesh_offsets(&self) -> &[u32];
+}
+
+impl MeshOffsets for [u32] {
+    fn mesh_offsets(&self) -> &[u32] {
+        self
+    }
+}
+
 /// A source of buffers, such as the arguments of a function of another language.
 pub trait Source {
     /// A buffer that is missing or not suitable.

@@ -1,7 +1,7 @@
 //! The operators of gauge equivariant mesh networks, forward and backward, on plain buffers.
 //!
 //! Features of a graph with `V` vertices are `V` rows of [`FeatureType::dimension`] values. An operator is a
-//! folder with a readable reference version, a fast CPU version, a CUDA version, and tests that compare them.
+//! folder with a fast CPU version, a CUDA version, and tests that compare both with a readable reference version.
 //! Every operator checks the sizes of its arguments ([`KernelError`]). On the CPU, work runs on the current
 //! rayon pool, and results do not depend on the number of threads.
 

@@ -3,8 +3,8 @@
 use crate::cuda::{Define, KernelSource, graph, optimiser, reduce};
 use crate::{
     activation, aggregate, attention, batch_norm, classifier, cross_entropy, diffusion, diffusion_net, dropout, edges,
-    elementwise, gauge_conv, implicit, incidence, irrep, linear, mesh_product, messages, norm_gate, pool, regression,
-    regular, weighted_conv,
+    elementwise, gauge_conv, implicit, incidence, irrep, mesh_product, messages, norm_gate, pool, regression, regular,
+    weighted_conv,
 };
 
 /// Every kernel source of this crate, with sets of macros that stand for all that occur.
@@ -24,8 +24,6 @@ pub fn kernel_sources() -> Vec<(KernelSource, Vec<Vec<Define>>)> {
         (activation::cuda::SOURCE, activation::cuda::variants()),
         (norm_gate::cuda::SOURCE, activation::cuda::variants()),
         (dropout::cuda::SOURCE, plain()),
-        (linear::activated::SOURCE, linear::activated::variants()),
-        (linear::few_inputs::SOURCE, linear::few_inputs::variants()),
         (elementwise::cuda::SOURCE, plain()),
         (cross_entropy::cuda::SOURCE, cross_entropy::cuda::variants()),
         (classifier::few_classes::SOURCE, classifier::few_classes::variants()),

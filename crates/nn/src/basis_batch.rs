@@ -1,7 +1,7 @@
 //! A basis for each mesh of a batch, such as the eigenvectors of its Laplacian.
 
 use crate::NnError;
-use crate::device::single_slice;
+use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
@@ -51,9 +51,9 @@ impl<T: Real> Upload for BasisArrays<T> {
     type Uploaded = DeviceBasis;
 
     fn upload(&self, device: &CudaDevice) -> Result<DeviceBasis, NnError> {
-        let weights = self.weights.as_deref().map(single_slice).transpose()?;
+        let weights = self.weights.as_deref().map(f32_slice).transpose()?;
         Ok(DeviceBasis {
-            values: device.upload(single_slice(&self.values)?)?,
+            values: device.upload(f32_slice(&self.values)?)?,
             weights: weights.map(|w| device.upload(w)).transpose()?,
         })
     }

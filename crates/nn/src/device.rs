@@ -136,30 +136,30 @@ impl fmt::Display for DeviceChoice {
 
 /// A value of precision `T` as one of f32, the only precision on a GPU.
 pub(crate) fn as_f32<S: Any, U: Any>(value: &U) -> Result<&S, NnError> {
-    (value as &dyn Any).downcast_ref().ok_or_else(not_single_precision)
+    (value as &dyn Any).downcast_ref().ok_or_else(only_f32)
 }
 
 /// Values as f32.
-pub(crate) fn single_slice<T: Real>(values: &[T]) -> Result<&[f32], NnError> {
-    expect_single::<T>()?;
+pub(crate) fn f32_slice<T: Real>(values: &[T]) -> Result<&[f32], NnError> {
+    expect_f32::<T>()?;
     Ok(bytemuck::cast_slice(values))
 }
 
 /// Values as f32, to be written.
-pub(crate) fn single_slice_mut<T: Real>(values: &mut [T]) -> Result<&mut [f32], NnError> {
-    expect_single::<T>()?;
+pub(crate) fn f32_slice_mut<T: Real>(values: &mut [T]) -> Result<&mut [f32], NnError> {
+    expect_f32::<T>()?;
     Ok(bytemuck::cast_slice_mut(values))
 }
 
 /// Fails unless `T` is f32.
-pub(crate) fn expect_single<T: Real>() -> Result<(), NnError> {
+pub(crate) fn expect_f32<T: Real>() -> Result<(), NnError> {
     match TypeId::of::<T>() == TypeId::of::<f32>() {
         true => Ok(()),
-        false => Err(not_single_precision()),
+        false => Err(only_f32()),
     }
 }
 
-fn not_single_precision() -> NnError {
+fn only_f32() -> NnError {
     NnError::setting("device", "a GPU computes in f32 only; build the model in f32, or run on the CPU")
 }
 
@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn only_f32_goes_to_a_gpu() {
-        assert!(single_slice(&[1.0f32]).is_ok());
-        assert!(single_slice(&[1.0f64]).is_err());
+        assert!(f32_slice(&[1.0f32]).is_ok());
+        assert!(f32_slice(&[1.0f64]).is_err());
         assert!(as_f32::<Vec<f32>, _>(&vec![1.0f64]).is_err());
     }
 }

@@ -1,13 +1,14 @@
 //! The sparse operators of implicit diffusion and of gradients of a batch of surfaces.
 
-use crate::device::single_slice;
+use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
 use crate::{Device, Extra, IncidenceBatch, NnError};
-use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
-use gemcnn_kernels::implicit::Masses;
-use gemcnn_kernels::incidence::IncidenceParts;
-use gemcnn_kernels::{OnDevice, Real, View};
+use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
+use gemcnn_kernels::implicit::{Heat, Masses};
+use gemcnn_kernels::incidence::cuda::DeviceIncidence;
+use gemcnn_kernels::incidence::{IncidenceArrays, IncidenceParts};
+use gemcnn_kernels::{OnDevice, Real};
 use gemcnn_mesh::surface::HeatArrays;
 use std::sync::Arc;
 
@@ -28,18 +29,25 @@ use std::sync::Arc;
 pub struct HeatBatch<T> {
     parts: Vec<Arc<HeatArrays>>,
     mesh_offsets: Vec<u32>,
-    pub(crate) coupling: IncidenceBatch<T>,
-    pub(crate) copies: IncidenceBatch<T>,
     pub(crate) gradient: IncidenceBatch<T>,
-    masses: OnDevices<Masses<Vec<T>>, Masses<DeviceBuffer<f32>>>,
+    heat: OnDevices<HostHeat<T>, DeviceHeat>,
 }
 
-impl<T: Real> Upload for Masses<Vec<T>> {
-    type Uploaded = Masses<DeviceBuffer<f32>>;
+type HostHeat<T> = Heat<IncidenceArrays<T>, Vec<T>>;
+type DeviceHeat = Heat<DeviceIncidence, DeviceBuffer<f32>>;
+type HeatOn<'b, T> = ArraysOn<'b, HostHeat<T>, DeviceHeat>;
 
-    fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded, NnError> {
-        let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
-        Ok(Masses { vertex: upload(&self.vertex)?, node: upload(&self.node)?, stiffness: upload(&self.stiffness)? })
+impl<T: Real> Upload for HostHeat<T> {
+    type Uploaded = DeviceHeat;
+
+    fn upload(&self, device: &CudaDevice) -> Result<DeviceHeat, NnError> {
+        let upload = |values| Ok::<_, NnError>(device.upload(f32_slice(values)?)?);
+        let Masses { vertex, node, stiffness } = &self.masses;
+        Ok(Heat {
+            coupling: self.coupling.upload(device)?,
+            copies: self.copies.upload(device)?,
+            masses: Masses { vertex: upload(vertex)?, node: upload(node)?, stiffness: upload(stiffness)? },
+        })
     }
 }
 
@@ -88,7 +96,7 @@ impl<T: Real> HeatBatch<T> {
             })
             .collect();
         // The incidences check all indices.
-        let (coupling, copies) = (IncidenceBatch::new(&coupling)?, IncidenceBatch::new(&copies)?);
+        let (coupling, copies) = (IncidenceArrays::union(&coupling)?, IncidenceArrays::union(&copies)?);
         let gradient = IncidenceBatch::new(&gradient)?;
         for arrays in &parts {
             let mut node = vec![0.0; arrays.vertex_count()];
@@ -103,7 +111,7 @@ impl<T: Real> HeatBatch<T> {
                 masses.stiffness.push(T::of(arrays.weights[row].iter().sum()));
             }
         }
-        Ok(Self { parts, mesh_offsets, coupling, copies, gradient, masses: OnDevices::of(masses) })
+        Ok(Self { parts, mesh_offsets, gradient, heat: OnDevices::of(Heat { coupling, copies, masses }) })
     }
 
     /// The arrays of each mesh.
@@ -118,19 +126,12 @@ impl<T: Real> HeatBatch<T> {
 
     /// Vertices of all meshes together.
     pub fn vertex_count(&self) -> usize {
-        self.masses.vertex.len()
+        self.heat.masses.vertex.len()
     }
 
-    /// The masses where a device reads them. They are copied to a GPU once, by the first operator that needs them.
-    ///
-    /// # Errors
-    /// Too little memory on the GPU, or another precision than f32 there.
-    #[allow(clippy::type_complexity)]
-    pub fn masses_on(
-        &self,
-        device: &Device,
-    ) -> Result<ArraysOn<'_, Masses<Vec<T>>, Masses<DeviceBuffer<f32>>>, NnError> {
-        self.masses.on(device)
+    /// The operators where a device reads them. They are copied to a GPU once, by the first operator that needs them.
+    pub(crate) fn on(&self, device: &Device) -> Result<HeatOn<'_, T>, NnError> {
+        self.heat.on(device)
     }
 }
 
@@ -155,26 +156,23 @@ impl<T: Real> Extra<T> for HeatBatch<T> {
     }
 
     fn send(&self, device: &Device) -> Result<(), NnError> {
-        self.masses.copy_to(device)?;
-        let mut incidences = [&self.coupling, &self.copies, &self.gradient].into_iter();
-        incidences.try_for_each(|incidence| incidence.copy_to(device))
+        self.heat.copy_to(device)?;
+        self.gradient.copy_to(device)
     }
 }
 
-impl<T: Real> ArraysOn<'_, Masses<Vec<T>>, Masses<DeviceBuffer<f32>>> {
-    /// All masses.
-    pub fn view(&self) -> Masses<View<'_, T>> {
+impl<T: Real> HeatOn<'_, T> {
+    /// The operators, as passes take them.
+    #[allow(clippy::type_complexity)]
+    pub fn view(&self) -> OnDevice<Heat<&IncidenceArrays<T>, &[T]>, Heat<&DeviceIncidence, DeviceSlice<'_, f32>>> {
         match self.get() {
-            OnDevice::Host(masses) => Masses {
-                vertex: OnDevice::Host(&masses.vertex),
-                node: OnDevice::Host(&masses.node),
-                stiffness: OnDevice::Host(&masses.stiffness),
-            },
-            OnDevice::Cuda(masses) => Masses {
-                vertex: OnDevice::Cuda(masses.vertex.view()),
-                node: OnDevice::Cuda(masses.node.view()),
-                stiffness: OnDevice::Cuda(masses.stiffness.view()),
-            },
+            OnDevice::Host(Heat { coupling, copies, masses: Masses { vertex, node, stiffness } }) => {
+                OnDevice::Host(Heat { coupling, copies, masses: Masses { vertex, node, stiffness } })
+            }
+            OnDevice::Cuda(Heat { coupling, copies, masses: Masses { vertex, node, stiffness } }) => {
+                let masses = Masses { vertex: vertex.view(), node: node.view(), stiffness: stiffness.view() };
+                OnDevice::Cuda(Heat { coupling, copies, masses })
+            }
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::NnError;
 use crate::device::as_f32;
-use crate::on_devices::{ArraysOn, OnDevices, Upload};
+use crate::on_devices::{OnDevices, Upload};
+use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::incidence::cuda::DeviceIncidence;
 use gemcnn_kernels::incidence::{IncidenceArrays, IncidenceParts};
-use gemcnn_kernels::{OnDevice, Real};
 use std::ops::Deref;
 
 /// The incidences of a batch of meshes as one: rows and columns of each mesh after those of the one before.
@@ -59,12 +59,5 @@ impl<T> Deref for IncidenceBatch<T> {
 
     fn deref(&self) -> &Self::Target {
         &self.arrays
-    }
-}
-
-impl<T: Real> ArraysOn<'_, IncidenceArrays<T>, DeviceIncidence> {
-    /// The whole incidence.
-    pub fn view(&self) -> OnDevice<&IncidenceArrays<T>, &DeviceIncidence> {
-        self.get()
     }
 }

@@ -4,10 +4,8 @@ use crate::operators::{CrossEntropy, LinearWeights, RegressionLoss};
 use crate::target::LossClasses;
 use crate::training_batch::no_target;
 use crate::{Device, Levels, Loss, NnError, Parameters, Rows, Tape, Target, Targets, TrainingBatch, Var, Workspace};
-use gemcnn_kernels::dropout::Dropout;
-use gemcnn_kernels::{Activation, FeatureType, Real, cross_entropy};
+use gemcnn_kernels::{FeatureType, Real, cross_entropy};
 use std::fmt;
-use std::sync::Arc;
 
 /// A layer or a model: a function of features on graphs, with parameters in
 /// [`Parameters`](crate::Parameters).
@@ -43,23 +41,6 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     ) -> Result<Var<T>, NnError> {
         let y = self.forward(tape, levels, x)?;
         tape.add(y, skipped)
-    }
-
-    /// What this module is to the one before it, if it is a pointwise layer.
-    fn as_pointwise(&self) -> Option<PointwiseLayer<'_>> {
-        None
-    }
-
-    /// Runs the module and as many of the pointwise layers that follow it as it can apply itself. Returns the result
-    /// and their number. The default applies none.
-    fn forward_then<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-        _following: &[PointwiseLayer<'_>],
-    ) -> Result<(Var<T>, usize), NnError> {
-        Ok((self.forward(tape, levels, x)?, 0))
     }
 
     /// Number of graphs, from fine to coarse, that the forward pass needs (default 1).
@@ -159,15 +140,6 @@ fn finite_outputs(finite: bool) -> Result<(), NnError> {
         true => Ok(()),
         false => Err(NnError::OutputNotFinite),
     }
-}
-
-/// A layer of numbers one by one, which the layer before it may apply while it writes its result.
-#[derive(Debug, Clone, Copy)]
-pub enum PointwiseLayer<'m> {
-    /// A function of scalars.
-    Activation(&'m Activation),
-    /// Dropout.
-    Dropout(&'m Arc<Dropout>),
 }
 
 /// The last layer of a model, if it is linear.

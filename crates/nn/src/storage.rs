@@ -1,6 +1,6 @@
 //! Buffers of numbers on the host or on a GPU.
 
-use crate::device::{expect_single, single_slice, single_slice_mut};
+use crate::device::{expect_f32, f32_slice, f32_slice_mut};
 use crate::pool::clear;
 use crate::{Buffer, NnError, Workspace};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
@@ -65,7 +65,7 @@ impl<T: Real> Storage<T> {
             OnDevice::Host(values) => Ok(Cow::Borrowed(values)),
             OnDevice::Cuda(CudaMemory { device, numbers }) => {
                 let mut values = vec![T::zero(); numbers.len()];
-                numbers.read(device, single_slice_mut(&mut values)?)?;
+                numbers.read(device, f32_slice_mut(&mut values)?)?;
                 Ok(Cow::Owned(values))
             }
         }
@@ -86,7 +86,7 @@ impl<T: Real> Workspace<T> {
         Ok(match self.cuda() {
             None => self.pool.take(length).into(),
             Some(device) => {
-                expect_single::<T>()?;
+                expect_f32::<T>()?;
                 Storage::on_cuda(device, device.buffer(length)?)
             }
         })
@@ -108,7 +108,7 @@ impl<T: Real> Workspace<T> {
         match &mut copy.memory {
             OnDevice::Host(copy) => copy.copy_from_slice(values),
             OnDevice::Cuda(CudaMemory { device, numbers }) => {
-                device.write(numbers.view_mut(), single_slice(values)?)?;
+                device.write(numbers.view_mut(), f32_slice(values)?)?;
             }
         }
         Ok(copy)

@@ -1,6 +1,6 @@
 //! Targets: what is known of the rows of an output, wherever it is.
 
-use crate::device::single_slice;
+use crate::device::f32_slice;
 use crate::{NnError, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
@@ -116,7 +116,7 @@ impl<T: Real> TargetValues<'_, T> {
 
     /// A copy on a GPU, with rows of a type.
     pub(crate) fn send(&self, device: &CudaDevice, features: &FeatureType) -> Result<DeviceValues, NnError> {
-        Ok(DeviceValues::new(device, &self.loss(features), single_slice(self.values)?)?)
+        Ok(DeviceValues::new(device, &self.loss(features), f32_slice(self.values)?)?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Training batches: graphs, features and targets, copied to a GPU once.
 
-use crate::device::{DeviceCopy, single_slice};
+use crate::device::{DeviceCopy, f32_slice};
 use crate::error::check_size;
 use crate::operators::send_targets;
 use crate::storage::Storage;
@@ -211,7 +211,7 @@ impl<T: Real> TrainingBatch<T> {
             |targets| Ok::<_, NnError>(Arc::new(send_targets(device, &targets)?)),
             |values| Ok(Arc::new(values.send(device, &self.objective.output())?)),
         )?;
-        let features = device.upload(single_slice(&self.features)?)?;
+        let features = device.upload(f32_slice(&self.features)?)?;
         Ok(SentBatch { features: Arc::new(Storage::on_cuda(device, features)), target })
     }
 

@@ -5,7 +5,7 @@ use crate::graph::{GraphTensors, Sizes, checked, slices};
 use crate::settings::{by_type, kind};
 use crate::tensor::{Place, Scalar};
 use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
-use gemcnn_kernels::{Aggregation, dispatch};
+use gemcnn_kernels::{Aggregation, View, dispatch};
 use pyo3::prelude::*;
 
 /// `(input type, output type, rings, largest radius, aggregation)`
@@ -35,6 +35,14 @@ fn convolution(settings: ConvSettings<'_>, self_term: bool, bias: bool) -> PyRes
 /// Tensors of the neighbour weights, self weights and bias.
 type WeightTensors<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
+fn weights<'a, T: Scalar>(place: &Place, tensors: &WeightTensors<'a>) -> PyResult<Weights<View<'a, T>>> {
+    Ok(Weights {
+        neighbour: place.view("weight", &tensors.0)?,
+        self_term: place.optional("self_weight", tensors.1.as_ref())?,
+        bias: place.optional("bias", tensors.2.as_ref())?,
+    })
+}
+
 #[pyfunction]
 #[pyo3(name = "gauge_conv")]
 fn gauge_conv_forward(
@@ -42,35 +50,20 @@ fn gauge_conv_forward(
     settings: ConvSettings<'_>,
     graph: GraphTensors<'_>,
     x: &Bound<'_, PyAny>,
-    weights: WeightTensors<'_>,
+    tensors: WeightTensors<'_>,
     y: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    fn run<T: Scalar>(
-        py: Python<'_>,
-        op: &GaugeConv,
-        tensors: &GraphTensors<'_>,
-        x: &Bound<'_, PyAny>,
-        weights: &WeightTensors<'_>,
-        y: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let place = Place::of(x)?;
-        let sizes = Sizes::of(tensors)?;
-        let graph = slices::<T>(&place, tensors, &sizes)?;
-        let x = place.view::<T>("x", x)?;
-        let weights = Weights {
-            neighbour: place.view::<T>("weight", &weights.0)?,
-            self_term: place.optional::<T>("self_weight", weights.1.as_ref())?,
-            bias: place.optional::<T>("bias", weights.2.as_ref())?,
-        };
-        let y = place.view_mut::<T>("y", y)?;
+    let op = &convolution(settings, tensors.1.is_some(), tensors.2.is_some())?;
+    by_type!(x, T => {
+        let (place, sizes) = (Place::of(x)?, Sizes::of(&graph)?);
+        let graph = slices::<T>(&place, &graph, &sizes)?;
+        let (x, weights, y) = (place.view::<T>("x", x)?, weights::<T>(&place, &tensors)?, place.view_mut::<T>("y", y)?);
         place.run::<T>(py, |run| {
             let graph = checked(graph)?;
             dispatch!(run, gauge_conv::forward(op; graph, x, weights, y; scratch));
             Ok(())
         })
-    }
-    let op = convolution(settings, weights.1.is_some(), weights.2.is_some())?;
-    by_type!(x, T => run::<T>(py, &op, &graph, x, &weights, y))
+    })
 }
 
 #[pyfunction]
@@ -80,32 +73,16 @@ fn gauge_conv_backward(
     settings: ConvSettings<'_>,
     graph: GraphTensors<'_>,
     x: &Bound<'_, PyAny>,
-    weights: WeightTensors<'_>,
+    tensors: WeightTensors<'_>,
     dy: &Bound<'_, PyAny>,
     dx: Option<&Bound<'_, PyAny>>,
     gradients: WeightTensors<'_>,
 ) -> PyResult<()> {
-    #[expect(clippy::too_many_arguments, reason = "as above")]
-    fn run<T: Scalar>(
-        py: Python<'_>,
-        op: &GaugeConv,
-        tensors: &GraphTensors<'_>,
-        x: &Bound<'_, PyAny>,
-        weights: &WeightTensors<'_>,
-        dy: &Bound<'_, PyAny>,
-        dx: Option<&Bound<'_, PyAny>>,
-        gradients: &WeightTensors<'_>,
-    ) -> PyResult<()> {
-        let place = Place::of(x)?;
-        let sizes = Sizes::of(tensors)?;
-        let graph = slices::<T>(&place, tensors, &sizes)?;
-        let x = place.view::<T>("x", x)?;
-        let weights = Weights {
-            neighbour: place.view::<T>("weight", &weights.0)?,
-            self_term: place.optional::<T>("self_weight", weights.1.as_ref())?,
-            bias: place.optional::<T>("bias", weights.2.as_ref())?,
-        };
-        let dy = place.view::<T>("dy", dy)?;
+    let op = &convolution(settings, tensors.1.is_some(), tensors.2.is_some())?;
+    by_type!(x, T => {
+        let (place, sizes) = (Place::of(x)?, Sizes::of(&graph)?);
+        let graph = slices::<T>(&place, &graph, &sizes)?;
+        let (x, weights, dy) = (place.view::<T>("x", x)?, weights::<T>(&place, &tensors)?, place.view::<T>("dy", dy)?);
         let dx = dx.map(|dx| place.view_mut::<T>("dx", dx)).transpose()?;
         let gradients = Weights {
             neighbour: place.zeros::<T>("dweight", &gradients.0)?,
@@ -114,15 +91,10 @@ fn gauge_conv_backward(
         };
         place.run::<T>(py, |run| {
             let graph = checked(graph)?;
-            dispatch!(
-                run,
-                gauge_conv::backward(op; graph, x, weights, dy, dx, gradients; scratch)
-            );
+            dispatch!(run, gauge_conv::backward(op; graph, x, weights, dy, dx, gradients; scratch));
             Ok(())
         })
-    }
-    let op = convolution(settings, weights.1.is_some(), weights.2.is_some())?;
-    by_type!(x, T => run::<T>(py, &op, &graph, x, &weights, dy, dx, &gradients))
+    })
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

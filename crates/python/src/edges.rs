@@ -6,8 +6,8 @@ use crate::settings::{by_type, kind};
 use crate::tensor::Place;
 use gemcnn_kernels::edges::{Softmax, SoftmaxBackward};
 use gemcnn_kernels::gauge_conv::GaugeConv;
+use gemcnn_kernels::messages::{Gather, GatherBackward, Reduce, ReduceBackward};
 use gemcnn_kernels::weighted_conv::{Backward, Forward, Products};
-use gemcnn_kernels::{dispatch, messages};
 use pyo3::prelude::*;
 
 /// Of `(input type, output type, bias)`. Weights of edges take the place of the aggregation.
@@ -36,20 +36,18 @@ fn messages_at_edges(
     y: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let features = &kind(text)?;
-    let range = piece.0..piece.1;
+    let range = &(piece.0..piece.1);
     by_type!(x, T => {
         let (place, sizes) = (Place::of(x)?, Sizes::of(&graph)?);
         let graph = slices::<T>(&place, &graph, &sizes)?;
         let (x, y) = (place.view::<T>("x", x)?, place.view_mut::<T>("y", y)?);
-        place.run::<T>(py, |run| {
+        place.run::<T>(py, |mut run| {
             let graph = checked(graph)?;
             match which {
-                "gather" => dispatch!(run, messages::gather(features, range; graph, x, y)),
-                "gather_backward" => {
-                    dispatch!(run, messages::gather_backward(features, range; graph, x, y))
-                }
-                "reduce" => dispatch!(run, messages::reduce(features, range; graph, x, y)),
-                _ => dispatch!(run, messages::reduce_backward(features, range; graph, x, y)),
+                "gather" => Gather { features, range, graph, x, z: y }.run(&mut run)?,
+                "gather_backward" => GatherBackward { features, range, graph, dz: x, dx: y }.run(&mut run)?,
+                "reduce" => Reduce { features, range, graph, values: x, y }.run(&mut run)?,
+                _ => ReduceBackward { features, range, graph, dy: x, dvalues: y }.run(&mut run)?,
             }
             Ok(())
         })

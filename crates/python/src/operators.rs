@@ -14,7 +14,7 @@ use gemcnn_kernels::pool::transport::{ClusterSlices, ClusterView};
 use gemcnn_kernels::pool::{Pool, PoolBackward, Unpool, UnpoolBackward};
 use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::self_map::{self, SelfMap};
-use gemcnn_kernels::{Executor, KernelError, OnDevice, Resolve, dispatch};
+use gemcnn_kernels::{Executor, KernelError, OnDevice, dispatch};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::collections::HashMap;
@@ -42,14 +42,11 @@ fn linear_forward(
         let bias = place.optional::<T>("bias", bias)?;
         let (x, weight) = (place.view::<T>("x", x)?, place.view::<T>("weight", weight)?);
         let y = place.view_mut::<T>("y", y)?;
-        place.run::<T>(py, |run| {
-            match (run, of_scalars(op)) {
-                (Executor::Host(_), Some(op)) => {
-                    linear::forward(&op, rows, x.host()?, weight.host()?, bias.host()?, y.host()?)?;
-                }
-                (run, _) => dispatch!(run, self_map::forward(op; rows, x, weight, bias, y; scratch)),
-            }
-            Ok(())
+        place.run::<T>(py, |mut run| {
+            Ok(match (&run, of_scalars(op)) {
+                (Executor::Host(_), Some(op)) => linear::Forward { op: &op, rows, x, weight, bias, y }.run(&mut run),
+                _ => self_map::Forward { op, rows, x, weight, bias, y }.run(&mut run),
+            }?)
         })
     })
 }
@@ -75,18 +72,13 @@ fn linear_backward(
         let dx = dx.map(|dx| place.view_mut::<T>("dx", dx)).transpose()?;
         let dweight = place.zeros::<T>("dweight", dweight)?;
         let dbias = place.optional_zeros::<T>("dbias", dbias)?;
-        place.run::<T>(py, |run| {
-            match (run, of_scalars(op)) {
-                (Executor::Host(scratch), Some(op)) => {
-                    let (x, weight, dy, dx) = (x.host()?, weight.host()?, dy.host()?, dx.host()?);
-                    let (dweight, dbias) = (dweight.host()?, dbias.host()?);
-                    linear::backward(&op, rows, x, weight, dy, dx, dweight, dbias, scratch.narrow)?;
+        place.run::<T>(py, |mut run| {
+            Ok(match (&run, of_scalars(op)) {
+                (Executor::Host(_), Some(op)) => {
+                    linear::Backward { op: &op, rows, x, weight, dy, dx, dweight, dbias }.run(&mut run)
                 }
-                (run, _) => {
-                    dispatch!(run, self_map::backward(op; rows, x, weight, dy, dx, dweight, dbias; scratch));
-                }
-            }
-            Ok(())
+                _ => self_map::Backward { op, rows, x, weight, dy, dx, dweight, dbias }.run(&mut run),
+            }?)
         })
     })
 }

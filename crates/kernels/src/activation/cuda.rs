@@ -1,7 +1,8 @@
 //! Activation functions on a GPU.
 
-use super::Activation;
-use crate::cuda::{CudaDevice, CudaError, Define, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length};
+use super::{Activation, Backward, Forward};
+use crate::Gpu;
+use crate::cuda::{CudaDevice, CudaError, Define, KernelSource, args};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("activation", include_str!("activation.cu"));
 
@@ -51,29 +52,15 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .into()
 }
 
-/// `y = f(x)` for every value.
-pub fn forward(
-    device: &CudaDevice,
-    activation: &Activation,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check_length("activation forward", "y", y.view(), x.len())?;
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+    let Forward { activation, x, y } = pass;
     let function = device.function(SOURCE, &defines(activation), "activation_forward")?;
     // SAFETY: both slices have the same length.
     unsafe { function.over_fours(x.len(), args![x, &y, x.len() as u64]) }
 }
 
-/// `dx = f'(x) dy` for every value.
-pub fn backward(
-    device: &CudaDevice,
-    activation: &Activation,
-    x: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check_length("activation backward", "dy", dy, x.len())?;
-    check_length("activation backward", "dx", dx.view(), x.len())?;
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { activation, x, dy, dx } = pass;
     let function = device.function(SOURCE, &defines(activation), "activation_backward")?;
     // SAFETY: all slices have the same length.
     unsafe { function.over_fours(x.len(), args![x, dy, &dx, x.len() as u64]) }

@@ -1,11 +1,11 @@
 //! Gauge aggregation on a GPU: one coalesced gather, and its adjoint over the reversed edges.
 
-use super::{Aggregate, Aggregation, OPERATOR, Radial, Row};
-use crate::FeatureType;
+use super::{Aggregation, Backward, Forward, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, args, irrep_count, irrep_rows, irreps, irreps_of_heads, key, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    irrep_count, irrep_rows, irreps, irreps_of_heads, key, to_u32,
 };
+use crate::{FeatureType, Gpu};
 use std::sync::Arc;
 
 pub(crate) const GATHER: KernelSource =
@@ -346,16 +346,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .into()
 }
 
-/// `a = G x`.
-pub fn forward(
-    device: &CudaDevice,
-    op: &Aggregate,
-    graph: DeviceGraphView<'_>,
-    x: DeviceSlice<'_, f32>,
-    a: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let sizes = (graph.vertex_count(), graph.columns());
-    op.check(sizes, ("x", x), ("a", a.view()))?;
+pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<'_, Gpu>) -> Result<(), CudaError> {
     let mut settings = key(&[&op.input]);
     let radius = op.max_radius.to_bits() as usize;
     settings.extend([op.highest_order, op.rings, radius, graph.columns()]);
@@ -386,22 +377,14 @@ pub fn forward(
     )
 }
 
-/// `dx = G^T da`.
-pub fn backward(
-    device: &CudaDevice,
-    op: &Aggregate,
-    graph: DeviceGraphView<'_>,
-    da: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let sizes = (graph.vertex_count(), graph.columns());
-    op.check(sizes, ("dx", dx.view()), ("da", da))?;
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { op, graph, da, dx } = pass;
     let edges = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
     let count = irrep_count(&op.input);
     let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function(ADJOINT, &[], "adjoint")?;
-    // SAFETY: lengths were checked above.
+    // SAFETY: lengths were checked.
     unsafe {
         function.over(
             graph.vertex_count() * count,

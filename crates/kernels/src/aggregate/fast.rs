@@ -11,9 +11,9 @@ mod products;
 
 pub(crate) use harmonics::higher_harmonics;
 
-use super::{Aggregate, Aggregation, Radial};
+use super::{Aggregate, Aggregation, Backward, Forward, Radial};
 use crate::parallel::{TILE, memory_length, spread, worker_count};
-use crate::{EdgePhases, FeatureType, GraphView, Real, Scratch};
+use crate::{EdgePhases, FeatureType, GraphView, Host, HostScratch, Real};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -320,13 +320,8 @@ impl Aggregate {
     }
 }
 
-pub(super) fn forward<T: Real>(
-    op: &Aggregate,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    a: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Forward { op, graph, x, a } = pass;
     let width = op.dimension();
     if a.is_empty() {
         return;
@@ -335,7 +330,7 @@ pub(super) fn forward<T: Real>(
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     let each = memory_length(workers, gather.memory(graph).max(1));
     spread(
-        scratch.take(workers * each).chunks_exact_mut(each),
+        scratch.narrow.take(workers * each).chunks_exact_mut(each),
         a.chunks_mut(TILE * width).enumerate(),
         |memory, (tile, out)| {
             pulp::Arch::new().dispatch(ForwardTile {
@@ -374,13 +369,8 @@ impl<T: Real> WithSimd for ForwardTile<'_, T> {
     }
 }
 
-pub(super) fn backward<T: Real>(
-    op: &Aggregate,
-    graph: GraphView<'_, T>,
-    da: &[T],
-    dx: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Backward { op, graph, da, dx } = pass;
     let dimension = op.input.dimension();
     if dx.is_empty() {
         return;
@@ -388,7 +378,7 @@ pub(super) fn backward<T: Real>(
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     let each = memory_length(workers, dimension + op.harmonics());
     spread(
-        scratch.take(workers * each).chunks_exact_mut(each),
+        scratch.narrow.take(workers * each).chunks_exact_mut(each),
         dx.chunks_mut(TILE * dimension).enumerate(),
         |memory, (tile, dx)| {
             pulp::Arch::new().dispatch(BackwardTile { op, graph, da, first: tile * TILE, dx, memory });

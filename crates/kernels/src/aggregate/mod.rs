@@ -17,15 +17,15 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 pub(crate) use fast::{Direction, Gather, Row, higher_harmonics};
 
-use crate::error::{Length, check_count};
-use crate::real::compiled;
-use crate::{FeatureType, GraphView, KernelError, Real, Scratch};
+use crate::arguments::{Graph, arguments};
+use crate::{FeatureType, GraphView, KernelError, Real};
 
 const OPERATOR: &str = "aggregate";
 
@@ -144,51 +144,32 @@ impl Aggregate {
 
     /// Checks vertices and coefficients of a graph, and lengths. Refuses graphs whose harmonics are replaced, which
     /// only convolutions read.
-    fn check<S: Length>(
-        &self,
-        (vertices, columns): (usize, usize),
-        (x_name, x): (&'static str, S),
-        (a_name, a): (&'static str, S),
-    ) -> Result<(), KernelError> {
+    fn check(&self, columns: usize) -> Result<(), KernelError> {
         self.radial().check(OPERATOR)?;
         if columns > 1 {
             let problem = format!("the graph has {columns} coefficients of each edge instead of angles");
             return Err(KernelError::Setting { operator: OPERATOR, problem });
         }
-        let inputs = self.input.dimension();
-        check_count(OPERATOR, x_name, x.length(), vertices * inputs)?;
-        check_count(OPERATOR, a_name, a.length(), vertices * self.dimension())
+        Ok(())
     }
 }
 
-/// `a = G x`.
-pub fn forward<T: Real>(
-    op: &Aggregate,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    a: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    let sizes = (graph.vertex_count(), graph.columns());
-    op.check(sizes, ("x", x), ("a", a))?;
-    compiled!(fast::forward as fn(&Aggregate, GraphView<'_, T>, &[T], &mut [T], &mut Scratch<T>))(
-        op, graph, x, a, scratch,
-    );
-    Ok(())
-}
+arguments! {
+    /// Overwrites `a` with the aggregation of `x`.
+    Forward = forward(OPERATOR, scratch) {
+        op: &'a Aggregate;
+        graph: Graph,
+        x: read[graph.vertex_count(), op.input.dimension()],
+        a: write[graph.vertex_count(), op.dimension()];
+        op.check(graph.columns())?;
+    }
 
-/// `dx = G^T da`.
-pub fn backward<T: Real>(
-    op: &Aggregate,
-    graph: GraphView<'_, T>,
-    da: &[T],
-    dx: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    let sizes = (graph.vertex_count(), graph.columns());
-    op.check(sizes, ("dx", &*dx), ("da", da))?;
-    compiled!(fast::backward as fn(&Aggregate, GraphView<'_, T>, &[T], &mut [T], &mut Scratch<T>))(
-        op, graph, da, dx, scratch,
-    );
-    Ok(())
+    /// Overwrites `dx` with the adjoint of the aggregation of `da`.
+    Backward = backward(OPERATOR, scratch) {
+        op: &'a Aggregate;
+        graph: Graph,
+        da: read[graph.vertex_count(), op.dimension()],
+        dx: write[graph.vertex_count(), op.input.dimension()];
+        op.check(graph.columns())?;
+    }
 }

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::testing::{
     arrays, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,
@@ -21,6 +23,17 @@ fn operators() -> Vec<Aggregate> {
     ]
 }
 
+/// `x` to `a`, and `da` to `dx`.
+fn run<T: Real>(
+    op: &Aggregate,
+    graph: GraphView<'_, T>,
+    [x, da]: [&[T]; 2],
+    [a, dx]: [&mut [T]; 2],
+) -> Result<(), KernelError> {
+    Forward { op, graph, x, a }.on_host()?;
+    Backward { op, graph, da, dx }.on_host()
+}
+
 fn check<T: Real>(tolerance: f64) {
     let areas = arrays(weighted_graphs(NeighbourWeights::Area));
     for (name, graph) in graphs::<T>().into_iter().chain(areas) {
@@ -28,11 +41,9 @@ fn check<T: Real>(tolerance: f64) {
             let vertices = graph.vertex_count();
             let x: Vec<T> = random(vertices * op.input.dimension(), 1);
             let da: Vec<T> = random(vertices * op.dimension(), 2);
-            let mut scratch = Scratch::new();
             let (mut a, mut dx) = (vec![T::nan(); da.len()], vec![T::nan(); x.len()]);
             let (mut slow_a, mut slow_dx) = (a.clone(), dx.clone());
-            forward(&op, graph.view(), &x, &mut a, &mut scratch).unwrap();
-            backward(&op, graph.view(), &da, &mut dx, &mut scratch).unwrap();
+            run(&op, graph.view(), [&x, &da], [&mut a, &mut dx]).unwrap();
             reference::forward(&op, graph.view(), &x, &mut slow_a).unwrap();
             reference::backward(&op, graph.view(), &da, &mut slow_dx).unwrap();
             assert!(difference(&a, &slow_a) < tolerance, "{name}: {op:?}");
@@ -58,10 +69,8 @@ fn threads_do_not_change_a_bit() {
         let x: Vec<f32> = random(graph.vertex_count() * op.input.dimension(), 3);
         assert_same_on_any_threads(|| {
             let mut a = vec![0.0; graph.vertex_count() * op.dimension()];
-            let mut dx = vec![0.0; x.len()];
-            let mut scratch = Scratch::new();
-            forward(&op, graph.view(), &x, &mut a, &mut scratch).unwrap();
-            backward(&op, graph.view(), &a, &mut dx, &mut scratch).unwrap();
+            let (mut dx, da) = (vec![0.0; x.len()], random::<f32>(a.len(), 4));
+            run(&op, graph.view(), [&x, &da], [&mut a, &mut dx]).unwrap();
             a.extend(dx);
             a
         });
@@ -82,14 +91,14 @@ fn rings_are_hat_functions_that_sum_to_one() {
 fn settings_and_lengths_are_checked() {
     let (_, graph) = graphs::<f64>().swap_remove(0);
     let mut op = operators().swap_remove(2);
-    let mut scratch = Scratch::new();
-    let error = forward(&op, graph.view(), &[], &mut [], &mut scratch).unwrap_err();
+    let refused = |op: &Aggregate| run(op, graph.view(), [&[], &[]], [&mut [], &mut []]).unwrap_err();
+    let error = refused(&op);
     let (buffer, found, _) = wrong_length(error);
     assert_eq!((buffer, found), ("x", 0));
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         op.max_radius = bad;
-        assert!(matches!(forward(&op, graph.view(), &[], &mut [], &mut scratch), Err(KernelError::Setting { .. })));
+        assert!(matches!(refused(&op), KernelError::Setting { .. }));
     }
     op.rings = 0;
-    assert!(matches!(backward(&op, graph.view(), &[], &mut [], &mut scratch), Err(KernelError::Setting { .. })));
+    assert!(matches!(refused(&op), KernelError::Setting { .. }));
 }

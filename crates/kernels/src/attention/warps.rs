@@ -4,6 +4,9 @@
 //! then the weighted sums in their place, as [`gauge_conv::warps`](crate::gauge_conv::warps) does. Each product leaves
 //! its results where the next one takes its factors, so queries, `B`, sums and results never pass from lane to lane.
 //! The weights of all heads are in shared memory. Logits go through global memory, one number for each edge and head.
+//!
+//! Gain on an H200 (`bench/compare`): without it attention takes 186 % longer forward and 91 % longer with its backward
+//! pass.
 
 use super::cuda::Run;
 use super::{Attention, OPERATOR};

@@ -32,9 +32,10 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::error::{check_length, check_rows};
 use crate::real::compiled;

@@ -10,7 +10,6 @@
 //! first counts. A row for which all entries are NaN has the index 0. f32, on the CPU only.
 
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
 

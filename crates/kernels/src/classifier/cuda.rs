@@ -7,16 +7,14 @@
 //! Rows of logits, and a copy of the weights, are padded with zeros to a multiple of 32 classes, so that
 //! all three products work on aligned rows.
 //!
-//! With [`ProductMode::Bf16`](crate::cuda::ProductMode) and more than 32 classes the factors of the three products of
-//! training are rounded to bf16: features, weights, and the gradients of the logits. So are the logits, after they are
-//! summed in f32, which halves the memory that is moved. Softmax, loss, sums and results stay in f32. On Hopper the
-//! kernels of `hopper.cu` do this work, and that of [`ProductMode::Tf32`](crate::cuda::ProductMode), without storing
-//! logits.
+//! On Hopper the kernels of `hopper.cu` do the work of [`ProductMode::Tf32`](crate::cuda::ProductMode) and, with factors
+//! rounded to bf16, of [`ProductMode::Bf16`](crate::cuda::ProductMode), for more than 32 classes and without storing
+//! logits. Elsewhere `Bf16` means `Tf32`.
 
-use super::{Gradients, Map, OPERATOR, RowResults, few_classes, hopper, rounds_to_bf16};
+use super::{Gradients, Map, OPERATOR, RowResults, few_classes, hopper};
 use crate::KernelError;
 use crate::cross_entropy::cuda::{
-    DeviceScore, DeviceTargets, RowNumbers, RowScores, SoftmaxRows, empty_score, round_to_bf16, row_blocks, sums_bias,
+    DeviceScore, DeviceTargets, RowScores, SoftmaxRows, empty_score, row_blocks, sums_bias,
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
 use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length};
@@ -46,9 +44,9 @@ fn padded(classes: usize) -> usize {
     classes.next_multiple_of(32)
 }
 
-/// Rows of a tile with numbers of this many bytes.
-fn chunk(device: &CudaDevice, stride: usize, bytes: usize, rows: usize) -> usize {
-    let fitting = device.tile_bytes() / (bytes * stride);
+/// Rows of a tile.
+fn chunk(device: &CudaDevice, stride: usize, rows: usize) -> usize {
+    let fitting = device.tile_bytes() / (4 * stride);
     fitting.max(256).min(rows.max(1))
 }
 
@@ -60,63 +58,22 @@ fn padded_weight(device: &CudaDevice, classifier: &Classifier<'_>) -> Result<Dev
     Ok(padded_weight)
 }
 
-/// Logits of a tile of rows, which become their gradients.
-enum Tile {
-    F32(DeviceBuffer<f32>),
-    Bf16(DeviceBuffer<u16>),
-}
-
-impl Tile {
-    fn numbers(&self) -> RowNumbers<'_> {
-        match self {
-            Self::F32(numbers) => RowNumbers::F32(numbers.view()),
-            Self::Bf16(numbers) => RowNumbers::Bf16(numbers.view()),
-        }
+/// `logits = h W^T` of some rows.
+fn multiply(
+    device: &CudaDevice,
+    (rows, channels, stride): (usize, usize, usize),
+    features: Operand<'_>,
+    weight: Operand<'_>,
+    logits: &mut DeviceBuffer<f32>,
+) -> Result<(), CudaError> {
+    if channels == 0 {
+        return device.clear(logits.view_mut());
     }
-
-    fn operand(&self, stride: usize) -> Operand<'_> {
-        match self {
-            Self::F32(numbers) => Operand::new(numbers.view(), stride),
-            Self::Bf16(numbers) => Operand::bf16(numbers.view(), stride),
-        }
-    }
-
-    /// `logits = h W^T` of some rows.
-    fn multiply(
-        &mut self,
-        device: &CudaDevice,
-        (rows, channels, stride): (usize, usize, usize),
-        features: Operand<'_>,
-        weight: Operand<'_>,
-    ) -> Result<(), CudaError> {
-        let product =
-            Product { m: rows, n: stride, k: channels, a: features, b: weight.transposed(), add: false, batches: 1 };
-        match self {
-            Self::F32(logits) if channels == 0 => device.clear(logits.view_mut()),
-            Self::Bf16(logits) if channels == 0 => device.clear(logits.view_mut()),
-            Self::F32(logits) => product.run(device, &logits.view_mut(), (stride, 0)),
-            Self::Bf16(logits) => product.run_to_bf16(device, &logits.view_mut(), (stride, 0)),
-        }
-    }
-}
-
-/// Features and weights in bf16.
-struct Rounded {
-    features: DeviceBuffer<u16>,
-    weight: DeviceBuffer<u16>,
-}
-
-impl Rounded {
-    fn new(
-        device: &CudaDevice,
-        features: DeviceSlice<'_, f32>,
-        weight: DeviceSlice<'_, f32>,
-    ) -> Result<Self, CudaError> {
-        let mut rounded = Self { features: device.buffer(features.len())?, weight: device.buffer(weight.len())? };
-        round_to_bf16(device, features, &rounded.features.view_mut())?;
-        round_to_bf16(device, weight, &rounded.weight.view_mut())?;
-        Ok(rounded)
-    }
+    Product { m: rows, n: stride, k: channels, a: features, b: weight.transposed(), add: false, batches: 1 }.run(
+        device,
+        &logits.view_mut(),
+        (stride, 0),
+    )
 }
 
 fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> DeviceSlice<'a, u32> {
@@ -164,17 +121,8 @@ pub fn loss_and_gradients(
     let stride = padded(classes);
     let fused_bias = sums_bias(classes);
     let weight = padded_weight(device, classifier)?;
-    // Without fused sums of the bias, its gradients are sums of those of the logits in f32.
-    let in_bf16 = rounds_to_bf16(device.product_mode(), classes) && device.capability() >= (8, 0) && fused_bias;
-    let (rounded, chunk, mut tile) = if in_bf16 {
-        let rounded = Rounded::new(device, features, weight.view())?;
-        let chunk = chunk(device, stride, 2, count);
-        let tile = Tile::Bf16(device.buffer(chunk * stride)?);
-        (Some(rounded), chunk, tile)
-    } else {
-        let chunk = chunk(device, stride, 4, count);
-        (None, chunk, Tile::F32(device.buffer(chunk * stride)?))
-    };
+    let chunk = chunk(device, stride, count);
+    let mut logits = device.buffer(chunk * stride)?;
     let blocks = row_blocks(classes, chunk);
     let bias_partials: DeviceBuffer<f32> = device.buffer(if fused_bias { blocks * classes } else { 0 })?;
     if !fused_bias {
@@ -183,40 +131,30 @@ pub fn loss_and_gradients(
     let mut scores = RowScores::new(device, classes, (count, chunk))?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
-        let (h, w) = match &rounded {
-            Some(rounded) => (
-                Operand::bf16(rounded.features.view().from(first * channels), channels),
-                Operand::bf16(rounded.weight.view(), channels),
-            ),
-            None => (Operand::new(features.from(first * channels), channels), Operand::new(weight.view(), channels)),
-        };
-        tile.multiply(device, (rows_here, channels, stride), h, w)?;
+        let h = Operand::new(features.from(first * channels), channels);
+        let w = Operand::new(weight.view(), channels);
+        multiply(device, (rows_here, channels, stride), h, w, &mut logits)?;
         scores.run(
             device,
             &SoftmaxRows {
                 targets: classifier.targets,
                 rows: (first, rows_here),
-                logits: tile.numbers(),
+                logits: logits.view(),
                 stride,
                 bias: classifier.bias,
-                gradients: Some((tile.numbers(), dloss)),
+                gradients: Some((logits.view(), dloss)),
                 predictions: part(&rows.predictions, first),
                 ranks: DeviceSlice::empty(),
                 bias_partials: bias_partials.view(),
             },
         )?;
-        match &tile {
-            Tile::F32(sums) if !fused_bias => {
-                let shape = (rows_here, stride, classes);
-                add_column_sums(device, sums.view(), shape, &gradients.bias)?;
-            }
-            _ => {
-                let sums = bias_partials.view();
-                let blocks = row_blocks(classes, rows_here);
-                sum_partials(device, sums, blocks, &gradients.bias, first > 0)?;
-            }
+        if fused_bias {
+            let blocks = row_blocks(classes, rows_here);
+            sum_partials(device, bias_partials.view(), blocks, &gradients.bias, first > 0)?;
+        } else {
+            add_column_sums(device, logits.view(), (rows_here, stride, classes), &gradients.bias)?;
         }
-        let p = tile.operand(stride);
+        let p = Operand::new(logits.view(), stride);
         let dh = gradients.features.reborrow().slice(first * channels..(first + rows_here) * channels);
         Product { m: rows_here, n: channels, k: stride, a: p, b: w, add: false, batches: 1 }.run(
             device,
@@ -252,21 +190,21 @@ pub fn evaluate(
         return empty_score(device);
     }
     let stride = padded(classes);
-    let chunk = chunk(device, stride, 4, count);
+    let chunk = chunk(device, stride, count);
     let weight = padded_weight(device, classifier)?;
-    let mut tile = Tile::F32(device.buffer(chunk * stride)?);
+    let mut logits = device.buffer(chunk * stride)?;
     let mut scores = RowScores::new(device, classes, (count, chunk))?;
     for first in (0..count).step_by(chunk) {
         let rows_here = chunk.min(count - first);
         let h = Operand::new(features.from(first * channels), channels);
         let w = Operand::new(weight.view(), channels);
-        tile.multiply(device, (rows_here, channels, stride), h, w)?;
+        multiply(device, (rows_here, channels, stride), h, w, &mut logits)?;
         scores.run(
             device,
             &SoftmaxRows {
                 targets: classifier.targets,
                 rows: (first, rows_here),
-                logits: tile.numbers(),
+                logits: logits.view(),
                 stride,
                 bias: classifier.bias,
                 gradients: None,

@@ -93,7 +93,7 @@ fn train_rows<T: Real>(
         });
     }
     let plan = Plan {
-        half: rounds_to_bf16(products, classifier.targets.classes) && T::NAME == f32::NAME && bf16::is_supported(),
+        bf16: rounds_to_bf16(products, classifier.targets.classes) && T::NAME == f32::NAME && bf16::is_supported(),
         ..Plan::new(classifier)
     };
     gradients.weight.fill(T::zero());
@@ -107,7 +107,7 @@ fn train_rows<T: Real>(
     let tiles = plan.slabs * plan.tile_numbers();
     let scratch = scratch.take(plan.weights() + tiles + (plan.slabs - 1) * plan.parameters());
     let (weights, rest) = scratch.split_at_mut(plan.weights());
-    let weights = plan.half.then(|| Weights::new(classifier, weights));
+    let weights = plan.bf16.then(|| Weights::new(classifier, weights));
     let (tiles, sums) = rest.split_at_mut(tiles);
     sums.fill(T::zero());
 

@@ -3,6 +3,8 @@
 //!
 //! All products are in f32, in every [`ProductMode`](crate::cuda::ProductMode): with few classes they take less time
 //! than the memory.
+//!
+//! Gain on an H200 (`bench/compare`): without it the training step of `segmentation` takes 4 to 5 % longer.
 
 use super::cuda::{Classifier, Rows};
 use super::{Gradients, OPERATOR};

@@ -9,6 +9,9 @@
 //!
 //! Inference that needs the logits takes [`logits`]: the first of these products, in fp16 in both modes, which writes
 //! them once.
+//!
+//! Gain on an H200 (`bench/compare`): without it a training step of `correspondence` takes 122 % longer in tf32 and 63 %
+//! in bf16, one of `diffusion` 46 to 118 %; without [`logits`] `correspondence_inference` takes 62 to 97 % longer.
 
 use super::cuda::{Classifier, Rows};
 use super::{Gradients, OPERATOR};

@@ -20,11 +20,11 @@
 //! on the sizes, so results do not depend on the number of threads.
 //!
 //! In training with [`ProductMode::Bf16`](crate::cuda::ProductMode) the factors of the three products are rounded to
-//! bf16: features, weights and `P`. Softmax, sums and results stay in f32; so do the logits on a CPU and on Hopper,
-//! while other GPUs store them in bf16. With [`ProductMode::Tf32`](crate::cuda::ProductMode) they are rounded to 10
-//! bits of mantissa on a GPU, on Hopper in fp16 with scales. Products of at most 32 classes take little time. On a GPU
-//! they are in f32 with any of the three, unless there are too many channels for one kernel to do all the work; then
-//! they are with `Bf16` as with `Tf32`.
+//! bf16 on a CPU and on Hopper: features, weights and `P`. Softmax, logits, sums and results stay in f32. With
+//! [`ProductMode::Tf32`](crate::cuda::ProductMode) they are rounded to 10 bits of mantissa on a GPU, on Hopper in fp16 with
+//! scales; where Hopper's kernels do not apply, `Bf16` means the same on a GPU. Products of at most 32 classes take little
+//! time. On a GPU they are in f32 with any of the three, unless there are too many channels for one kernel to do all the
+//! work.
 
 mod bf16_factors;
 pub mod cuda;
@@ -32,9 +32,10 @@ mod fast;
 pub(crate) mod few_classes;
 pub(crate) mod hopper;
 mod plan;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::cross_entropy::Targets;
 use crate::cross_entropy::cuda::FEW_CLASSES;

@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub slab_rows: usize,
     pub tile_rows: usize,
     /// True if the factors of products are rounded to bf16.
-    pub half: bool,
+    pub bf16: bool,
 }
 
 impl Plan {
@@ -46,7 +46,7 @@ impl Plan {
             slabs: rows.div_ceil(slab_rows),
             slab_rows,
             tile_rows: fitting.clamp(ROW_BLOCK, TILE_ROWS).min(slab_rows),
-            half: false,
+            bf16: false,
         }
     }
 
@@ -64,7 +64,7 @@ impl Plan {
 
     /// Scratch memory of a tile: its logits, the parts of its rows, and factors in bf16.
     pub fn tile_numbers(&self) -> usize {
-        let factors = match self.half {
+        let factors = match self.bf16 {
             true => Factors::length(self.tile_rows, self.channels, self.classes),
             false => 0,
         };
@@ -73,7 +73,7 @@ impl Plan {
 
     /// Scratch memory of weights in bf16.
     pub fn weights(&self) -> usize {
-        match self.half {
+        match self.bf16 {
             true => Weights::length(self.channels, self.classes),
             false => 0,
         }

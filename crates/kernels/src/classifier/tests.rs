@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::cross_entropy::{IGNORE, Score};
 use crate::cuda::ProductMode;
@@ -153,10 +155,10 @@ fn bf16_rounds_the_factors_and_nothing_else() {
 #[test]
 fn bf16_is_used_for_f32_and_many_classes_where_the_cpu_has_it() {
     let problem = Problem::<f32>::new((300, 300, 7));
-    let (half, single) = (problem.fast_in(ProductMode::Bf16), problem.fast());
-    assert_eq!(half != single, bf16::is_supported());
-    let scale = single.score.loss;
-    assert!((half.score.loss - scale).abs() < 0.01 * scale);
+    let (rounded, exact) = (problem.fast_in(ProductMode::Bf16), problem.fast());
+    assert_eq!(rounded != exact, bf16::is_supported());
+    let scale = exact.score.loss;
+    assert!((rounded.score.loss - scale).abs() < 0.01 * scale);
     let few = Problem::<f32>::new((300, 32, 7));
     assert_eq!(few.fast_in(ProductMode::Bf16), few.fast());
     let double = Problem::<f64>::new((300, 300, 7));

@@ -16,10 +16,11 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 pub(crate) mod softmax;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::error::NO_LABEL;
 use crate::error::check_length;

@@ -60,37 +60,8 @@ template <typename T> __device__ inline T sum_over_block(T value) {
     return sum;
 }
 
-#if BF16
-typedef unsigned short Number;
-// Neighbouring classes of a thread.
-#define RUN 2
-
-// Rounds to the nearest number in bf16, to even in ties; NaN stays.
-__device__ inline Number number_of(float value) {
-    u32 bits = __float_as_uint(value);
-    return value != value ? 0x7fff : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-}
-
-__device__ inline float value_of(Number number) { return __uint_as_float((u32)number << 16); }
-
-extern "C" __global__ void round_numbers(const float *__restrict__ from, Number *__restrict__ to, u64 count) {
-    u64 i = item();
-    if (i < count) to[i] = number_of(from[i]);
-}
-#else
-typedef float Number;
-#define RUN 1
-__device__ inline Number number_of(float value) { return value; }
-__device__ inline float value_of(Number number) { return number; }
-#endif
-
-struct alignas(RUN * sizeof(Number)) Run {
-    Number numbers[RUN];
-};
-
 // logits: rows of `stride` numbers, plus `bias` where there is one. gradients, where wanted, are rows of `stride`
-// numbers, whose numbers beyond the classes are set to zero; they may be the logits. Both are in bf16 if BF16, without
-// ROW_LANES. With SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. scores[block] is
+// numbers, whose numbers beyond the classes are set to zero; they may be the logits. With SMOOTHED, `smoothing` of the target of each row is spread evenly over all classes. scores[block] is
 // that of the rows of a block, and bias_partials[block][class], not with ROW_LANES, the sums of their gradients.
 #if ROW_LANES > 0
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
@@ -154,7 +125,7 @@ softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 cl
 }
 #else
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
+softmax_rows(const float *logits, float *gradients, u32 stride, u32 rows, u32 classes, const float *__restrict__ bias,
              const u32 *__restrict__ labels, const float *__restrict__ class_weights, const double *__restrict__ normaliser, double dloss,
              double smoothing, Score *__restrict__ scores, u32 *__restrict__ predictions, u32 *__restrict__ ranks,
              float *__restrict__ bias_partials) {
@@ -164,36 +135,30 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
     __shared__ Score score;
     if (threadIdx.x == 0) score = {};
 #if ITEMS > 0
-    constexpr u32 RUNS = ITEMS / RUN;
-    float z[ITEMS], bias_sum[ITEMS];
-    Run next[RUNS];
+    float z[ITEMS], bias_sum[ITEMS], next[ITEMS];
 #pragma unroll
     for (u32 i = 0; i < ITEMS; ++i) bias_sum[i] = 0.0f;
-// A run that begins before the last class ends within the stride.
-#define FOR_RUNS                                                                                                       \
-    _Pragma("unroll") for (u32 run = 0, first = threadIdx.x * RUN; run < RUNS; ++run, first += THREADS * RUN) if (first < classes)
-#define FOR_CLASSES                                                                                                    \
-    _Pragma("unroll") for (u32 i = 0, k; i < ITEMS; ++i) if ((k = (i / RUN * THREADS + threadIdx.x) * RUN + i % RUN) < classes)
+#define FOR_CLASSES _Pragma("unroll") for (u32 i = 0, k = threadIdx.x; i < ITEMS; ++i, k += THREADS) if (k < classes)
 #define LOGIT z[i]
     if (blockIdx.x < rows) {
-        const Number *from = logits + (u64)blockIdx.x * stride;
-        FOR_RUNS { next[run] = *(const Run *)(from + first); }
+        const float *from = logits + (u64)blockIdx.x * stride;
+        FOR_CLASSES { next[i] = from[k]; }
     }
 #else
 #define FOR_CLASSES for (u32 k = threadIdx.x; k < classes; k += THREADS)
-#define LOGIT (value_of(from[k]) + (bias ? bias[k] : 0.0f))
+#define LOGIT (from[k] + (bias ? bias[k] : 0.0f))
 #endif
     u32 half = 0;
     for (u32 row = blockIdx.x; row < rows; row += gridDim.x, half ^= 1) {
         u32 label = labels[row];
 #if ITEMS > 0
-        FOR_CLASSES { z[i] = value_of(next[i / RUN].numbers[i % RUN]) + (bias ? bias[k] : 0.0f); }
+        FOR_CLASSES { z[i] = next[i] + (bias ? bias[k] : 0.0f); }
         if (row + gridDim.x < rows) {
-            const Number *from = logits + (u64)(row + gridDim.x) * stride;
-            FOR_RUNS { next[run] = *(const Run *)(from + first); }
+            const float *from = logits + (u64)(row + gridDim.x) * stride;
+            FOR_CLASSES { next[i] = from[k]; }
         }
 #else
-        const Number *from = logits + (u64)row * stride;
+        const float *from = logits + (u64)row * stride;
 #endif
         Summary own = {-INFINITE, 0xffffffffu, 0.0f};
         // Classes come in order, so the first of equal ones stays.
@@ -241,7 +206,7 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
             if (predictions) predictions[row] = place;
         }
         if (gradients) {
-            Number *to = gradients + (u64)row * stride;
+            float *to = gradients + (u64)row * stride;
             double share = dloss * *normaliser * weight;
             float factor = share == 0.0 ? 0.0f : (float)share / all.sum;
 #if SMOOTHED
@@ -255,20 +220,14 @@ softmax_rows(const Number *logits, Number *gradients, u32 stride, u32 rows, u32 
             FOR_CLASSES {
                 float value = share == 0.0 ? 0.0f : z[i] * factor - even;
                 if (k == label) value -= at_label;
-                z[i] = value;
+                to[k] = value;
                 bias_sum[i] += value;
-            }
-            FOR_RUNS {
-                Run run_of;
-#pragma unroll
-                for (u32 j = 0; j < RUN; ++j) run_of.numbers[j] = number_of(first + j < classes ? z[run * RUN + j] : 0.0f);
-                *(Run *)(to + first) = run_of;
             }
 #else
             FOR_CLASSES {
                 float value = share == 0.0 ? 0.0f : expf(LOGIT - peak) * factor - even;
                 if (k == label) value -= at_label;
-                to[k] = number_of(value);
+                to[k] = value;
             }
 #endif
             for (u32 k = classes + threadIdx.x; k < stride; k += THREADS) to[k] = 0;

@@ -2,7 +2,6 @@
 //! documentation is in `driver`.
 #![allow(missing_docs, clippy::missing_errors_doc, clippy::missing_safety_doc)]
 
-use super::products::Numbers;
 use super::{
     Arg, CudaError, Define, DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, KernelSource, MemoryUse, Product,
     ProductMode,
@@ -119,7 +118,7 @@ absent! {
     pub fn wait_for(&Event) -> Result<(), CudaError>;
     pub fn function(KernelSource, &[Define], &'static str) -> Result<Launch<'_>, CudaError>;
     pub fn function_with_shared(KernelSource, &[Define], &'static str, usize) -> Result<Launch<'_>, CudaError>;
-    pub(super) fn multiply(&Product<'_>, Numbers<'_>, (usize, usize)) -> Result<(), CudaError>;
+    pub(super) fn multiply(&Product<'_>, DeviceSlice<'_, f32>, (usize, usize)) -> Result<(), CudaError>;
 }
 
 impl Launch<'_> {

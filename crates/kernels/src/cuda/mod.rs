@@ -27,6 +27,8 @@ mod products;
 pub(crate) mod reduce;
 mod sources;
 mod tables;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tiles;
 
 pub use arguments::Arg;

@@ -14,57 +14,23 @@ pub enum ProductMode {
     /// scales, which has the same mantissa.
     #[default]
     Tf32 = 1,
-    /// As `Tf32`, and the products of classifiers with more than 32 classes, and of blocks of DiffusionNet that have a
-    /// kernel of their own, on factors rounded to bf16, which has 7 bits of mantissa. Sums, logits and softmax stay in
-    /// f32.
+    /// As `Tf32`, and the products of the classifiers and of the blocks of DiffusionNet that have kernels of their own on
+    /// Hopper on factors rounded to bf16, which has 7 bits of mantissa. Sums, logits and softmax stay in f32.
     Bf16 = 2,
 }
 
 /// A factor of a [`Product`]: a row-major matrix, used as it is or transposed.
 #[derive(Debug, Clone, Copy)]
 pub struct Operand<'a> {
-    pub(super) data: Numbers<'a>,
+    pub(super) data: DeviceSlice<'a, f32>,
     pub(super) stride: usize,
     pub(super) transposed: bool,
     pub(super) batch_stride: usize,
 }
 
-/// The numbers of a matrix.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Numbers<'a> {
-    F32(DeviceSlice<'a, f32>),
-    Bf16(DeviceSlice<'a, u16>),
-}
-
-impl Numbers<'_> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::F32(numbers) => numbers.len(),
-            Self::Bf16(numbers) => numbers.len(),
-        }
-    }
-
-    pub(super) fn address(&self) -> *const std::ffi::c_void {
-        let address = match self {
-            Self::F32(numbers) => numbers.address,
-            Self::Bf16(numbers) => numbers.address,
-        };
-        address as *const _
-    }
-}
-
 impl<'a> Operand<'a> {
     /// The matrix that starts at the first number, with `stride` numbers from one row to the next.
     pub fn new(data: DeviceSlice<'a, f32>, stride: usize) -> Self {
-        Self::of(Numbers::F32(data), stride)
-    }
-
-    /// The same of numbers in bf16: the upper halves of f32. Both factors of a product must be in bf16.
-    pub fn bf16(data: DeviceSlice<'a, u16>, stride: usize) -> Self {
-        Self::of(Numbers::Bf16(data), stride)
-    }
-
-    fn of(data: Numbers<'a>, stride: usize) -> Self {
         Self { data, stride, transposed: false, batch_stride: 0 }
     }
 
@@ -122,25 +88,6 @@ impl Product<'_> {
         self,
         device: &CudaDevice,
         c: &DeviceSliceMut<'_, f32>,
-        strides: (usize, usize),
-    ) -> Result<(), CudaError> {
-        self.run_into(device, Numbers::F32(c.view()), strides)
-    }
-
-    /// The same for factors in bf16, with sums in f32 that are rounded to bf16 at the end.
-    pub fn run_to_bf16(
-        self,
-        device: &CudaDevice,
-        c: &DeviceSliceMut<'_, u16>,
-        strides: (usize, usize),
-    ) -> Result<(), CudaError> {
-        self.run_into(device, Numbers::Bf16(c.view()), strides)
-    }
-
-    fn run_into(
-        self,
-        device: &CudaDevice,
-        c: Numbers<'_>,
         (stride, batch_stride): (usize, usize),
     ) -> Result<(), CudaError> {
         let Self { m, n, k, batches, .. } = self;
@@ -161,6 +108,6 @@ impl Product<'_> {
                 ),
             }));
         }
-        device.multiply(&self, c, (stride, batch_stride))
+        device.multiply(&self, c.view(), (stride, batch_stride))
     }
 }

@@ -1,11 +1,11 @@
 //! Diffusion on a GPU: one product for each term and run of meshes of one size, and the filters between them.
 
-use super::{Diffusion, Filter, Filters, Length, OPERATOR, Spectra, Term};
-use crate::KernelError;
+use super::{Backward, Diffusion, Filter, Filters, Forward, OPERATOR, Spectra, Term};
 use crate::cuda::reduce::divisor;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
 };
+use crate::{Gpu, KernelError};
 use std::ops::Range;
 
 pub(crate) const SOURCE: KernelSource =
@@ -19,12 +19,6 @@ impl Spectra<DeviceSlice<'_, f32>> {
             eigenvalues: self.eigenvalues.len(),
             packed: self.packed.len(),
         }
-    }
-}
-
-impl Filters<DeviceSlice<'_, f32>> {
-    fn lengths(&self) -> Filters<usize> {
-        Filters { log_times: self.log_times.len(), bands: self.bands.len() }
     }
 }
 
@@ -280,24 +274,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Diffuses `x`, and saves the spectrum; see [`forward`](super::forward).
-#[allow(clippy::too_many_arguments)]
-pub fn forward(
-    device: &CudaDevice,
-    op: &Diffusion,
-    mesh_offsets: &[u32],
-    spectra: Spectra<DeviceSlice<'_, f32>>,
-    filters: Filters<DeviceSlice<'_, f32>>,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-    saved: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let lengths = [
-        ("x", x.len(), Length::Input),
-        ("y", y.view().len(), Length::Output),
-        ("spectrum", saved.view().len(), Length::Saved),
-    ];
-    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+    let Forward { op, mesh_offsets, spectra, log_times, bands, x, y, saved } = pass;
+    let filters = Filters { log_times, bands };
     let batch = Batch::new(device, op, mesh_offsets, spectra);
     if batch.raw == 0 || x.is_empty() {
         return Ok(());
@@ -312,29 +291,10 @@ pub fn forward(
     batch.expand(&terms, spectrum.view(), (y, op.output().dimension()))
 }
 
-/// Overwrites `dx`, if it is wanted, and adds to the gradients of the filters; see
-/// [`backward`](super::backward).
-#[allow(clippy::too_many_arguments)]
-pub fn backward(
-    device: &CudaDevice,
-    op: &Diffusion,
-    mesh_offsets: &[u32],
-    spectra: Spectra<DeviceSlice<'_, f32>>,
-    filters: Filters<DeviceSlice<'_, f32>>,
-    saved: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    mut gradients: Filters<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let dx_length = dx.as_ref().map(|dx| ("dx", dx.view().len(), Length::Input));
-    let lengths = [
-        ("dy", dy.len(), Length::Output),
-        ("spectrum", saved.len(), Length::Saved),
-        ("dlog times", gradients.log_times.view().len(), Length::Parameters),
-        ("dbands", gradients.bands.view().len(), Length::Parameters),
-    ];
-    let lengths: Vec<_> = lengths.into_iter().chain(dx_length).collect();
-    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { op, mesh_offsets, spectra, log_times, bands, saved, dy, dx, dlog_times, dbands } = pass;
+    let filters = Filters { log_times, bands };
+    let mut gradients = Filters { log_times: dlog_times, bands: dbands };
     let batch = Batch::new(device, op, mesh_offsets, spectra);
     if batch.raw == 0 || dy.is_empty() {
         return Ok(());

@@ -1,9 +1,9 @@
 //! The products block by block, on all threads.
 
-use super::{Diffusion, Filter, Filters, Spectra, Term, filter};
+use super::{Backward, Diffusion, Filter, Filters, Forward, Spectra, Term, filter};
 use crate::mesh_product::weighted;
 use crate::parallel::Loop;
-use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
+use crate::{Destination, Host, HostScratch, Matrix, MatrixMut, Real, product};
 use rayon::prelude::*;
 
 /// Vertices of a block of features, and rows of a block of the spectrum.
@@ -255,45 +255,28 @@ impl Filter {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn forward<T: Real>(
-    op: &Diffusion,
-    mesh_offsets: &[u32],
-    spectra: Spectra<&[T]>,
-    filters: Filters<&[T]>,
-    x: &[T],
-    y: &mut [T],
-    saved: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Forward { op, mesh_offsets, spectra, log_times, bands, x, y, saved } = pass;
+    let filters = Filters { log_times, bands };
     let batch = Batch::new(op, mesh_offsets, spectra);
     if batch.raw == 0 {
         return;
     }
-    let memory = scratch.take(x.len() + batch.spectrum_length());
+    let memory = scratch.narrow.take(x.len() + batch.spectrum_length());
     let (massive, spectrum) = memory.split_at_mut(x.len());
     batch.filtered(op, filters, (x, massive), spectrum, saved);
     let terms = op.output_terms();
     batch.expand(&terms, spectrum, false, (y, op.output().dimension()));
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn backward<T: Real>(
-    op: &Diffusion,
-    mesh_offsets: &[u32],
-    spectra: Spectra<&[T]>,
-    filters: Filters<&[T]>,
-    saved: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    gradients: Filters<&mut [T]>,
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Backward { op, mesh_offsets, spectra, log_times, bands, saved, dy, dx, dlog_times, dbands } = pass;
+    let (filters, gradients) = (Filters { log_times, bands }, Filters { log_times: dlog_times, bands: dbands });
     let batch = Batch::new(op, mesh_offsets, spectra);
     if batch.raw == 0 {
         return;
     }
-    let spectrum = scratch.take(batch.spectrum_length());
+    let spectrum = scratch.narrow.take(batch.spectrum_length());
     let width = op.output().dimension();
     batch.project(&op.output_terms(), (dy, width), spectrum);
     batch.filter_backward(op, filters, spectrum, saved, gradients);

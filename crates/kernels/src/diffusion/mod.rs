@@ -22,14 +22,13 @@
 pub mod cuda;
 pub(crate) mod fast;
 pub mod points;
-pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::arguments::{arguments, kinds};
+use crate::cuda::DeviceSlice;
 use crate::error::{check_count, check_mesh_offsets};
-use crate::real::compiled;
-use crate::view::resolve_fields;
-use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+use crate::{FeatureType, KernelError, Real, irrep_dimension};
 use std::ops::Range;
 
 const OPERATOR: &str = "diffusion";
@@ -58,8 +57,6 @@ pub struct Spectra<S> {
     pub packed: S,
 }
 
-resolve_fields!(Spectra { mass, bases, eigenvalues, packed });
-
 /// Parameters of the filters: one number for each irrep of the input.
 #[derive(Debug, Clone, Copy)]
 pub struct Filters<S> {
@@ -68,8 +65,6 @@ pub struct Filters<S> {
     /// Bands `b`.
     pub bands: S,
 }
-
-resolve_fields!(Filters { log_times, bands });
 
 /// A product of columns of a basis with channels of the features of a mesh.
 #[derive(Debug, Clone, Copy)]
@@ -281,31 +276,6 @@ impl Diffusion {
         count("eigenvalues", spectra.eigenvalues, eigenvalues)?;
         Ok(vertices)
     }
-
-    /// Checks the settings and all lengths; the number of meshes.
-    fn check(
-        &self,
-        mesh_offsets: &[u32],
-        spectra: Spectra<usize>,
-        filters: Filters<usize>,
-        lengths: &[(&'static str, usize, Length)],
-    ) -> Result<usize, KernelError> {
-        let vertices = self.check_spectra(OPERATOR, mesh_offsets, spectra)?;
-        let meshes = mesh_offsets.len() - 1;
-        let count = |name, found, expected| check_count(OPERATOR, name, found, expected);
-        count("log times", filters.log_times, self.parameter_count())?;
-        count("bands", filters.bands, self.parameter_count())?;
-        for &(name, found, length) in lengths {
-            let expected = match length {
-                Length::Input => vertices * self.features.dimension(),
-                Length::Output => vertices * self.output().dimension(),
-                Length::Saved => self.saved_count(meshes),
-                Length::Parameters => self.parameter_count(),
-            };
-            count(name, found, expected)?;
-        }
-        Ok(meshes)
-    }
 }
 
 /// Numbers of the bases of all orders and of the gradients for each vertex, with `columns` eigenvectors of each order.
@@ -313,15 +283,6 @@ pub fn basis_width(columns: &[usize]) -> usize {
     let orders = columns.iter().enumerate();
     let gradients = 2 * columns.first().unwrap_or(&0);
     orders.map(|(m, k)| irrep_dimension(m) * k).sum::<usize>() + gradients
-}
-
-/// What a buffer holds.
-#[derive(Debug, Clone, Copy)]
-enum Length {
-    Input,
-    Output,
-    Saved,
-    Parameters,
 }
 
 impl<T> Spectra<&[T]> {
@@ -335,74 +296,40 @@ impl<T> Spectra<&[T]> {
     }
 }
 
-impl<T> Filters<&[T]> {
-    fn lengths(&self) -> Filters<usize> {
-        Filters { log_times: self.log_times.len(), bands: self.bands.len() }
-    }
-}
-
 /// The filter and its derivatives by the logarithm of the time and by the band, from `u` and `exp(-u)`.
 fn filter<T: Real>(u: T, decay: T, band: T) -> [T; 3] {
     [decay * (T::one() + band * u), u * decay * (band - T::one() - band * u), u * decay]
 }
 
-/// Diffuses `x`, and saves the spectrum.
-#[allow(clippy::too_many_arguments)]
-pub fn forward<T: Real>(
-    op: &Diffusion,
-    mesh_offsets: &[u32],
-    spectra: Spectra<&[T]>,
-    filters: Filters<&[T]>,
-    x: &[T],
-    y: &mut [T],
-    saved: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    let lengths =
-        [("x", x.len(), Length::Input), ("y", y.len(), Length::Output), ("spectrum", saved.len(), Length::Saved)];
-    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
-    compiled!(
-        fast::forward
-            as fn(&Diffusion, &[u32], Spectra<&[T]>, Filters<&[T]>, &[T], &mut [T], &mut [T], &mut Scratch<T>)
-    )(op, mesh_offsets, spectra, filters, x, y, saved, scratch);
-    Ok(())
+kinds! {
+    /// The spectra of a batch.
+    BatchSpectra = Spectra<&'a [T]>, Spectra<DeviceSlice<'a, f32>>;
 }
 
-/// Overwrites `dx`, if it is wanted, and adds to the gradients of the filters.
-#[allow(clippy::too_many_arguments)]
-pub fn backward<T: Real>(
-    op: &Diffusion,
-    mesh_offsets: &[u32],
-    spectra: Spectra<&[T]>,
-    filters: Filters<&[T]>,
-    saved: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    gradients: Filters<&mut [T]>,
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    let lengths = [
-        ("dy", dy.len(), Length::Output),
-        ("spectrum", saved.len(), Length::Saved),
-        ("dlog times", gradients.log_times.len(), Length::Parameters),
-        ("dbands", gradients.bands.len(), Length::Parameters),
-    ];
-    let dx_length = dx.as_ref().map(|dx| ("dx", dx.len(), Length::Input));
-    let lengths: Vec<_> = lengths.into_iter().chain(dx_length).collect();
-    op.check(mesh_offsets, spectra.lengths(), filters.lengths(), &lengths)?;
-    compiled!(
-        fast::backward
-            as fn(
-                &Diffusion,
-                &[u32],
-                Spectra<&[T]>,
-                Filters<&[T]>,
-                &[T],
-                &[T],
-                Option<&mut [T]>,
-                Filters<&mut [T]>,
-                &mut Scratch<T>,
-            )
-    )(op, mesh_offsets, spectra, filters, saved, dy, dx, gradients, scratch);
-    Ok(())
+arguments! {
+    /// Diffuses `x`, and saves the spectrum.
+    Forward = forward(OPERATOR, scratch) {
+        op: &'a Diffusion, mesh_offsets: &'a [u32];
+        spectra: BatchSpectra,
+        log_times: read[op.parameter_count()],
+        bands: read[op.parameter_count()],
+        x: read[spectra.mass.len(), op.features.dimension()],
+        y: write[spectra.mass.len(), op.output().dimension()],
+        saved: write[op.saved_count(mesh_offsets.len() - 1)];
+        op.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
+    }
+
+    /// Overwrites `dx`, if it is wanted, and adds to the gradients of the filters.
+    Backward = backward(OPERATOR, scratch) {
+        op: &'a Diffusion, mesh_offsets: &'a [u32];
+        spectra: BatchSpectra,
+        log_times: read[op.parameter_count()],
+        bands: read[op.parameter_count()],
+        saved: read[op.saved_count(mesh_offsets.len() - 1)],
+        dy: read[spectra.mass.len(), op.output().dimension()],
+        dx: write_if[spectra.mass.len(), op.features.dimension()],
+        dlog_times: add[op.parameter_count()],
+        dbands: add[op.parameter_count()];
+        op.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
+    }
 }

@@ -1,3 +1,5 @@
+mod reference;
+
 use super::*;
 use crate::mesh_product::{Expand, MeshProduct, Project};
 use crate::testing::{check_close, check_gradient, check_threads, dot, random, turned};
@@ -61,7 +63,9 @@ impl<T: Real> Case<T> {
     fn forward(&self, op: &Diffusion) -> (Vec<T>, Vec<T>) {
         let mut y = vec![T::nan(); self.dy.len()];
         let mut saved = vec![T::nan(); op.saved_count(4)];
-        forward(op, &MESHES, self.spectra(), self.filters(), &self.x, &mut y, &mut saved, &mut Scratch::new()).unwrap();
+        let (spectra, Filters { log_times, bands }) = (self.spectra(), self.filters());
+        let (mesh_offsets, x, to, saved_to) = (&MESHES[..], &self.x[..], &mut y[..], &mut saved[..]);
+        Forward { op, mesh_offsets, spectra, log_times, bands, x, y: to, saved: saved_to }.on_host().unwrap();
         (y, saved)
     }
 }
@@ -92,18 +96,12 @@ fn gradients_equal_finite_differences() {
         // Gradients are added to.
         let (mut dlog_times, mut dbands) = (vec![1.0; count], vec![2.0; count]);
         let run = |dx: Option<&mut [f64]>, dlog_times: &mut [f64], dbands: &mut [f64]| {
-            backward(
-                &op,
-                &MESHES,
-                case.spectra(),
-                case.filters(),
-                &saved,
-                &case.dy,
-                dx,
-                Filters { log_times: dlog_times, bands: dbands },
-                &mut Scratch::new(),
-            )
-            .unwrap();
+            let (op, mesh_offsets, spectra, Filters { log_times, bands }) =
+                (&op, &MESHES[..], case.spectra(), case.filters());
+            let (saved, dy) = (&saved[..], &case.dy[..]);
+            Backward { op, mesh_offsets, spectra, log_times, bands, saved, dy, dx, dlog_times, dbands }
+                .on_host()
+                .unwrap();
         };
         run(Some(&mut dx), &mut dlog_times, &mut dbands);
         let alone = (dlog_times.clone(), dbands.clone());
@@ -177,8 +175,9 @@ fn settings_and_lengths_are_checked_and_threads_do_not_matter() {
     let run = |op: &Diffusion, case: &Case<f32>| {
         let mut y = vec![0.0; case.dy.len()];
         let mut saved = vec![0.0; operators()[0].saved_count(4)];
-        let (spectra, filters) = (case.spectra(), case.filters());
-        forward(op, &MESHES, spectra, filters, &case.x, &mut y, &mut saved, &mut Scratch::new())
+        let (spectra, Filters { log_times, bands }) = (case.spectra(), case.filters());
+        let (mesh_offsets, x, to, saved_to) = (&MESHES[..], &case.x[..], &mut y[..], &mut saved[..]);
+        Forward { op, mesh_offsets, spectra, log_times, bands, x, y: to, saved: saved_to }.on_host()
     };
     assert!(run(op, &case).is_ok());
     let fewer = Diffusion { columns: vec![9, 5], ..op.clone() };

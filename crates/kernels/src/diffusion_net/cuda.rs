@@ -1,4 +1,6 @@
 //! The block on a GPU.
+//!
+//! Gain on an H200 (`bench/compare`): as a composition of operators a block takes 1.3 to 1.8 times as long.
 
 use super::{DiffusionNet, OPERATOR, Saved, Weights, half_precision, hopper};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads};

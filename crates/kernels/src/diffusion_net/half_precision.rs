@@ -8,6 +8,9 @@
 //! follows from bounds on its numbers (`scales.cu`). Kernels measure what the bounds need beforehand: the largest
 //! numbers of `x` and of the gradients of `y` and of the spectra, norms of eigenvectors and weights and, in the forward
 //! pass, the largest numbers of `g` and `A g`.
+//!
+//! Gain on an H200 (`bench/compare`): on the path of other GPUs a training step of `diffusion` takes 117 to 148 % longer,
+//! one of `segmentation` 146 to 227 %.
 
 use super::cuda::Streams;
 use super::hopper::{Block, C, FACTOR, Measured, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments};

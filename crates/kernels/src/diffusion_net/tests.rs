@@ -114,28 +114,30 @@ fn views<T>(saved: &mut Saved<Vec<T>>) -> Saved<&mut [T]> {
 /// The block as a composition of operators.
 fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
     let (rows, c, w) = (MESHES[4] as usize, op.channels, case.weights());
-    let (settings, mut scratch) = (op.diffusion(), Scratch::new());
+    let settings = op.diffusion();
     let mut diffused = vec![0.0; rows * 3 * c];
     let mut saved = vec![0.0; settings.saved_count(4)];
-    let filters = w.filters();
-    let (spectra, y) = (case.spectra(), &mut diffused);
-    diffusion::forward(&settings, &MESHES, spectra, filters, &case.x, y, &mut saved, &mut scratch).unwrap();
+    let (mesh_offsets, spectra, Filters { log_times, bands }) = (&MESHES[..], case.spectra(), w.filters());
+    let (x, y, saved) = (&case.x[..], &mut diffused[..], &mut saved[..]);
+    diffusion::Forward { op: &settings, mesh_offsets, spectra, log_times, bands, x, y, saved }.on_host().unwrap();
     let take = |row: &[f64], from: usize, count: usize| row[from..from + count].to_vec();
     let rows_of = |from, count| -> Vec<f64> { diffused.chunks(3 * c).flat_map(|row| take(row, from, count)).collect() };
     let (d, g) = (rows_of(0, c), rows_of(c, 2 * c));
     let vectors = FeatureType::new(&[0, c]);
     let map = SelfMap { input: vectors.clone(), output: vectors.clone(), bias: false };
     let mut mapped = vec![0.0; g.len()];
-    self_map::forward(&map, rows, &g, w.product, &[], &mut mapped, &mut scratch).unwrap();
+    self_map::Forward { op: &map, rows, x: &g[..], weight: w.product, bias: &[][..], y: &mut mapped[..] }
+        .on_host()
+        .unwrap();
     let mut products = vec![0.0; rows * c];
     let (features, grouping, y) = (&vectors, Grouping::Irreps, &mut products[..]);
     irrep::Dot { features, grouping, rows, a: &g[..], b: &mapped[..], y }.on_host().unwrap();
     let mut p = vec![0.0; rows * c];
-    activation::forward(&Activation::Tanh, &products, &mut p).unwrap();
+    activation::Forward { activation: &Activation::Tanh, x: &products[..], y: &mut p[..] }.on_host().unwrap();
     let layer = |x: &[f64], weight: &[f64], bias: &[f64]| {
         let map = Linear { inputs: weight.len() / c, outputs: c, bias: !bias.is_empty() };
         let mut y = vec![0.0; rows * c];
-        linear::forward(&map, rows, x, weight, bias, &mut y).unwrap();
+        linear::Forward { op: &map, rows, x, weight, bias, y: &mut y[..] }.on_host().unwrap();
         y
     };
     let dropped = |x: Vec<f64>, stream| {
@@ -143,12 +145,12 @@ fn composed(op: &DiffusionNet, case: &Case<f64>) -> Vec<f64> {
         let unit = DropoutUnit::Irrep;
         let config = Dropout { kind, unit, probability: op.dropout };
         let mut relu = vec![0.0; x.len()];
-        activation::forward(&Activation::Relu, &x, &mut relu).unwrap();
+        activation::Forward { activation: &Activation::Relu, x: &x[..], y: &mut relu[..] }.on_host().unwrap();
         if op.dropout == 0.0 {
             return relu;
         }
         let mut y = vec![0.0; x.len()];
-        dropout::forward(&config, stream, rows, &relu, &mut y).unwrap();
+        dropout::DropUnits { op: &config, rows, stream, x: &relu[..], y: &mut y[..] }.on_host().unwrap();
         y
     };
     let both: Vec<f64> = (0..rows).flat_map(|row| [take(&case.x, row * c, c), take(&d, row * c, c)].concat()).collect();

@@ -1,11 +1,8 @@
 //! Dropout on a GPU, with the same masks as on the CPU.
 
-use super::{Dropout, DropoutUnit, check_probability, scale, threshold};
-use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, irrep_rows, key, to_u32,
-};
-use crate::error::check_count;
+use super::{DropMeshes, DropUnits, DropoutUnit, OPERATOR, scale, threshold};
+use crate::Gpu;
+use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, key, to_u32};
 use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource =
@@ -40,50 +37,11 @@ impl DeviceStream {
     }
 }
 
-/// A dropout within another operator, and its random words: those of the stream whose seed is `seed xor salt`.
-#[derive(Debug, Clone, Copy)]
-pub struct Drawn<'a> {
-    /// Type, unit and probability.
-    pub config: &'a Dropout,
-    /// The stream.
-    pub stream: &'a DeviceStream,
-    /// The salt.
-    pub salt: u64,
-}
-
-impl<'a> Drawn<'a> {
-    /// Arguments of kernels: stream, salt, threshold and scale, for rows with `units` units each. Without a dropout
-    /// they are not used.
-    pub(crate) fn numbers(
-        drawn: Option<Self>,
-        units: usize,
-    ) -> Result<(DeviceSlice<'a, u64>, u64, u64, f32), CudaError> {
-        let Some(drawn) = drawn else {
-            return Ok((DeviceSlice::empty(), 0, 0, 1.0));
-        };
-        check_count("dropout", "units", drawn.config.units()?, units)?;
-        let probability = drawn.config.probability;
-        let (threshold, scale) = (threshold(probability), scale(probability) as f32);
-        Ok((drawn.stream.view(), drawn.salt, threshold, scale))
-    }
-}
-
-/// `y` = `x` with units dropped; both are `vertices` rows of the type. The random words
-/// are those of the stream whose seed is `seed xor salt`.
-pub fn forward(
-    device: &CudaDevice,
-    config: &Dropout,
-    (stream, salt): (&DeviceStream, u64),
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let units = config.units()?;
-    let width = config.kind.dimension();
-    check_length("dropout", "x", x, vertices * width)?;
-    check_length("dropout", "y", y.view(), vertices * width)?;
+pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Result<(), CudaError> {
+    let DropUnits { op: config, rows: vertices, stream: (stream, salt), x, y } = pass;
+    let (units, width) = (config.units()?, config.kind.dimension());
     let (limit, scale) = (threshold(config.probability), scale(config.probability) as f32);
-    let size = |n: usize| to_u32("dropout", n);
+    let size = |n: usize| to_u32(OPERATOR, n);
     let irreps: usize = config.kind.orders().map(|(_, channels)| channels).sum();
     let by_fours = units == irreps && (config.kind.orders()).all(|(_, channels)| channels.is_multiple_of(4));
     if by_fours && x.is_aligned(4) && y.view().is_aligned(4) {
@@ -146,32 +104,19 @@ pub fn forward(
 /// Blocks for each mesh.
 const PIECES: usize = 32;
 
-/// `y` = `x` without some of the meshes; see [`drop_meshes`](super::drop_meshes). The random words are those of the
-/// stream whose seed is `seed xor salt`.
-pub fn drop_meshes(
-    device: &CudaDevice,
-    probability: f64,
-    width: usize,
-    (stream, salt): (&DeviceStream, u64),
-    graph: DeviceGraphView<'_>,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check_probability(probability)?;
-    for (name, values) in [("x", x), ("y", y.view())] {
-        check_length("dropout", name, values, graph.vertex_count() * width)?;
-    }
+pub(super) fn drop_meshes(device: &CudaDevice, pass: DropMeshes<'_, Gpu>) -> Result<(), CudaError> {
+    let DropMeshes { probability, width, stream: (stream, salt), meshes, x, y } = pass;
     let function = device.function(SOURCE, &[], "drop_meshes")?;
     // SAFETY: lengths were checked.
     unsafe {
         function.run(
-            (PIECES, graph.mesh_count()),
+            (PIECES, meshes.mesh_count()),
             (256, 1),
             args![
                 x,
                 &y,
-                graph.device_mesh_offsets(),
-                to_u32("dropout", width)?,
+                meshes.device_mesh_offsets(),
+                to_u32(OPERATOR, width)?,
                 &stream.seed_and_step,
                 salt,
                 threshold(probability),

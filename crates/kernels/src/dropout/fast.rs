@@ -1,9 +1,9 @@
 //! Random words of a block of rows at a time, then loops over channels.
 
-use super::{Dropout, Run, scale, threshold};
-use crate::Real;
+use super::{DropMeshes, DropUnits, Run, scale, threshold};
 use crate::parallel::Loop;
 use crate::random::Stream;
+use crate::{Host, KernelError, Real};
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 
@@ -47,16 +47,16 @@ impl<T: Real> NullaryFnOnce for DropRows<'_, T> {
     }
 }
 
-pub(super) fn forward<T: Real>(config: &Dropout, stream: Stream, units: usize, x: &[T], y: &mut [T]) {
-    let width = config.kind.dimension();
-    let runs = &config.runs();
+pub(super) fn drop_units<T: Real>(pass: DropUnits<'_, Host<T>>) -> Result<(), KernelError> {
+    let DropUnits { op, stream, x, y, .. } = pass;
+    let (units, width, runs) = (op.units()?, op.kind.dimension(), &op.runs());
     let task = (TASK_ROWS * width).max(1);
     y.par_chunks_mut(task).zip(x.par_chunks(task)).enumerate().run(|(at, (y, x))| {
         Arch::new().dispatch(DropRows {
             runs,
             units,
-            threshold: threshold(config.probability),
-            scale: T::of(scale(config.probability)),
+            threshold: threshold(op.probability),
+            scale: T::of(scale(op.probability)),
             stream,
             first_unit: (at * TASK_ROWS * units) as u64,
             width,
@@ -64,4 +64,23 @@ pub(super) fn forward<T: Real>(config: &Dropout, stream: Stream, units: usize, x
             y,
         });
     });
+    Ok(())
+}
+
+/// Numbers of a task of whole meshes.
+const TASK: usize = 1 << 14;
+
+pub(super) fn drop_meshes<T: Real>(pass: DropMeshes<'_, Host<T>>) {
+    let DropMeshes { probability, width, stream, meshes, x, y } = pass;
+    for (mesh, bounds) in meshes.windows(2).enumerate() {
+        let kept = u64::from(stream.word(mesh as u64)) >= threshold(probability);
+        let factor = T::of(if kept { scale(probability) } else { 0.0 });
+        let range = bounds[0] as usize * width..bounds[1] as usize * width;
+        let pieces = x[range.clone()].par_chunks(TASK);
+        pieces.zip(y[range].par_chunks_mut(TASK)).run(|(x, y)| {
+            for (y, &x) in y.iter_mut().zip(x) {
+                *y = x * factor;
+            }
+        });
+    }
 }

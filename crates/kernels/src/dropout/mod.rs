@@ -10,18 +10,17 @@
 
 pub mod cuda;
 mod fast;
-mod meshes;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
-use crate::arguments::kinds;
-use crate::error::check_rows;
+use crate::arguments::{MeshOffsets, Meshes, arguments, kinds};
+use crate::error::check_mesh_offsets;
 use crate::random::Stream;
-use crate::real::compiled;
-use crate::{FeatureType, KernelError, Real};
+use crate::{FeatureType, KernelError};
 
-pub use meshes::drop_meshes;
+const OPERATOR: &str = "dropout";
 
 kinds! {
     /// Random numbers: a stream, which has a salt on a GPU.
@@ -62,7 +61,7 @@ impl Dropout {
             DropoutUnit::Channel => {
                 let uniform = self.kind.uniform_multiplicity();
                 uniform.ok_or_else(|| KernelError::Setting {
-                    operator: "dropout",
+                    operator: OPERATOR,
                     problem: format!(
                         "dropping channels needs the same multiplicity for every order, but the \
                          type is {}; drop irreps",
@@ -95,7 +94,7 @@ fn check_probability(probability: f64) -> Result<(), KernelError> {
     match (0.0..1.0).contains(&probability) {
         true => Ok(()),
         false => Err(KernelError::Setting {
-            operator: "dropout",
+            operator: OPERATOR,
             problem: format!("probability {probability} must be at least 0 and below 1"),
         }),
     }
@@ -119,18 +118,25 @@ struct Run {
     channels: usize,
 }
 
-/// `y` = `x` with units dropped; both are `vertices` rows of the type.
-pub fn forward<T: Real>(
-    config: &Dropout,
-    stream: Stream,
-    vertices: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    let units = config.units()?;
-    let width = config.kind.dimension();
-    check_rows("dropout", "x", x, vertices, width)?;
-    check_rows("dropout", "y", y, vertices, width)?;
-    compiled!(fast::forward as fn(&Dropout, Stream, usize, &[T], &mut [T]))(config, stream, units, x, y);
-    Ok(())
+arguments! {
+    /// `y` = `x` with units dropped. With the same stream it is its own backward pass.
+    DropUnits = drop_units(OPERATOR) {
+        op: &'a Dropout, rows: usize;
+        stream: Draws,
+        x: read[rows, op.kind.dimension()],
+        y: write[rows, op.kind.dimension()];
+        op.units()?;
+    }
+
+    /// `y` = `x` with the features of whole meshes dropped, those of mesh `i` by word `i` of the stream. With the same
+    /// stream it is its own backward pass.
+    DropMeshes = drop_meshes(OPERATOR) {
+        probability: f64, width: usize;
+        stream: Draws,
+        meshes: Meshes,
+        x: read[vertices, width],
+        y: write[vertices, width];
+        check_probability(probability)?;
+        let vertices = check_mesh_offsets(meshes.mesh_offsets())?;
+    }
 }

@@ -1,4 +1,7 @@
+pub(crate) mod reference;
+
 use super::*;
+use crate::Real;
 use crate::elementwise::rotate;
 use crate::testing::{check_close, check_threads, dot, random};
 
@@ -24,11 +27,24 @@ fn fast_is_reference<T: Real>() {
             let x: Vec<T> = random(vertices * config.kind.dimension(), 1);
             let mut y = vec![T::nan(); x.len()];
             let mut expected = y.clone();
-            forward(&config, STREAM, vertices, &x, &mut y).unwrap();
+            drop(&config, STREAM, vertices, &x, &mut y).unwrap();
             reference::forward(&config, STREAM, &x, &mut expected).unwrap();
             assert_eq!(y, expected);
         }
     }
+}
+
+fn drop<T: Real>(op: &Dropout, stream: Stream, rows: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+    DropUnits { op, rows, stream, x, y }.on_host()
+}
+
+fn drop_meshes(
+    (probability, width): (f64, usize),
+    meshes: &[u32],
+    x: &[f64],
+    y: &mut [f64],
+) -> Result<(), KernelError> {
+    DropMeshes { probability, width, stream: STREAM, meshes, x, y }.on_host()
 }
 
 #[test]
@@ -43,7 +59,7 @@ fn whole_units_are_dropped_and_the_mean_is_kept() {
         let (vertices, width) = (4000, config.kind.dimension());
         let ones = vec![1f64; vertices * width];
         let mut y = vec![0.0; ones.len()];
-        forward(config, STREAM, vertices, &ones, &mut y).unwrap();
+        drop(config, STREAM, vertices, &ones, &mut y).unwrap();
         let mean = y.iter().sum::<f64>() / y.len() as f64;
         assert!((mean - 1.0).abs() < 0.1, "mean {mean}");
         let kept = y.iter().filter(|&&v| v != 0.0).count() as f64 / y.len() as f64;
@@ -66,7 +82,7 @@ fn masks_change_with_seed_and_step_only() {
     let ones = vec![1f32; 50 * config.kind.dimension()];
     let draw = |seed, step| {
         let mut y = vec![0.0; ones.len()];
-        forward(config, Stream { seed, step }, 50, &ones, &mut y).unwrap();
+        drop(config, Stream { seed, step }, 50, &ones, &mut y).unwrap();
         y
     };
     assert_eq!(draw(1, 1), draw(1, 1));
@@ -81,7 +97,7 @@ fn commutes_with_rotation_and_is_its_own_adjoint() {
         let (x, angles): (Vec<f64>, Vec<f64>) = (random(vertices * width, 1), random(vertices, 2));
         let apply = |x: &[f64]| {
             let mut y = vec![0.0; x.len()];
-            forward(&config, STREAM, vertices, x, &mut y).unwrap();
+            drop(&config, STREAM, vertices, x, &mut y).unwrap();
             y
         };
         let turn = |x: &[f64]| {
@@ -101,7 +117,7 @@ fn threads_do_not_change_a_bit() {
     let x: Vec<f32> = random(1000 * config.kind.dimension(), 1);
     check_threads(|| {
         let mut y = vec![0.0; x.len()];
-        forward(config, STREAM, 1000, &x, &mut y).unwrap();
+        drop(config, STREAM, 1000, &x, &mut y).unwrap();
         y
     });
 }
@@ -114,7 +130,7 @@ fn settings_are_checked() {
     let uneven = dropout("1x0 + 2x1", DropoutUnit::Channel, 0.5).units();
     assert!(uneven.unwrap_err().to_string().contains("1x0 + 2x1"));
     let config = &examples()[0];
-    assert!(forward(config, STREAM, 1, &[0f32; 3], &mut [0.0; 25]).is_err());
+    assert!(drop(config, STREAM, 1, &[0f32; 3], &mut [0.0; 25]).is_err());
 }
 
 #[test]
@@ -123,7 +139,7 @@ fn whole_meshes_are_dropped_and_the_mean_is_kept() {
     let (width, vertices) = (3, *mesh_offsets.last().unwrap() as usize);
     let ones = vec![1f64; vertices * width];
     let mut y = vec![f64::NAN; ones.len()];
-    drop_meshes(0.2, width, STREAM, &mesh_offsets, &ones, &mut y).unwrap();
+    drop_meshes((0.2, width), &mesh_offsets, &ones, &mut y).unwrap();
     let mut kept = 0;
     for mesh in (1..3000).step_by(2) {
         let rows = mesh_offsets[mesh] as usize * width..mesh_offsets[mesh + 1] as usize * width;
@@ -135,7 +151,7 @@ fn whole_meshes_are_dropped_and_the_mean_is_kept() {
         kept += usize::from(factor != 0.0);
     }
     assert!((kept as f64 / 1500.0 - 0.8).abs() < 0.04, "{kept}");
-    assert!(drop_meshes(1.0, width, STREAM, &mesh_offsets, &ones, &mut y).is_err());
-    assert!(drop_meshes(0.5, width + 1, STREAM, &mesh_offsets, &ones, &mut y).is_err());
-    assert!(drop_meshes(0.5, width, STREAM, &[0, 2, 1], &ones[..3], &mut y[..3]).is_err());
+    assert!(drop_meshes((1.0, width), &mesh_offsets, &ones, &mut y).is_err());
+    assert!(drop_meshes((0.5, width + 1), &mesh_offsets, &ones, &mut y).is_err());
+    assert!(drop_meshes((0.5, width), &[0, 2, 1], &ones[..3], &mut y[..3]).is_err());
 }

@@ -17,9 +17,10 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::arguments::{Graph, arguments};
 use crate::irrep::check_heads;

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::aggregate::reference::rotated;
 use crate::gauge_conv::{self, GaugeConv};

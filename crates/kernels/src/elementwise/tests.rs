@@ -1,3 +1,5 @@
+mod reference;
+
 use super::*;
 use crate::testing::{check_close, check_gradient, check_threads, dot, random};
 

@@ -45,10 +45,11 @@
 pub mod cuda;
 mod fast;
 mod fragments;
-pub mod reference;
 mod stacked;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 pub(crate) mod warps;
 
 pub(crate) use fragments::{Fragments, row_stride};

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::GraphArrays;
 use crate::aggregate::reference::rotated;
@@ -339,6 +341,6 @@ fn coefficients_are_checked() {
         aggregation: Aggregation::Mean,
     };
     let (x, mut a) = (vec![0.0; view.vertex_count()], vec![0.0; 3 * view.vertex_count()]);
-    let refused = crate::aggregate::forward(&op, given, &x, &mut a, &mut Scratch::new());
+    let refused = crate::aggregate::Forward { op: &op, graph: given, x: &x[..], a: &mut a[..] }.on_host();
     assert!(matches!(refused, Err(KernelError::Setting { .. })));
 }

@@ -1,12 +1,12 @@
 //! Implicit diffusion on a GPU: conjugate gradients whose step lengths stay on the device. The host reads the residual
 //! every few iterations.
 
-use super::{HeatMaps, Implicit, Length, MAX_ITERATIONS, Masses, OPERATOR};
-use crate::Aggregation;
+use super::{Backward, Forward, Heat, Implicit, MAX_ITERATIONS, Masses, OPERATOR};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32};
-use crate::incidence;
 use crate::incidence::cuda::DeviceIncidence;
+use crate::incidence::{Normalise, Sum, Target};
+use crate::{Aggregation, Gpu};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("implicit", include_str!("implicit.cu"));
 
@@ -20,24 +20,14 @@ const TOLERANCE: f64 = 1e-6;
 const CURVATURE: u32 = 2;
 const SIZE: u32 = 3;
 
-impl HeatMaps<'_, DeviceIncidence> {
-    fn sizes(&self) -> [(usize, usize); 2] {
-        [self.coupling, self.copies].map(|map| (map.row_count(), map.column_count()))
-    }
-}
-
-impl Masses<DeviceSlice<'_, f32>> {
-    fn lengths(&self) -> Masses<usize> {
-        Masses { vertex: self.vertex.len(), node: self.node.len(), stiffness: self.stiffness.len() }
-    }
-}
+/// The operators of a batch on a GPU.
+type DeviceHeat<'a> = Heat<&'a DeviceIncidence, DeviceSlice<'a, f32>>;
 
 /// A batch on a GPU, with the memory of a solve.
 struct System<'a> {
     device: &'a CudaDevice,
     op: &'a Implicit,
-    maps: HeatMaps<'a, DeviceIncidence>,
-    masses: Masses<DeviceSlice<'a, f32>>,
+    heat: DeviceHeat<'a>,
     irrep_of: DeviceBuffer<u32>,
     width: u32,
     /// Numbers of all features.
@@ -49,19 +39,12 @@ struct System<'a> {
 }
 
 impl<'a> System<'a> {
-    fn new(
-        device: &'a CudaDevice,
-        op: &'a Implicit,
-        maps: HeatMaps<'a, DeviceIncidence>,
-        masses: Masses<DeviceSlice<'a, f32>>,
-        count: usize,
-    ) -> Result<Self, CudaError> {
+    fn new(device: &'a CudaDevice, op: &'a Implicit, heat: DeviceHeat<'a>, count: usize) -> Result<Self, CudaError> {
         let buffer = || device.buffer(count);
         Ok(Self {
             device,
             op,
-            maps,
-            masses,
+            heat,
             irrep_of: device.upload(&op.irrep_of())?,
             width: to_u32(OPERATOR, op.features.dimension())?,
             count,
@@ -91,11 +74,22 @@ impl<'a> System<'a> {
         }
     }
 
+    /// A sparse map, to its rows or transposed.
+    fn multiply(
+        &self,
+        target: Target,
+        map: &DeviceIncidence,
+        x: DeviceSlice<'_, f32>,
+        y: DeviceSliceMut<'_, f32>,
+    ) -> Result<(), CudaError> {
+        let (features, aggregation, normalise) = (&self.op.features, Aggregation::Sum, Normalise::Target);
+        Sum { features, aggregation, target, normalise, incidence: map, x, y }.launch(self.device)
+    }
+
     /// `image = K x`, and `<x, image>`.
     fn apply(&self, time: f32, x: DeviceSlice<'_, f32>, image: &mut DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
-        let (features, sum) = (&self.op.features, Aggregation::Sum);
-        incidence::cuda::apply(self.device, features, sum, self.maps.coupling, x, image.reborrow())?;
-        let Masses { node, stiffness, .. } = self.masses;
+        self.multiply(Target::Rows, self.heat.coupling, x, image.reborrow())?;
+        let Masses { node, stiffness, .. } = self.heat.masses;
         let (width, count) = (self.width, self.count as u64);
         let arguments = args![node, stiffness, time, x, &*image, width, count, &self.partials];
         self.sum("product", arguments, CURVATURE)
@@ -106,7 +100,7 @@ impl<'a> System<'a> {
         let time = time as f32;
         let empty = || self.device.buffer::<f32>(0);
         let [r, p, mut q] = std::mem::replace(&mut self.work, [empty()?, empty()?, empty()?]);
-        let Masses { node, stiffness, .. } = self.masses;
+        let Masses { node, stiffness, .. } = self.heat.masses;
         let (width, count) = (self.width, self.count as u64);
         let partials = &self.partials;
         self.sum("size", args![node, stiffness, time, b, width, count, partials], SIZE)?;
@@ -156,49 +150,28 @@ impl<'a> System<'a> {
         b: &mut DeviceBuffer<f32>,
         y: &mut DeviceBuffer<f32>,
     ) -> Result<(), CudaError> {
-        let (features, sum, copies) = (&self.op.features, Aggregation::Sum, self.maps.copies);
-        incidence::cuda::apply_transposed(self.device, features, sum, copies, weighted, b.view_mut())?;
+        self.multiply(Target::Columns, self.heat.copies, weighted, b.view_mut())?;
         let (width, count) = (self.width, self.count as u64);
-        self.over("start", args![self.masses.node, &*b, &y.view_mut(), width, count])
+        self.over("start", args![self.heat.masses.node, &*b, &y.view_mut(), width, count])
     }
 
     /// `u = S z`.
     fn spread(&self, z: DeviceSlice<'_, f32>, u: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
-        let (features, sum) = (&self.op.features, Aggregation::Sum);
-        incidence::cuda::apply(self.device, features, sum, self.maps.copies, z, u)
+        self.multiply(Target::Rows, self.heat.copies, z, u)
     }
 }
 
-/// Diffuses `x`, and saves the results of all times; see [`forward`](super::forward).
-#[allow(clippy::too_many_arguments)]
-pub fn forward(
-    device: &CudaDevice,
-    op: &Implicit,
-    coupling: &DeviceIncidence,
-    copies: &DeviceIncidence,
-    masses: Masses<DeviceSlice<'_, f32>>,
-    mix: DeviceSlice<'_, f32>,
-    x: DeviceSlice<'_, f32>,
-    mut y: DeviceSliceMut<'_, f32>,
-    mut saved: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let maps = HeatMaps { coupling, copies };
-    let lengths = [
-        ("mix", mix.len(), Length::Mix),
-        ("x", x.len(), Length::Features),
-        ("y", y.len(), Length::Features),
-        ("saved", saved.len(), Length::Saved),
-    ];
-    op.check(maps.sizes(), masses.lengths(), &lengths)?;
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+    let Forward { op, heat, mix, x, mut y, mut saved } = pass;
     device.clear(y.reborrow())?;
     if x.is_empty() {
         return Ok(());
     }
-    let mut system = System::new(device, op, maps, masses, x.len())?;
+    let mut system = System::new(device, op, heat, x.len())?;
     let (mut weighted, mut b) = (device.buffer(x.len())?, device.buffer(x.len())?);
     let mut z = device.buffer(x.len())?;
     let nothing = DeviceSlice::empty();
-    system.weigh(masses.vertex, nothing, x, &weighted.view_mut(), false)?;
+    system.weigh(heat.masses.vertex, nothing, x, &weighted.view_mut(), false)?;
     system.start(weighted.view(), &mut b, &mut z)?;
     for (index, &time) in op.times.iter().enumerate() {
         system.solve(time, b.view(), &mut z)?;
@@ -210,34 +183,12 @@ pub fn forward(
     Ok(())
 }
 
-/// Overwrites `dx`, if it is wanted, and adds to the gradient of `mix`; see [`backward`](super::backward).
-#[allow(clippy::too_many_arguments)]
-pub fn backward(
-    device: &CudaDevice,
-    op: &Implicit,
-    coupling: &DeviceIncidence,
-    copies: &DeviceIncidence,
-    masses: Masses<DeviceSlice<'_, f32>>,
-    mix: DeviceSlice<'_, f32>,
-    saved: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    mut dmix: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let maps = HeatMaps { coupling, copies };
-    let dx_length = dx.as_ref().map_or(dy.len(), |dx| dx.len());
-    let lengths = [
-        ("mix", mix.len(), Length::Mix),
-        ("saved", saved.len(), Length::Saved),
-        ("dy", dy.len(), Length::Features),
-        ("dx", dx_length, Length::Features),
-        ("dmix", dmix.len(), Length::Mix),
-    ];
-    op.check(maps.sizes(), masses.lengths(), &lengths)?;
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { op, heat, mix, saved, dy, dx, mut dmix } = pass;
     if dy.is_empty() {
         return Ok(());
     }
-    let mut system = System::new(device, op, maps, masses, dy.len())?;
+    let mut system = System::new(device, op, heat, dy.len())?;
     let (width, irreps) = (op.features.dimension(), op.irreps());
     let mut weighted: DeviceBuffer<f32> = device.buffer(dy.len())?;
     let mut sums: DeviceBuffer<f32> = device.buffer(width)?;
@@ -266,7 +217,7 @@ pub fn backward(
         system.start(weighted.view(), &mut b, &mut z)?;
         system.solve(time, b.view(), &mut z)?;
         system.spread(z.view(), weighted.view_mut())?;
-        system.weigh(masses.vertex, nothing, weighted.view(), &dx, true)?;
+        system.weigh(heat.masses.vertex, nothing, weighted.view(), &dx, true)?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Conjugate gradients on all threads.
 
-use super::{HeatMaps, Implicit, MAX_ITERATIONS, Masses};
-use crate::incidence::{self, IncidenceArrays};
+use super::{Backward, Forward, Heat, Implicit, MAX_ITERATIONS, Masses};
+use crate::incidence::{IncidenceArrays, Normalise, Sum, Target};
 use crate::parallel::piece_length;
-use crate::{Aggregation, KernelError, Real, Scratch};
+use crate::{Aggregation, Host, HostScratch, KernelError, Real};
 use rayon::prelude::*;
 
 /// Fewest numbers of a partial sum.
@@ -12,8 +12,7 @@ const MIN_NUMBERS: usize = 4096;
 /// A batch and its matrices.
 struct System<'a, T> {
     op: &'a Implicit,
-    maps: HeatMaps<'a, IncidenceArrays<T>>,
-    masses: Masses<&'a [T]>,
+    heat: Heat<&'a IncidenceArrays<T>, &'a [T]>,
     width: usize,
 }
 
@@ -47,11 +46,16 @@ impl<T: Real> System<'_, T> {
         partials.iter().sum()
     }
 
+    /// A sparse map, to its rows or transposed.
+    fn multiply(&self, target: Target, map: &IncidenceArrays<T>, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
+        let (features, aggregation, normalise) = (&self.op.features, Aggregation::Sum, Normalise::Target);
+        Sum { features, aggregation, target, normalise, incidence: map, x, y }.on_host()
+    }
+
     /// `q = K p`, and `<p, q>`.
     fn apply(&self, time: T, p: &[T], q: &mut [T]) -> Result<f64, KernelError> {
-        let features = &self.op.features;
-        incidence::apply(features, Aggregation::Sum, self.maps.coupling, p, q)?;
-        let Masses { node, stiffness, .. } = self.masses;
+        self.multiply(Target::Rows, self.heat.coupling, p, q)?;
+        let Masses { node, stiffness, .. } = self.heat.masses;
         let width = self.width;
         Ok(self.sum([q], |vertex, at, [q]| {
             let diagonal = node[vertex] + time * stiffness[vertex];
@@ -68,7 +72,7 @@ impl<T: Real> System<'_, T> {
     fn solve(&self, time: T, b: &[T], y: &mut [T], work: &mut [T]) -> Result<(), KernelError> {
         let (r, work) = work.split_at_mut(b.len());
         let (p, q) = work.split_at_mut(b.len());
-        let Masses { node, stiffness, .. } = self.masses;
+        let Masses { node, stiffness, .. } = self.heat.masses;
         let (width, inverse) = (self.width, |vertex: usize| (node[vertex] + time * stiffness[vertex]).recip());
         self.apply(time, y, q)?;
         let mut size = 0.0;
@@ -137,44 +141,34 @@ impl<T: Real> System<'_, T> {
                 *to = weight * factor * x;
             }
         }
-        let features = &self.op.features;
-        incidence::apply_transposed(features, Aggregation::Sum, self.maps.copies, weighted, b)
+        self.multiply(Target::Columns, self.heat.copies, weighted, b)
     }
 
     /// `y = b / N`: what diffusion for no time gives.
     fn start(&self, b: &[T], y: &mut [T]) {
         let rows = y.chunks_exact_mut(self.width.max(1));
-        for ((y, b), &mass) in rows.zip(b.chunks_exact(self.width.max(1))).zip(self.masses.node) {
+        for ((y, b), &mass) in rows.zip(b.chunks_exact(self.width.max(1))).zip(self.heat.masses.node) {
             y.iter_mut().zip(b).for_each(|(y, &b)| *y = b / mass);
         }
     }
 
     /// `u = S z`.
     fn spread(&self, z: &[T], u: &mut [T]) -> Result<(), KernelError> {
-        incidence::apply(&self.op.features, Aggregation::Sum, self.maps.copies, z, u)
+        self.multiply(Target::Rows, self.heat.copies, z, u)
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn forward<T: Real>(
-    op: &Implicit,
-    maps: HeatMaps<'_, IncidenceArrays<T>>,
-    masses: Masses<&[T]>,
-    mix: &[T],
-    x: &[T],
-    y: &mut [T],
-    saved: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    let system = System { op, maps, masses, width: op.features.dimension() };
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>, scratch: HostScratch<'_, T>) -> Result<(), KernelError> {
+    let Forward { op, heat, mix, x, y, saved } = pass;
+    let system = System { op, heat, width: op.features.dimension() };
     let (irrep_of, irreps) = (op.irrep_of(), op.irreps());
     y.fill(T::zero());
     if x.is_empty() {
         return Ok(());
     }
-    let (b, work) = scratch.take(5 * x.len()).split_at_mut(x.len());
+    let (b, work) = scratch.narrow.take(5 * x.len()).split_at_mut(x.len());
     let (z, work) = work.split_at_mut(x.len());
-    system.gather(Some(masses.vertex), None, x, z, b)?;
+    system.gather(Some(heat.masses.vertex), None, x, z, b)?;
     system.start(b, z);
     for ((&time, u), mix) in (op.times.iter()).zip(saved.chunks_exact_mut(x.len())).zip(mix.chunks_exact(irreps.max(1)))
     {
@@ -189,20 +183,10 @@ pub(super) fn forward<T: Real>(
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn backward<T: Real>(
-    op: &Implicit,
-    maps: HeatMaps<'_, IncidenceArrays<T>>,
-    masses: Masses<&[T]>,
-    mix: &[T],
-    saved: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    dmix: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) -> Result<(), KernelError> {
+    let Backward { op, heat, mix, saved, dy, dx, dmix } = pass;
     let width = op.features.dimension();
-    let system = System { op, maps, masses, width };
+    let system = System { op, heat, width };
     let (irrep_of, irreps) = (op.irrep_of(), op.irreps());
     if dy.is_empty() {
         return Ok(());
@@ -222,7 +206,7 @@ pub(super) fn backward<T: Real>(
         return Ok(());
     };
     dx.fill(T::zero());
-    let (b, work) = scratch.take(5 * dy.len()).split_at_mut(dy.len());
+    let (b, work) = scratch.narrow.take(5 * dy.len()).split_at_mut(dy.len());
     let (z, work) = work.split_at_mut(dy.len());
     for (&time, mix) in op.times.iter().zip(mix.chunks_exact(irreps)) {
         system.gather(None, Some((mix, &irrep_of)), dy, z, b)?;
@@ -230,7 +214,7 @@ pub(super) fn backward<T: Real>(
         system.solve(T::of(time), b, z, work)?;
         system.spread(z, b)?;
         let rows = dx.chunks_exact_mut(width).zip(b.chunks_exact(width));
-        for ((dx, u), &mass) in rows.zip(masses.vertex) {
+        for ((dx, u), &mass) in rows.zip(heat.masses.vertex) {
             dx.iter_mut().zip(u).for_each(|(dx, &u)| *dx += mass * u);
         }
     }

@@ -24,15 +24,15 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::arguments::{arguments, kinds};
+use crate::cuda::DeviceSlice;
 use crate::error::check_count;
 use crate::incidence::IncidenceArrays;
-use crate::real::compiled;
-use crate::view::resolve_fields;
-use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+use crate::incidence::cuda::DeviceIncidence;
+use crate::{FeatureType, KernelError, irrep_dimension};
 
 const OPERATOR: &str = "implicit diffusion";
 
@@ -59,22 +59,21 @@ pub struct Masses<S> {
     pub stiffness: S,
 }
 
-resolve_fields!(Masses { vertex, node, stiffness });
-
-/// The sparse maps of a batch.
-struct HeatMaps<'a, I> {
+/// The operators of a batch, on the host or on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Heat<I, S> {
     /// Weights and transport of the edges of the Laplacian, between the vertices that represent nodes; symmetric.
-    coupling: &'a I,
+    pub coupling: I,
     /// One entry for each vertex: its node, and the transport from there.
-    copies: &'a I,
+    pub copies: I,
+    /// Masses of the vertices.
+    pub masses: Masses<S>,
 }
 
-/// What a buffer holds.
-#[derive(Debug, Clone, Copy)]
-enum Length {
-    Features,
-    Saved,
-    Mix,
+kinds! {
+    /// The operators of a batch.
+    HeatOperators =
+        Heat<&'a IncidenceArrays<T>, &'a [T]>, Heat<&'a DeviceIncidence, DeviceSlice<'a, f32>>;
 }
 
 impl Implicit {
@@ -95,125 +94,49 @@ impl Implicit {
         irreps
     }
 
-    /// Checks times and lengths; the sizes of the maps are `(rows, columns)`.
-    fn check(
-        &self,
-        sizes: [(usize, usize); 2],
-        masses: Masses<usize>,
-        lengths: &[(&'static str, usize, Length)],
-    ) -> Result<(), KernelError> {
+    /// Checks times, the sizes `(rows, columns)` of both maps, and the masses of nodes and stiffness.
+    fn check(&self, vertices: usize, maps: [(usize, usize); 2], masses: [usize; 2]) -> Result<(), KernelError> {
         if let Some(time) = self.times.iter().find(|t| !(t.is_finite() && **t > 0.0)) {
             return Err(KernelError::Setting {
                 operator: OPERATOR,
                 problem: format!("the time {time} must be positive and finite"),
             });
         }
-        let vertices = masses.vertex;
-        let count = |name, found, expected| check_count(OPERATOR, name, found, expected);
-        for (rows, columns) in sizes {
-            count("rows of a sparse map", rows, vertices)?;
-            count("columns of a sparse map", columns, vertices)?;
+        let count = |name, found| check_count(OPERATOR, name, found, vertices);
+        for (rows, columns) in maps {
+            count("rows of a sparse map", rows)?;
+            count("columns of a sparse map", columns)?;
         }
-        count("masses of nodes", masses.node, vertices)?;
-        count("stiffness", masses.stiffness, vertices)?;
-        let numbers = vertices * self.features.dimension();
-        for &(name, found, length) in lengths {
-            let expected = match length {
-                Length::Features => numbers,
-                Length::Saved => self.times.len() * numbers,
-                Length::Mix => self.times.len() * self.irreps(),
-            };
-            count(name, found, expected)?;
-        }
-        Ok(())
+        count("masses of nodes", masses[0])?;
+        count("stiffness", masses[1])
     }
 }
 
-impl<T: Real> HeatMaps<'_, IncidenceArrays<T>> {
-    fn sizes(&self) -> [(usize, usize); 2] {
-        [self.coupling, self.copies].map(|map| (map.row_count(), map.column_count()))
+arguments! {
+    /// Diffuses `x`, and saves the results of all times.
+    Forward = forward(OPERATOR, scratch) {
+        op: &'a Implicit;
+        heat: HeatOperators,
+        mix: read[op.times.len(), op.irreps()],
+        x: read[heat.masses.vertex.len(), op.features.dimension()],
+        y: write[heat.masses.vertex.len(), op.features.dimension()],
+        saved: write[op.times.len(), heat.masses.vertex.len(), op.features.dimension()];
+        let Heat { coupling, copies, masses } = heat;
+        let maps = [coupling, copies].map(|map| (map.row_count(), map.column_count()));
+        op.check(masses.vertex.len(), maps, [masses.node.len(), masses.stiffness.len()])?;
     }
-}
 
-impl<T> Masses<&[T]> {
-    fn lengths(&self) -> Masses<usize> {
-        Masses { vertex: self.vertex.len(), node: self.node.len(), stiffness: self.stiffness.len() }
+    /// Overwrites `dx`, if it is wanted, and adds to the gradient of `mix`.
+    Backward = backward(OPERATOR, scratch) {
+        op: &'a Implicit;
+        heat: HeatOperators,
+        mix: read[op.times.len(), op.irreps()],
+        saved: read[op.times.len(), heat.masses.vertex.len(), op.features.dimension()],
+        dy: read[heat.masses.vertex.len(), op.features.dimension()],
+        dx: write_if[heat.masses.vertex.len(), op.features.dimension()],
+        dmix: add[op.times.len(), op.irreps()];
+        let Heat { coupling, copies, masses } = heat;
+        let maps = [coupling, copies].map(|map| (map.row_count(), map.column_count()));
+        op.check(masses.vertex.len(), maps, [masses.node.len(), masses.stiffness.len()])?;
     }
-}
-
-/// Diffuses `x`, and saves the results of all times. `coupling` holds the weights and the transport of the edges of the
-/// Laplacian, between the vertices that represent nodes; it is symmetric. `copies` has one entry for each vertex:
-/// its node, and the transport from there.
-#[allow(clippy::too_many_arguments)]
-pub fn forward<T: Real>(
-    op: &Implicit,
-    coupling: &IncidenceArrays<T>,
-    copies: &IncidenceArrays<T>,
-    masses: Masses<&[T]>,
-    mix: &[T],
-    x: &[T],
-    y: &mut [T],
-    saved: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    let maps = HeatMaps { coupling, copies };
-    let lengths = [
-        ("mix", mix.len(), Length::Mix),
-        ("x", x.len(), Length::Features),
-        ("y", y.len(), Length::Features),
-        ("saved", saved.len(), Length::Saved),
-    ];
-    op.check(maps.sizes(), masses.lengths(), &lengths)?;
-    compiled!(
-        fast::forward
-            as fn(
-                &Implicit,
-                HeatMaps<'_, IncidenceArrays<T>>,
-                Masses<&[T]>,
-                &[T],
-                &[T],
-                &mut [T],
-                &mut [T],
-                &mut Scratch<T>,
-            ) -> Result<(), KernelError>
-    )(op, maps, masses, mix, x, y, saved, scratch)
-}
-
-/// Overwrites `dx`, if it is wanted, and adds to the gradient of `mix`.
-#[allow(clippy::too_many_arguments)]
-pub fn backward<T: Real>(
-    op: &Implicit,
-    coupling: &IncidenceArrays<T>,
-    copies: &IncidenceArrays<T>,
-    masses: Masses<&[T]>,
-    mix: &[T],
-    saved: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    dmix: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    let maps = HeatMaps { coupling, copies };
-    let lengths = [
-        ("mix", mix.len(), Length::Mix),
-        ("saved", saved.len(), Length::Saved),
-        ("dy", dy.len(), Length::Features),
-        ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()), Length::Features),
-        ("dmix", dmix.len(), Length::Mix),
-    ];
-    op.check(maps.sizes(), masses.lengths(), &lengths)?;
-    compiled!(
-        fast::backward
-            as fn(
-                &Implicit,
-                HeatMaps<'_, IncidenceArrays<T>>,
-                Masses<&[T]>,
-                &[T],
-                &[T],
-                &[T],
-                Option<&mut [T]>,
-                &mut [T],
-                &mut Scratch<T>,
-            ) -> Result<(), KernelError>
-    )(op, maps, masses, mix, saved, dy, dx, dmix, scratch)
 }

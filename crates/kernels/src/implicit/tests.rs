@@ -1,4 +1,7 @@
+mod reference;
+
 use super::*;
+use crate::Real;
 use crate::incidence::IncidenceParts;
 use crate::testing::{assert_adjoint, assert_gradient, check_close, dot, gauge_graphs, random};
 use gemcnn_mesh::GaugeGraph;
@@ -63,25 +66,22 @@ fn batch<T: Real>(graph: &GaugeGraph) -> Batch<T> {
 }
 
 impl<T: Real> Batch<T> {
-    fn masses(&self) -> Masses<&[T]> {
-        Masses { vertex: &self.vertex, node: &self.node, stiffness: &self.stiffness }
+    fn heat(&self) -> Heat<&IncidenceArrays<T>, &[T]> {
+        let masses = Masses { vertex: &self.vertex[..], node: &self.node[..], stiffness: &self.stiffness[..] };
+        Heat { coupling: &self.coupling, copies: &self.copies, masses }
     }
 
     fn forward(&self, op: &Implicit, mix: &[T], x: &[T]) -> (Vec<T>, Vec<T>) {
         let mut y = vec![T::nan(); x.len()];
         let mut saved = vec![T::nan(); op.times.len() * x.len()];
-        let (coupling, copies, masses) = (&self.coupling, &self.copies, self.masses());
-        let mut scratch = Scratch::new();
-        forward(op, coupling, copies, masses, mix, x, &mut y, &mut saved, &mut scratch).unwrap();
+        Forward { op, heat: self.heat(), mix, x, y: &mut y[..], saved: &mut saved[..] }.on_host().unwrap();
         (y, saved)
     }
 
     fn backward(&self, op: &Implicit, mix: &[T], saved: &[T], dy: &[T]) -> (Vec<T>, Vec<T>) {
         let (mut dx, mut dmix) = (vec![T::nan(); dy.len()], vec![T::zero(); mix.len()]);
-        let (coupling, copies, masses) = (&self.coupling, &self.copies, self.masses());
-        let wanted = Some(&mut dx[..]);
-        let mut scratch = Scratch::new();
-        backward(op, coupling, copies, masses, mix, saved, dy, wanted, &mut dmix, &mut scratch).unwrap();
+        let (heat, to) = (self.heat(), Some(&mut dx[..]));
+        Backward { op, heat, mix, saved, dy, dx: to, dmix: &mut dmix[..] }.on_host().unwrap();
         (dx, dmix)
     }
 }
@@ -106,7 +106,7 @@ fn check<T: Real>(tolerance: f64) {
             let (y, _) = batch.forward(&op, &mix, &x);
             let mut expected = vec![T::nan(); y.len()];
             let (coupling, copies) = (&batch.coupling, &batch.copies);
-            reference::forward(&op, coupling, copies, batch.masses(), &mix, &x, &mut expected);
+            reference::forward(&op, coupling, copies, batch.heat().masses, &mix, &x, &mut expected);
             check_close(&y, &expected, tolerance, &format!("{name}, {op:?}"));
         }
     }
@@ -160,13 +160,12 @@ fn times_and_lengths_are_checked() {
     for time in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let op = Implicit { features: "1x0".parse().unwrap(), times: vec![time] };
         let x = vec![0.0; graph.vertex_count()];
-        let (mut y, mut saved) = (x.clone(), x.clone());
-        let (coupling, copies, masses) = (&batch.coupling, &batch.copies, batch.masses());
-        let mut scratch = Scratch::new();
-        let refused = forward(&op, coupling, copies, masses, &[1.0], &x, &mut y, &mut saved, &mut scratch);
-        assert!(matches!(refused, Err(KernelError::Setting { .. })));
+        let refused = |op: &Implicit, mix: &[f32]| {
+            let (mut y, mut saved) = (x.clone(), x.clone());
+            Forward { op, heat: batch.heat(), mix, x: &x[..], y: &mut y[..], saved: &mut saved[..] }.on_host()
+        };
+        assert!(matches!(refused(&op, &[1.0]), Err(KernelError::Setting { .. })));
         let op = Implicit { times: vec![0.1], ..op };
-        let refused = forward(&op, coupling, copies, masses, &[], &x, &mut y, &mut saved, &mut scratch);
-        assert!(matches!(refused, Err(KernelError::Length { .. })));
+        assert!(matches!(refused(&op, &[]), Err(KernelError::Length { .. })));
     }
 }

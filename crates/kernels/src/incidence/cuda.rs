@@ -1,11 +1,9 @@
 //! Sparse incidences with transport on a GPU.
 
-use super::{IncidenceArrays, Mixture, Normalise, OPERATOR, Target, check};
+use super::{IncidenceArrays, Mix, MixBackward, Normalise, OPERATOR, Sum, Target};
+use crate::Gpu;
 use crate::aggregate::cuda::number;
-use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Share, args, over_irreps, to_u32,
-};
-use crate::{Aggregation, FeatureType};
+use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, Share, args, over_irreps, to_u32};
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("incidence", concat!(include_str!("../cuda/rotated_sum.cu"), include_str!("incidence.cu")));
@@ -49,126 +47,50 @@ impl DeviceIncidence {
         self.column_offsets.len() - 1
     }
 
-    /// Numbers of rows and of columns.
-    fn counts(&self) -> (usize, usize) {
-        (self.row_count(), self.column_count())
+    /// Number of rows or of columns.
+    pub fn count(&self, target: Target) -> usize {
+        match target {
+            Target::Rows => self.row_count(),
+            Target::Columns => self.column_count(),
+        }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn sum(
-        &self,
-        device: &CudaDevice,
-        features: &FeatureType,
-        aggregation: Aggregation,
-        target: Target,
-        normalise: Normalise,
-        x: DeviceSlice<'_, f32>,
-        y: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let rows = (self.row_offsets.view(), self.columns.view());
-        let columns = (self.column_offsets.view(), self.rows.view());
-        let ((offsets, sources), (other_offsets, _), places) = match target {
-            Target::Rows => (rows, columns, DeviceSlice::empty()),
-            Target::Columns => (columns, rows, self.places.view()),
-        };
-        let normalise = match normalise {
-            Normalise::Target => DeviceSlice::empty(),
-            Normalise::Source => other_offsets,
-        };
-        let (kernel, rows) = ((SOURCE, "incidence_sum"), offsets.len() - 1);
-        let back = u32::from(target == Target::Columns);
-        let arguments = args![
-            offsets,
-            sources,
-            places,
-            self.phases.view(),
-            self.weights.view(),
-            back,
-            normalise,
-            number(aggregation),
-            x,
-            y,
-        ];
-        // SAFETY: lengths were checked, and the arrays when they were made; empty slices are null pointers,
-        // which the kernel does not read.
-        unsafe { over_irreps(device, kernel, features, Share::Irreps, rows, arguments) }
-    }
-}
-
-/// Sum or mean over each row of the features of its columns; see [`apply`](super::apply).
-pub fn apply(
-    device: &CudaDevice,
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &DeviceIncidence,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check(features, incidence.counts(), ("y", y.view()), ("x", x))?;
-    let (target, normalise) = (Target::Rows, Normalise::Target);
-    incidence.sum(device, features, aggregation, target, normalise, x, &y)
-}
-
-/// Overwrites `dx` with the gradient of [`apply`].
-pub fn apply_backward(
-    device: &CudaDevice,
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &DeviceIncidence,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check(features, incidence.counts(), ("dy", dy), ("dx", dx.view()))?;
-    let (target, normalise) = (Target::Columns, Normalise::Source);
-    incidence.sum(device, features, aggregation, target, normalise, dy, &dx)
-}
-
-/// Sum or mean over each column of the features of its rows; see
-/// [`apply_transposed`](super::apply_transposed).
-pub fn apply_transposed(
-    device: &CudaDevice,
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &DeviceIncidence,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check(features, incidence.counts(), ("x", x), ("y", y.view()))?;
-    let (target, normalise) = (Target::Columns, Normalise::Target);
-    incidence.sum(device, features, aggregation, target, normalise, x, &y)
-}
-
-/// Overwrites `dx` with the gradient of [`apply_transposed`].
-pub fn apply_transposed_backward(
-    device: &CudaDevice,
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &DeviceIncidence,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    check(features, incidence.counts(), ("dx", dx.view()), ("dy", dy))?;
-    let (target, normalise) = (Target::Rows, Normalise::Source);
-    incidence.sum(device, features, aggregation, target, normalise, dy, &dx)
-}
-
-impl DeviceIncidence {
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.phases.is_empty() && self.weights.is_empty()
     }
 }
 
-/// Sums with several weights for every row; see [`mix`](super::mix()).
-pub fn mix(
-    device: &CudaDevice,
-    op: &Mixture,
-    incidence: &DeviceIncidence,
-    x: DeviceSlice<'_, f32>,
-    w: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
-    op.check(is_plain, counts, [("x", x), ("w", w)], ("y", y.view()))?;
+pub(super) fn sum(device: &CudaDevice, pass: Sum<'_, Gpu>) -> Result<(), CudaError> {
+    let Sum { features, aggregation, target, normalise, incidence, x, y } = pass;
+    let rows = (incidence.row_offsets.view(), incidence.columns.view());
+    let columns = (incidence.column_offsets.view(), incidence.rows.view());
+    let ((offsets, sources), (other_offsets, _), places) = match target {
+        Target::Rows => (rows, columns, DeviceSlice::empty()),
+        Target::Columns => (columns, rows, incidence.places.view()),
+    };
+    let normalise = match normalise {
+        Normalise::Target => DeviceSlice::empty(),
+        Normalise::Source => other_offsets,
+    };
+    let back = u32::from(target == Target::Columns);
+    let arguments = args![
+        offsets,
+        sources,
+        places,
+        incidence.phases.view(),
+        incidence.weights.view(),
+        back,
+        normalise,
+        number(aggregation),
+        x,
+        &y,
+    ];
+    // SAFETY: lengths were checked, and the arrays when they were made; empty slices are null pointers,
+    // which the kernel does not read.
+    unsafe { over_irreps(device, (SOURCE, "incidence_sum"), features, Share::Irreps, offsets.len() - 1, arguments) }
+}
+
+pub(super) fn mix(device: &CudaDevice, Mix { op, incidence, x, w, y }: Mix<'_, Gpu>) -> Result<(), CudaError> {
     let arguments = args![
         incidence.column_offsets.view(),
         incidence.rows.view(),
@@ -185,22 +107,8 @@ pub fn mix(
     unsafe { function.run((incidence.column_count(), 1), (threads, 1), arguments) }
 }
 
-/// Overwrites `dx` and `dw` with the gradients of [`mix`].
-#[allow(clippy::too_many_arguments)]
-pub fn mix_backward(
-    device: &CudaDevice,
-    op: &Mixture,
-    incidence: &DeviceIncidence,
-    x: DeviceSlice<'_, f32>,
-    w: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-    mut dw: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let (is_plain, counts) = (incidence.is_plain(), incidence.counts());
-    op.check(is_plain, counts, [("x", x), ("w", w)], ("dy", dy))?;
-    let gradients = [("dx", dx.view()), ("dw", dw.view())];
-    op.check(is_plain, counts, gradients, ("dy", dy))?;
+pub(super) fn mix_backward(device: &CudaDevice, pass: MixBackward<'_, Gpu>) -> Result<(), CudaError> {
+    let MixBackward { op, incidence, x, w, dy, dx, mut dw } = pass;
     if op.channels == 0 {
         return device.clear(dw.reborrow());
     }

@@ -5,27 +5,32 @@
 //! scalars. With the number of entries of a row `n_r` and of a column `n_c`, the two maps and their adjoints are
 //!
 //! ```text
-//! apply:             y_r = s(n_r) sum_c w_rc rho(a_rc) x_c       dx_c = sum_r s(n_r) w_rc rho(-a_rc) dy_r
-//! apply_transposed:  y_c = s(n_c) sum_r w_rc rho(-a_rc) x_r      dx_r = sum_c s(n_c) w_rc rho(a_rc) dy_c
+//! to rows:     y_r = s(n_r) sum_c w_rc rho(a_rc) x_c       dx_c = sum_r s(n_r) w_rc rho(-a_rc) dy_r
+//! to columns:  y_c = s(n_c) sum_r w_rc rho(-a_rc) x_r      dx_r = sum_c s(n_c) w_rc rho(a_rc) dy_c
 //! ```
 //!
 //! `w_rc` are optional weights of the entries, 1 by default. `s` is that of an [`Aggregation`]. Each map has its own
-//! normalisation, so that a mean is a mean in both directions. All four are gathers over one of two lists of the
+//! normalisation, so that a mean is a mean in both directions. All four are [`Sum`], a gather over one of two lists of the
 //! entries, without atomics. A row or column without entries gets zeros. Nothing is saved for the backward pass.
-//! [`mix`] is `apply_transposed` with several weights for every row.
+//!
+//! [`Mix`] is the sum to columns with several weights for every row, of an incidence without angles and weights:
+//!
+//! ```text
+//! y_c[m] = s(n_c) sum_r w_r[m] x_r
+//! dw_r[m] = sum_c s(n_c) <dy_c[m], x_r>        dx_r = sum_c s(n_c) sum_m w_r[m] dy_c[m]
+//! ```
+//!
+//! The outer products `w_r x_r`, of which it is the sum, are never stored. Only the inputs are needed in the backward pass.
 
 pub mod cuda;
-mod mixture;
-pub mod reference;
+mod fast;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
-pub use mixture::{Mixture, mix, mix_backward};
-
-use crate::arguments::kinds;
-use crate::error::{Length, check_count};
+use crate::arguments::{arguments, kinds};
 use crate::real::compiled;
-use crate::rotated_sum::{Term, rotated_sum};
 use crate::{Aggregation, FeatureType, KernelError, Real};
 use std::ops::Range;
 
@@ -120,12 +125,13 @@ impl<T: Real> IncidenceArrays<T> {
     ///
     /// ```
     /// use gemcnn_kernels::Aggregation;
-    /// use gemcnn_kernels::incidence::{IncidenceArrays, IncidenceParts, apply};
+    /// use gemcnn_kernels::incidence::{IncidenceArrays, IncidenceParts, Normalise, Sum, Target};
     /// // Two triangles that share an edge; the value of a face is the mean of its corners.
     /// let faces = IncidenceParts::faces(4, &[0, 3, 6], &[0, 1, 2, 2, 1, 3]);
     /// let incidence = IncidenceArrays::union(&[faces])?;
-    /// let mut y = [0.0f64; 2];
-    /// apply(&"1x0".parse()?, Aggregation::Mean, &incidence, &[0.0, 3.0, 6.0, 9.0], &mut y)?;
+    /// let (features, x, mut y) = ("1x0".parse()?, [0.0, 3.0, 6.0, 9.0], [0.0f64; 2]);
+    /// let (aggregation, target, normalise) = (Aggregation::Mean, Target::Rows, Normalise::Target);
+    /// Sum { features: &features, aggregation, target, normalise, incidence: &incidence, x: &x[..], y: &mut y[..] }.on_host()?;
     /// assert!((y[0] - 3.0).abs() < 1e-12 && (y[1] - 6.0).abs() < 1e-12);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -190,79 +196,107 @@ impl<T: Real> IncidenceArrays<T> {
         self.places.len()
     }
 
-    /// Numbers of rows and of columns.
-    fn counts(&self) -> (usize, usize) {
-        (self.row_count(), self.column_count())
+    /// Number of rows or of columns.
+    pub fn count(&self, target: Target) -> usize {
+        match target {
+            Target::Rows => self.row_count(),
+            Target::Columns => self.column_count(),
+        }
     }
 
-    /// Sums over the entries of each row or column, the target, of the features at the other end, the source.
-    fn sum(
-        &self,
-        features: &FeatureType,
-        aggregation: Aggregation,
-        target: Target,
-        normalise: Normalise,
-        x: &[T],
-        y: &mut [T],
-    ) {
-        compiled!(
-            IncidenceArrays::sum_rows
-                as fn(&IncidenceArrays<T>, &FeatureType, Aggregation, Target, Normalise, &[T], &mut [T])
-        )(self, features, aggregation, target, normalise, x, y);
-    }
-
-    fn sum_rows(
-        &self,
-        features: &FeatureType,
-        aggregation: Aggregation,
-        target: Target,
-        normalise: Normalise,
-        x: &[T],
-        y: &mut [T],
-    ) {
-        let (own, other) = match target {
-            Target::Rows => (&self.rows, &self.columns),
-            Target::Columns => (&self.columns, &self.rows),
-        };
-        rotated_sum(features, x, y, |index| {
-            let entries = own.entries(index);
-            let count = entries.len();
-            entries.map(move |entry| {
-                let source = own.others[entry] as usize;
-                let count = match normalise {
-                    Normalise::Target => count,
-                    Normalise::Source => other.entries(source).len(),
-                };
-                let place = match target {
-                    Target::Rows => entry,
-                    Target::Columns => self.places[entry] as usize,
-                };
-                let mut phase = match &self.phases[..] {
-                    [] => [T::one(), T::zero()],
-                    phases => phases[place],
-                };
-                if target == Target::Columns {
-                    phase[1] = -phase[1];
-                }
-                let weight = *self.weights.get(place).unwrap_or(&T::one());
-                Term { scale: aggregation.scale::<T>(count) * weight, ..Term::new(source, phase) }
-            })
-        });
+    /// True if entries carry only their places.
+    fn is_plain(&self) -> bool {
+        self.phases.is_empty() && self.weights.is_empty()
     }
 }
 
 /// Where sums go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+pub enum Target {
+    /// To rows, from columns.
     Rows,
+    /// To columns, from rows.
     Columns,
+}
+
+impl Target {
+    /// The other end of the entries.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Rows => Self::Columns,
+            Self::Columns => Self::Rows,
+        }
+    }
 }
 
 /// Whose number of entries a term is divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Normalise {
+pub enum Normalise {
+    /// That of the row or column that the term is added to.
     Target,
+    /// That of the row or column that the term comes from, as in gradients.
     Source,
+}
+
+/// Sums of scalars with several weights for every row of an incidence without angles and weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mixture {
+    /// Scale of the sums.
+    pub aggregation: Aggregation,
+    /// Number of weights of a row.
+    pub weights: usize,
+    /// Number of scalars of a row.
+    pub channels: usize,
+}
+
+impl Mixture {
+    /// Numbers of a column of the result: the channels of the first weight, then those of the second, and so on.
+    pub fn outputs(&self) -> usize {
+        self.weights * self.channels
+    }
+}
+
+fn check_plain(is_plain: bool) -> Result<(), KernelError> {
+    match is_plain {
+        true => Ok(()),
+        false => Err(KernelError::Setting {
+            operator: OPERATOR,
+            problem: "a mixture takes an incidence without angles and weights".into(),
+        }),
+    }
+}
+
+arguments! {
+    /// Sums over the entries of each row or column, the target, of the features `x` at the other end, transported along the
+    /// angles. The gradient of a sum is a sum to the other end with the other [`Normalise`].
+    Sum = sum(OPERATOR) {
+        features: &'a FeatureType, aggregation: Aggregation, target: Target, normalise: Normalise;
+        incidence: Incidence,
+        x: read[incidence.count(target.other()), features.dimension()],
+        y: write[incidence.count(target), features.dimension()],
+    }
+
+    /// Sums over the rows of each column, with several weights for every row.
+    Mix = mix(OPERATOR) {
+        op: &'a Mixture;
+        incidence: Incidence,
+        x: read[incidence.row_count(), op.channels],
+        w: read[incidence.row_count(), op.weights],
+        y: write[incidence.column_count(), op.outputs()];
+        check_plain(incidence.is_plain())?;
+    }
+
+    /// Overwrites `dx` and `dw` with the gradients of [`Mix`].
+    MixBackward = mix_backward(OPERATOR) {
+        op: &'a Mixture;
+        incidence: Incidence,
+        x: read[incidence.row_count(), op.channels],
+        w: read[incidence.row_count(), op.weights],
+        dy: read[incidence.column_count(), op.outputs()],
+        dx: write[incidence.row_count(), op.channels],
+        dw: write[incidence.row_count(), op.weights];
+        check_plain(incidence.is_plain())?;
+    }
 }
 
 /// The entries of every column, in the order of rows, and their places.
@@ -285,72 +319,4 @@ fn transposed(rows: &Side, columns: usize) -> (Side, Vec<u32>) {
         }
     }
     (Side { offsets, others }, places)
-}
-
-/// Checks features at rows and at columns.
-fn check<S: Length>(
-    features: &FeatureType,
-    (rows, columns): (usize, usize),
-    (row_name, at_rows): (&'static str, S),
-    (column_name, at_columns): (&'static str, S),
-) -> Result<(), KernelError> {
-    for (name, values, count) in [(row_name, at_rows, rows), (column_name, at_columns, columns)] {
-        let expected = count.saturating_mul(features.dimension());
-        check_count(OPERATOR, name, values.length(), expected)?;
-    }
-    Ok(())
-}
-
-/// Sum or mean over each row of the features of its columns: `x` `[columns, dimension]` to `y`
-/// `[rows, dimension]`.
-pub fn apply<T: Real>(
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &IncidenceArrays<T>,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, incidence.counts(), ("y", &*y), ("x", x))?;
-    incidence.sum(features, aggregation, Target::Rows, Normalise::Target, x, y);
-    Ok(())
-}
-
-/// Overwrites `dx` `[columns, dimension]` with the gradient of [`apply`].
-pub fn apply_backward<T: Real>(
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &IncidenceArrays<T>,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, incidence.counts(), ("dy", dy), ("dx", dx))?;
-    incidence.sum(features, aggregation, Target::Columns, Normalise::Source, dy, dx);
-    Ok(())
-}
-
-/// Sum or mean over each column of the features of its rows: `x` `[rows, dimension]` to `y`
-/// `[columns, dimension]`.
-pub fn apply_transposed<T: Real>(
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &IncidenceArrays<T>,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, incidence.counts(), ("x", x), ("y", y))?;
-    incidence.sum(features, aggregation, Target::Columns, Normalise::Target, x, y);
-    Ok(())
-}
-
-/// Overwrites `dx` `[rows, dimension]` with the gradient of [`apply_transposed`].
-pub fn apply_transposed_backward<T: Real>(
-    features: &FeatureType,
-    aggregation: Aggregation,
-    incidence: &IncidenceArrays<T>,
-    dy: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    check(features, incidence.counts(), ("dx", &*dx), ("dy", dy))?;
-    incidence.sum(features, aggregation, Target::Rows, Normalise::Source, dy, dx);
-    Ok(())
 }

@@ -1,5 +1,7 @@
+pub(crate) mod reference;
+
 use super::*;
-use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, turned};
+use crate::testing::{check_close, check_threads, random, turned};
 
 const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
 
@@ -36,6 +38,22 @@ fn incidences<T: Real>() -> Vec<(&'static str, IncidenceArrays<T>)> {
     .into()
 }
 
+/// Sums to the target of values at the other end, and their gradient where `back` is set.
+fn run<T: Real>(
+    (features, aggregation): (&FeatureType, Aggregation),
+    (target, back): (Target, bool),
+    incidence: &IncidenceArrays<T>,
+    x: &[T],
+) -> Vec<T> {
+    let (target, normalise) = match back {
+        false => (target, Normalise::Target),
+        true => (target.other(), Normalise::Source),
+    };
+    let mut y = vec![T::nan(); incidence.count(target) * features.dimension()];
+    Sum { features, aggregation, target, normalise, incidence, x, y: &mut y[..] }.on_host().unwrap();
+    y
+}
+
 fn kinds() -> [FeatureType; 3] {
     ["0x0", "5x0", "3x0 + 7x1 + 1x3"].map(|text| text.parse().unwrap())
 }
@@ -47,22 +65,19 @@ fn check_fast<T: Real>(tolerance: f64) {
             let at_rows: Vec<T> = random(incidence.row_count() * width, 1);
             let at_columns: Vec<T> = random(incidence.column_count() * width, 2);
             for mode in AGGREGATIONS {
-                let nan = |count: usize| (vec![T::nan(); count], vec![T::nan(); count]);
-                let (f, g, x) = (&features, &incidence, &at_columns);
-                let (mut y, mut slow) = nan(at_rows.len());
-                apply(f, mode, g, x, &mut y).unwrap();
-                reference::apply(f, mode, g, x, &mut slow, false);
-                check_close(&y, &slow, tolerance, name);
-                apply_transposed_backward(f, mode, g, x, &mut y).unwrap();
-                reference::apply_transposed(f, mode, g, x, &mut slow, true);
-                check_close(&y, &slow, tolerance, name);
-                let (mut y, mut slow) = nan(at_columns.len());
-                apply_transposed(f, mode, g, &at_rows, &mut y).unwrap();
-                reference::apply_transposed(f, mode, g, &at_rows, &mut slow, false);
-                check_close(&y, &slow, tolerance, name);
-                apply_backward(f, mode, g, &at_rows, &mut y).unwrap();
-                reference::apply(f, mode, g, &at_rows, &mut slow, true);
-                check_close(&y, &slow, tolerance, name);
+                let (f, g) = (&features, &incidence);
+                for back in [false, true] {
+                    let x = if back { &at_rows } else { &at_columns };
+                    let y = run((f, mode), (Target::Rows, back), g, x);
+                    let mut slow = vec![T::nan(); y.len()];
+                    reference::apply(f, mode, g, x, &mut slow, back);
+                    check_close(&y, &slow, tolerance, name);
+                    let x = if back { &at_columns } else { &at_rows };
+                    let y = run((f, mode), (Target::Columns, back), g, x);
+                    let mut slow = vec![T::nan(); y.len()];
+                    reference::apply_transposed(f, mode, g, x, &mut slow, back);
+                    check_close(&y, &slow, tolerance, name);
+                }
             }
         }
     }
@@ -72,27 +87,6 @@ fn check_fast<T: Real>(tolerance: f64) {
 fn fast_equals_reference() {
     check_fast::<f32>(3e-6);
     check_fast::<f64>(1e-13);
-}
-
-#[test]
-fn backward_passes_are_adjoint() {
-    for (name, incidence) in incidences::<f64>() {
-        for features in kinds() {
-            let width = features.dimension();
-            let at_rows: Vec<f64> = random(incidence.row_count() * width, 1);
-            let at_columns: Vec<f64> = random(incidence.column_count() * width, 2);
-            for mode in AGGREGATIONS {
-                let mut y = vec![f64::NAN; at_rows.len()];
-                let mut dx = vec![f64::NAN; at_columns.len()];
-                apply(&features, mode, &incidence, &at_columns, &mut y).unwrap();
-                apply_backward(&features, mode, &incidence, &at_rows, &mut dx).unwrap();
-                assert_adjoint(name, dot(&y, &at_rows), &at_columns, &dx);
-                apply_transposed(&features, mode, &incidence, &at_rows, &mut dx).unwrap();
-                apply_transposed_backward(&features, mode, &incidence, &at_columns, &mut y).unwrap();
-                assert_adjoint(name, dot(&dx, &at_columns), &at_rows, &y);
-            }
-        }
-    }
 }
 
 #[test]
@@ -116,21 +110,16 @@ fn means_keep_constants_and_frames_rotate_the_results() {
     let width = features.dimension();
     let mode = Aggregation::Mean;
     let (x, z): (Vec<f64>, Vec<f64>) = (random(30 * width, 4), random(60 * width, 5));
-    let (mut y, mut y_moved) = (z.clone(), z.clone());
-    apply(&features, mode, &incidence, &x, &mut y).unwrap();
-    let seen = turned(&features, &x, &of_columns);
-    apply(&features, mode, &moved, &seen, &mut y_moved).unwrap();
-    check_close(&y_moved, &turned(&features, &y, &of_rows), 1e-12, "apply");
-    let (mut y, mut y_moved) = (x.clone(), x);
-    apply_transposed(&features, mode, &incidence, &z, &mut y).unwrap();
-    let seen = turned(&features, &z, &of_rows);
-    apply_transposed(&features, mode, &moved, &seen, &mut y_moved).unwrap();
-    check_close(&y_moved, &turned(&features, &y, &of_columns), 1e-12, "transposed");
+    let ends = [(Target::Rows, &x, &of_columns, &of_rows), (Target::Columns, &z, &of_rows, &of_columns)];
+    for (target, x, of_sources, of_targets) in ends {
+        let sum = |incidence, x: &[f64]| run((&features, mode), (target, false), incidence, x);
+        let seen = sum(&moved, &turned(&features, x, of_sources));
+        check_close(&seen, &turned(&features, &sum(&incidence, x), of_targets), 1e-12, "frames");
+    }
 
     let scalar = FeatureType::scalars(1);
-    let (mut y, mut x) = (vec![f64::NAN; 60], vec![f64::NAN; 30]);
-    apply(&scalar, mode, &incidence, &[2.0; 30], &mut y).unwrap();
-    apply_transposed(&scalar, mode, &incidence, &[2.0; 60], &mut x).unwrap();
+    let y = run((&scalar, mode), (Target::Rows, false), &incidence, &[2.0; 30]);
+    let x = run((&scalar, mode), (Target::Columns, false), &incidence, &[2.0; 60]);
     for value in y.iter().chain(&x) {
         // Zero only where there is no entry.
         assert!(*value == 0.0 || (value - 2.0).abs() < 1e-14);
@@ -154,16 +143,17 @@ fn parts_and_lengths_are_checked_and_threads_do_not_matter() {
     }
     let union = IncidenceArrays::<f64>::union(&[good, good]).unwrap();
     assert_eq!((union.row_count(), union.column_count(), union.entry_count()), (4, 8, 12));
-    let (sum, scalar) = (Aggregation::Sum, FeatureType::scalars(1));
-    assert!(apply(&scalar, sum, &union, &[0.0; 8], &mut [0.0; 3]).is_err());
+    let (features, aggregation, target) = (&FeatureType::scalars(1), Aggregation::Sum, Target::Rows);
+    let (incidence, x, y) = (&union, &[0.0; 8][..], &mut [0.0; 3][..]);
+    let sum = Sum { features, aggregation, target, normalise: Normalise::Target, incidence, x, y };
+    assert!(sum.on_host().is_err());
     let (_, incidence) = incidences::<f32>().swap_remove(4);
     let features = &kinds()[2];
     let x: Vec<f32> = random(incidence.column_count() * features.dimension(), 1);
     check_threads(|| {
-        let mut y = vec![0.0; incidence.row_count() * features.dimension()];
-        apply(features, Aggregation::Mean, &incidence, &x, &mut y).unwrap();
-        let mut dx = x.clone();
-        apply_backward(features, Aggregation::Mean, &incidence, &y, &mut dx).unwrap();
+        let sum = |back, x: &[f32]| run((features, Aggregation::Mean), (Target::Rows, back), &incidence, x);
+        let y = sum(false, &x);
+        let dx = sum(true, &y);
         (y, dx)
     });
 }
@@ -188,11 +178,12 @@ fn mixtures_are_sums_of_outer_products() {
                     .map(|(weight, value)| w[weight] * x[value])
                     .collect();
                 let (mut y, mut expected) = (vec![f64::NAN; dy.len()], vec![0.0; dy.len()]);
-                mix(&op, &incidence, &x, &w, &mut y).unwrap();
-                reference::apply_transposed(&all, aggregation, &incidence, &products, &mut expected, false);
+                let (op, incidence, x, w) = (&op, &incidence, &x[..], &w[..]);
+                Mix { op, incidence, x, w, y: &mut y[..] }.on_host().unwrap();
+                reference::apply_transposed(&all, aggregation, incidence, &products, &mut expected, false);
                 check_close(&y, &expected, 1e-13, name);
                 let mut gradient = vec![0.0; products.len()];
-                reference::apply_transposed(&all, aggregation, &incidence, &dy, &mut gradient, true);
+                reference::apply_transposed(&all, aggregation, incidence, &dy, &mut gradient, true);
                 let (mut wanted_dx, mut wanted_dw) = (vec![0.0; x.len()], vec![0.0; w.len()]);
                 for (at, gradient) in gradient.iter().enumerate() {
                     let (weight, value) = place(at / op.outputs(), at % op.outputs());
@@ -200,7 +191,7 @@ fn mixtures_are_sums_of_outer_products() {
                     wanted_dw[weight] += x[value] * gradient;
                 }
                 let (mut dx, mut dw) = (vec![f64::NAN; x.len()], vec![f64::NAN; w.len()]);
-                mix_backward(&op, &incidence, &x, &w, &dy, &mut dx, &mut dw).unwrap();
+                MixBackward { op, incidence, x, w, dy: &dy[..], dx: &mut dx[..], dw: &mut dw[..] }.on_host().unwrap();
                 check_close(&dx, &wanted_dx, 1e-12, name);
                 check_close(&dw, &wanted_dw, 1e-12, name);
             }
@@ -210,6 +201,6 @@ fn mixtures_are_sums_of_outer_products() {
     let op = Mixture { aggregation: Aggregation::Sum, weights: 1, channels: 1 };
     let ones = vec![1.0; rotating.row_count()];
     let mut y = vec![0.0; rotating.column_count()];
-    let refused = mix(&op, &rotating, &ones, &ones, &mut y);
+    let refused = Mix { op: &op, incidence: &rotating, x: &ones[..], w: &ones[..], y: &mut y[..] }.on_host();
     assert!(matches!(refused, Err(KernelError::Setting { .. })));
 }

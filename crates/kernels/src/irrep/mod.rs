@@ -12,9 +12,10 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::arguments::arguments;
 use crate::{FeatureType, KernelError, irrep_dimension};

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::testing::{assert_adjoint, assert_gradient, check_close, check_threads, dot as product, random, turned};
 use crate::{Host, Real};

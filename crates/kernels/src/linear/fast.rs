@@ -1,8 +1,8 @@
 //! The linear map by blocks of rows, each a general matrix product.
 
-use super::Linear;
+use super::{Backward, Forward, Linear};
 use crate::parallel::{Loop, reduction_block, sum_partials};
-use crate::{Destination, Matrix, MatrixMut, Real, Scratch, product};
+use crate::{Destination, Host, HostScratch, Matrix, MatrixMut, Real, product};
 use rayon::prelude::*;
 
 /// Rows of a block of the products over rows.
@@ -13,7 +13,7 @@ const OUTPUTS: usize = 64;
 /// threads, and partial sums would be large.
 const LARGE: usize = 1 << 16;
 
-pub(super) fn forward<T: Real>(op: &Linear, x: &[T], weight: &[T], bias: &[T], y: &mut [T]) {
+pub(super) fn forward<T: Real>(Forward { op, x, weight, bias, y, .. }: Forward<'_, Host<T>>) {
     let Linear { inputs, outputs, .. } = *op;
     if y.is_empty() {
         return;
@@ -34,18 +34,8 @@ pub(super) fn forward<T: Real>(op: &Linear, x: &[T], weight: &[T], bias: &[T], y
     });
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn backward<T: Real>(
-    op: &Linear,
-    rows: usize,
-    x: &[T],
-    weight: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    dweight: &mut [T],
-    dbias: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
     let Linear { inputs, outputs, .. } = *op;
     if let Some(dx) = dx.filter(|dx| !dx.is_empty()) {
         let weights = Matrix::new(weight, outputs, inputs, inputs);
@@ -64,7 +54,7 @@ pub(super) fn backward<T: Real>(
     // Partial sums over blocks of rows: weights, then biases; within each, blocks of outputs.
     let part_rows = if weight.len() > LARGE { rows } else { reduction_block(rows) };
     let each = outputs * (inputs + 1);
-    let partials = scratch.take(rows.div_ceil(part_rows) * each);
+    let partials = scratch.narrow.take(rows.div_ceil(part_rows) * each);
     let parts = partials.par_chunks_exact_mut(each).enumerate();
     parts.run(|(part, sums)| {
         let first = part * part_rows;

@@ -1,4 +1,7 @@
+pub(crate) mod reference;
+
 use super::*;
+use crate::Real;
 use crate::testing::{assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random};
 
 fn operators() -> Vec<Linear> {
@@ -16,13 +19,13 @@ fn run<T: Real>(op: &Linear, rows: usize, slow: bool) -> [Vec<T>; 4] {
     let (mut y, mut dx) = (vec![T::nan(); dy.len()], vec![T::nan(); x.len()]);
     let (mut dw, mut db) = (random(weight.len(), 5), random(bias.len(), 6));
     if slow {
-        reference::forward(op, rows, &x, &weight, &bias, &mut y).unwrap();
-        reference::backward(op, rows, &x, &weight, &dy, &mut dx, &mut dw, &mut db).unwrap();
+        reference::forward(op, rows, &x, &weight, &bias, &mut y);
+        reference::backward(op, rows, &x, &weight, &dy, &mut dx, &mut dw, &mut db);
     } else {
-        let mut scratch = Scratch::new();
-        forward(op, rows, &x, &weight, &bias, &mut y).unwrap();
-        let dx = Some(&mut dx[..]);
-        backward(op, rows, &x, &weight, &dy, dx, &mut dw, &mut db, &mut scratch).unwrap();
+        let (x, weight, dx) = (&x[..], &weight[..], Some(&mut dx[..]));
+        Forward { op, rows, x, weight, bias: &bias[..], y: &mut y[..] }.on_host().unwrap();
+        let (dweight, dbias) = (&mut dw[..], &mut db[..]);
+        Backward { op, rows, x, weight, dy: &dy[..], dx, dweight, dbias }.on_host().unwrap();
     }
     [y, dx, dw, db]
 }
@@ -54,14 +57,13 @@ fn gradients_equal_finite_differences_and_are_adjoint() {
     let dy: Vec<f64> = random(rows * op.outputs, 4);
     let value = |x: &[f64], weight: &[f64], bias: &[f64]| {
         let mut y = vec![0.0; dy.len()];
-        forward(&op, rows, x, weight, bias, &mut y).unwrap();
+        Forward { op: &op, rows, x, weight, bias, y: &mut y[..] }.on_host().unwrap();
         dot(&y, &dy)
     };
     let mut dx = vec![0.0; x.len()];
     let (mut dw, mut db) = (vec![0.0; weight.len()], vec![0.0; bias.len()]);
-    let mut scratch = Scratch::new();
-    let wanted = Some(&mut dx[..]);
-    backward(&op, rows, &x, &weight, &dy, wanted, &mut dw, &mut db, &mut scratch).unwrap();
+    let (op, to, dweight, dbias) = (&op, Some(&mut dx[..]), &mut dw[..], &mut db[..]);
+    Backward { op, rows, x: &x[..], weight: &weight[..], dy: &dy[..], dx: to, dweight, dbias }.on_host().unwrap();
     assert_gradient("dx", |x| value(x, &weight, &bias), &x, &dx);
     assert_gradient("dweight", |w| value(&x, w, &bias), &weight, &dw);
     assert_gradient("dbias", |b| value(&x, &weight, b), &bias, &db);

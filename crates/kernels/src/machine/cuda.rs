@@ -31,7 +31,7 @@ pub fn product_rate(device: &CudaDevice) -> Result<f64, CudaError> {
         timer.milliseconds(|| {
             let (x, weight) = (x.view(), weight.view());
             let bias = DeviceSlice::empty();
-            linear::cuda::forward(device, &op, SIDE, x, weight, bias, y.view_mut())
+            linear::Forward { op: &op, rows: SIDE, x, weight, bias, y: y.view_mut() }.launch(device)
         })
     })?;
     Ok(1e3 * product_operations(SIDE) / milliseconds)

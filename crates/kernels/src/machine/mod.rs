@@ -41,10 +41,10 @@ pub fn copy_rate() -> f64 {
 pub fn product_rate() -> Result<f64, KernelError> {
     let op = square_map(SIDE);
     let (x, weight) = (noise(SIDE * SIDE, 1), noise(SIDE * SIDE, 2));
-    let mut y = vec![0.0f32; SIDE * SIDE];
+    let (bias, mut y) = (&[][..], vec![0.0f32; SIDE * SIDE]);
     let seconds = fastest(|| {
         let start = Instant::now();
-        linear::forward(&op, SIDE, &x, &weight, &[], &mut y)?;
+        linear::Forward { op: &op, rows: SIDE, x: &x[..], weight: &weight[..], bias, y: &mut y[..] }.on_host()?;
         Ok::<_, KernelError>(start.elapsed().as_secs_f64())
     })?;
     Ok(product_operations(SIDE) / seconds)

@@ -1,3 +1,5 @@
+mod reference;
+
 use super::*;
 use crate::Real;
 use crate::testing::{assert_adjoint, check_close, check_threads, dot, random, turned};

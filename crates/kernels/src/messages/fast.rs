@@ -1,9 +1,9 @@
 //! The same maps as gathers, rows in parallel.
 
+use super::{Gather, GatherBackward, Reduce, ReduceBackward};
 use crate::parallel::for_rows;
 use crate::rotated_sum::{Term, add_rotated};
-use crate::{Aggregation, FeatureType, GraphView, Real};
-use std::ops::Range;
+use crate::{Aggregation, GraphView, Host, Real};
 
 fn back<T: Real>([c, s]: [T; 2]) -> [T; 2] {
     [c, -s]
@@ -15,13 +15,7 @@ fn centre<T: Real>(graph: GraphView<'_, T>, edge: usize) -> usize {
     graph.neighbours()[graph.reverse()[edge] as usize] as usize
 }
 
-pub(super) fn gather<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    z: &mut [T],
-) {
+pub(super) fn gather<T: Real>(Gather { features, range, graph, x, z }: Gather<'_, Host<T>>) {
     let width = features.dimension();
     for_rows(
         z,
@@ -43,13 +37,7 @@ pub(super) fn gather<T: Real>(
     );
 }
 
-pub(super) fn gather_backward<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    dz: &[T],
-    dx: &mut [T],
-) {
+pub(super) fn gather_backward<T: Real>(GatherBackward { features, range, graph, dz, dx }: GatherBackward<'_, Host<T>>) {
     let width = features.dimension();
     for_rows(
         dx,
@@ -72,13 +60,7 @@ pub(super) fn gather_backward<T: Real>(
     );
 }
 
-pub(super) fn reduce<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    values: &[T],
-    y: &mut [T],
-) {
+pub(super) fn reduce<T: Real>(Reduce { features, range, graph, values, y }: Reduce<'_, Host<T>>) {
     if range.is_empty() {
         return;
     }
@@ -103,11 +85,7 @@ pub(super) fn reduce<T: Real>(
 }
 
 pub(super) fn reduce_backward<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    dy: &[T],
-    dvalues: &mut [T],
+    ReduceBackward { features, range, graph, dy, dvalues }: ReduceBackward<'_, Host<T>>,
 ) {
     let width = features.dimension();
     for_rows(

@@ -19,13 +19,13 @@ pub mod cuda;
 mod fast;
 pub mod host;
 mod layout;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
-use crate::error::{check_length, check_rows};
-use crate::real::compiled;
-use crate::{FeatureType, GraphView, KernelError, Real};
+use crate::arguments::{Graph, arguments};
+use crate::{FeatureType, KernelError};
 use std::ops::Range;
 
 const OPERATOR: &str = "messages";
@@ -41,81 +41,41 @@ fn check_range(range: &Range<usize>, edges: usize) -> Result<(), KernelError> {
     }
 }
 
-/// Checks rows of features at vertices and rows of `parts` times their width at a range of edges.
-fn check<T: Real>(
-    (features, parts): (&FeatureType, usize),
-    range: &Range<usize>,
-    graph: GraphView<'_, T>,
-    (vertex_name, at_vertices): (&'static str, &[T]),
-    (edge_name, at_edges): (&'static str, &[T]),
-) -> Result<(), KernelError> {
-    check_range(range, graph.edge_count())?;
-    let (vertices, width) = (graph.vertex_count(), features.dimension());
-    check_rows(OPERATOR, vertex_name, at_vertices, vertices, width)?;
-    check_length(OPERATOR, edge_name, at_edges, range.len() * parts * width)
-}
+arguments! {
+    /// The features of both vertices at every edge of `range`.
+    Gather = gather(OPERATOR) {
+        features: &'a FeatureType, range: &'a Range<usize>;
+        graph: Graph,
+        x: read[graph.vertex_count(), features.dimension()],
+        z: write[range.len(), 2 * features.dimension()];
+        check_range(range, graph.edge_count())?;
+    }
 
-/// The features of both vertices at every edge of `range`: `x` `[vertices, dimension]` to `z` `[range, 2 dimension]`.
-///
-/// # Errors
-/// A range outside of the graph, or lengths that do not fit.
-pub fn gather<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    z: &mut [T],
-) -> Result<(), KernelError> {
-    check((features, 2), &range, graph, ("x", x), ("z", z))?;
-    compiled!(fast::gather as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
-        features, range, graph, x, z,
-    );
-    Ok(())
-}
+    /// Adds the gradient of [`Gather`] to `dx`.
+    GatherBackward = gather_backward(OPERATOR) {
+        features: &'a FeatureType, range: &'a Range<usize>;
+        graph: Graph,
+        dz: read[range.len(), 2 * features.dimension()],
+        dx: add[graph.vertex_count(), features.dimension()];
+        check_range(range, graph.edge_count())?;
+    }
 
-/// Adds the gradient of [`gather`] to `dx` `[vertices, dimension]`.
-pub fn gather_backward<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    dz: &[T],
-    dx: &mut [T],
-) -> Result<(), KernelError> {
-    check((features, 2), &range, graph, ("dx", dx), ("dz", dz))?;
-    compiled!(fast::gather_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
-        features, range, graph, dz, dx,
-    );
-    Ok(())
-}
+    /// Adds to `y` the part of the mean over the edges of each vertex that comes from `range`. A vertex without edges
+    /// gets nothing.
+    Reduce = reduce(OPERATOR) {
+        features: &'a FeatureType, range: &'a Range<usize>;
+        graph: Graph,
+        values: read[range.len(), features.dimension()],
+        y: add[graph.vertex_count(), features.dimension()];
+        check_range(range, graph.edge_count())?;
+    }
 
-/// Adds to `y` `[vertices, dimension]` the part of the mean over the edges of each vertex that comes from `range`:
-/// `values` are `[range, dimension]`. A vertex without edges gets nothing.
-pub fn reduce<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    values: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    check((features, 1), &range, graph, ("y", y), ("values", values))?;
-    compiled!(fast::reduce as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
-        features, range, graph, values, y,
-    );
-    Ok(())
-}
-
-/// Overwrites `dvalues` `[range, dimension]` with the gradient of [`reduce`].
-pub fn reduce_backward<T: Real>(
-    features: &FeatureType,
-    range: Range<usize>,
-    graph: GraphView<'_, T>,
-    dy: &[T],
-    dvalues: &mut [T],
-) -> Result<(), KernelError> {
-    let values = ("dvalues", &*dvalues);
-    check((features, 1), &range, graph, ("dy", dy), values)?;
-    compiled!(fast::reduce_backward as fn(&FeatureType, Range<usize>, GraphView<'_, T>, &[T], &mut [T]))(
-        features, range, graph, dy, dvalues,
-    );
-    Ok(())
+    /// Overwrites `dvalues` with the gradient of [`Reduce`].
+    ReduceBackward = reduce_backward(OPERATOR) {
+        features: &'a FeatureType, range: &'a Range<usize>;
+        graph: Graph,
+        dy: read[graph.vertex_count(), features.dimension()],
+        dvalues: write[range.len(), features.dimension()];
+        check_range(range, graph.edge_count())?;
+    }
 }

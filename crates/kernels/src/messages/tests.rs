@@ -1,4 +1,7 @@
+pub(crate) mod reference;
+
 use super::*;
+use crate::Real;
 use crate::testing::{assert_same_on_any_threads, difference, graphs, random};
 
 const TYPES: [&str; 4] = ["16x0 + 16x1 + 16x2", "3x0 + 7x1 + 1x3", "5x0", "9x2"];
@@ -30,11 +33,13 @@ fn check<T: Real>(tolerance: f64) {
                 for range in ranges {
                     let rows = |width: usize| range.start * width..range.end * width;
                     let (at_z, at_v) = (rows(2 * width), rows(width));
-                    let part = &mut found_z[at_z.clone()];
-                    gather(&kind, range.clone(), view, &x, part).unwrap();
-                    gather_backward(&kind, range.clone(), view, &z[at_z], &mut dx).unwrap();
-                    reduce(&kind, range.clone(), view, &v[at_v.clone()], &mut y).unwrap();
-                    reduce_backward(&kind, range.clone(), view, &x, &mut found_v[at_v]).unwrap();
+                    let (features, range, graph) = (&kind, &range, view);
+                    Gather { features, range, graph, x: &x[..], z: &mut found_z[at_z.clone()] }.on_host().unwrap();
+                    GatherBackward { features, range, graph, dz: &z[at_z], dx: &mut dx[..] }.on_host().unwrap();
+                    Reduce { features, range, graph, values: &v[at_v.clone()], y: &mut y[..] }.on_host().unwrap();
+                    ReduceBackward { features, range, graph, dy: &x[..], dvalues: &mut found_v[at_v] }
+                        .on_host()
+                        .unwrap();
                 }
                 for (index, (found, expected)) in [found_z, dx, y, found_v].iter().zip(&expected).enumerate() {
                     let error = difference(found, expected);
@@ -57,12 +62,10 @@ fn gradients_are_the_same_on_any_number_of_threads() {
     let kind: FeatureType = TYPES[0].parse().unwrap();
     let edges = graph.edge_count();
     let dz: Vec<f32> = random(edges * 2 * kind.dimension(), 1);
-    assert_same_on_any_threads(|| {
-        let mut dx = vec![0.0; graph.vertex_count() * kind.dimension()];
-        gather_backward(&kind, 0..edges, graph.view(), &dz, &mut dx).unwrap();
-        dx
-    });
-    let mut dx = vec![0.0; graph.vertex_count() * kind.dimension()];
-    let error = gather_backward(&kind, 1..edges + 1, graph.view(), &dz, &mut dx);
-    assert!(matches!(error, Err(KernelError::Setting { .. })));
+    let gradient = |range: &Range<usize>| {
+        let (features, graph, mut dx) = (&kind, graph.view(), vec![0.0; graph.vertex_count() * kind.dimension()]);
+        GatherBackward { features, range, graph, dz: &dz[..], dx: &mut dx[..] }.on_host().map(|()| dx)
+    };
+    assert_same_on_any_threads(|| gradient(&(0..edges)).unwrap());
+    assert!(matches!(gradient(&(1..edges + 1)), Err(KernelError::Setting { .. })));
 }

@@ -19,7 +19,6 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
 

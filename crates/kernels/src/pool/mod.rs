@@ -15,12 +15,13 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 pub mod transport;
 
-use crate::arguments::{Indices, Meshes, WriteIndices, arguments, kinds};
+use crate::arguments::{Indices, MeshOffsets, Meshes, WriteIndices, arguments, kinds};
 use crate::error::check_mesh_offsets;
 use crate::{FeatureType, KernelError};
 
@@ -33,17 +34,6 @@ const TRANSPORT: &str = "transport pooling";
 kinds! {
     /// The clusters of a batch.
     Clusters = transport::ClusterView<'a, T>, cuda::DeviceClusterView<'a>;
-}
-
-/// [`Meshes`] in main memory, as those on a GPU.
-trait MeshOffsets {
-    fn mesh_offsets(&self) -> &[u32];
-}
-
-impl MeshOffsets for [u32] {
-    fn mesh_offsets(&self) -> &[u32] {
-        self
-    }
 }
 
 /// Checks that features are scalars and that offsets rise; returns the numbers of vertices and of meshes.

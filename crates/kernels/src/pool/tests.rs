@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::transport::{ClusterArrays, ClusterParts};
 use super::*;
 use crate::Real;

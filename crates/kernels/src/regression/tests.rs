@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::Real;
 use crate::testing::{check_close, check_gradient, check_threads, random, turned, wrong_length};

@@ -9,15 +9,11 @@ use crate::batch_norm::NormGradients;
 use crate::batch_norm::cuda::{Affine, DeviceNormalisation, StatisticsTerms};
 use crate::cuda::reduce::{MIN_COMPUTED_ROWS, Pieces, column_threads};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
-    to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, to_u32,
 };
-use crate::dropout::cuda::Drawn;
-use crate::dropout::{Dropout, DropoutUnit};
 use crate::{Activation, FeatureType};
 
-pub(crate) const SOURCE: KernelSource =
-    KernelSource::new("regular", concat!(include_str!("../dropout/philox.cu"), include_str!("regular.cu")));
+pub(crate) const SOURCE: KernelSource = KernelSource::new("regular", include_str!("regular.cu"));
 
 /// Largest number of harmonics that are constants of the source; more are computed by the kernel.
 const MAX_LITERALS: usize = 4096;
@@ -33,18 +29,6 @@ pub struct DevicePlan {
     inputs: usize,
     outputs: usize,
     defines: Vec<Define>,
-}
-
-impl Regular {
-    /// True if a dropout of the output can be part of the kernels. The threads of four channels share their random
-    /// words, each of which draws for another order: with fewer than three orders, drawing takes longer than another
-    /// pass.
-    pub fn can_drop(&self, dropout: &Dropout) -> bool {
-        dropout.unit == DropoutUnit::Irrep
-            && dropout.kind == self.output()
-            && self.output_band_limit >= 2
-            && self.input.multiplicity(0).is_multiple_of(4)
-    }
 }
 
 impl DevicePlan {
@@ -112,69 +96,38 @@ impl DevicePlan {
         check_length(operator, name, output, expected)
     }
 
-    /// Macros and the last arguments of a kernel with or without a dropout.
-    fn with_dropout<'a>(&self, drawn: Option<Drawn<'a>>) -> Result<(Vec<Define>, [Arg; 4]), CudaError> {
-        let mut defines = self.defines.clone();
-        if let Some(drawn) = &drawn {
-            if !self.config.can_drop(drawn.config) {
-                return Err(CudaError::Kernel(KernelError::Setting {
-                    operator: "regular nonlinearity",
-                    problem: format!("{:?} cannot be part of it", drawn.config),
-                }));
-            }
-            defines.push(("DROPOUT", "1".into()));
-        }
-        let units = self.channels * (self.config.output_band_limit + 1);
-        let (stream, salt, threshold, scale) = Drawn::numbers(drawn, units)?;
-        Ok((defines, *args![stream, salt, threshold, scale]))
-    }
-
     fn run_forward(
         &self,
         device: &CudaDevice,
         affine: Option<&Affine>,
-        drawn: Option<Drawn<'_>>,
         vertices: usize,
         x: DeviceSlice<'_, f32>,
         y: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
         let size = |n: usize| to_u32("regular forward", n);
         let (blocks, threads) = self.grid(vertices);
-        let (defines, last) = self.with_dropout(drawn)?;
-        let function = device.function(SOURCE, &defines, "regular_forward")?;
+        let function = device.function(SOURCE, &self.defines, "regular_forward")?;
         let affine = affine.map_or(DeviceSlice::empty(), DeviceBuffer::view);
         // SAFETY: lengths were checked.
-        unsafe {
-            function.run(
-                blocks,
-                threads,
-                &[args![x, y, affine, size(self.channels)?, size(vertices)?], &last[..]].concat(),
-            )
-        }
+        unsafe { function.run(blocks, threads, args![x, y, affine, size(self.channels)?, size(vertices)?]) }
     }
 
     fn run_backward(
         &self,
         device: &CudaDevice,
         norm: Option<(&Affine, &StatisticsTerms)>,
-        drawn: Option<Drawn<'_>>,
         vertices: usize,
         (x, dy): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         dx: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
         let size = |n: usize| to_u32("regular backward", n);
         let (blocks, threads) = self.grid(vertices);
-        let (defines, last) = self.with_dropout(drawn)?;
-        let function = device.function(SOURCE, &defines, "regular_backward")?;
+        let function = device.function(SOURCE, &self.defines, "regular_backward")?;
         let affine = norm.map_or(DeviceSlice::empty(), |(affine, _)| affine.view());
         let through = norm.map_or(DeviceSlice::empty(), |(_, through)| through.view());
         // SAFETY: lengths were checked.
         unsafe {
-            function.run(
-                blocks,
-                threads,
-                &[args![x, dy, dx, affine, through, size(self.channels)?, size(vertices)?,], &last[..]].concat(),
-            )
+            function.run(blocks, threads, args![x, dy, dx, affine, through, size(self.channels)?, size(vertices)?])
         }
     }
 }
@@ -191,10 +144,6 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
         let config = Regular { output_band_limit, ..Regular::new(input, samples, activation) };
         Some(DevicePlan::new(&config).ok()?.defines)
     })
-    .flat_map(|defines| {
-        let dropped = [&defines[..], &[("DROPOUT", "1".into())]].concat();
-        [defines, dropped]
-    })
     .collect()
 }
 
@@ -207,7 +156,7 @@ pub fn forward(
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
     plan.check_lengths("regular forward", vertices, &[("x", x)], ("y", y.view()))?;
-    plan.run_forward(device, None, None, vertices, x, &y)
+    plan.run_forward(device, None, vertices, x, &y)
 }
 
 /// `dx` from the same `x` and the gradient `dy` of the output.
@@ -221,7 +170,7 @@ pub fn backward(
 ) -> Result<(), CudaError> {
     let inputs = [("x", x), ("dx", dx.view())];
     plan.check_lengths("regular backward", vertices, &inputs, ("dy", dy))?;
-    plan.run_backward(device, None, None, vertices, (x, dy), &dx)
+    plan.run_backward(device, None, vertices, (x, dy), &dx)
 }
 
 /// `y` = the nonlinearity of the normalised `x`, which is not stored.
@@ -233,28 +182,12 @@ pub fn forward_normalised(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    forward_dropped(device, plan, normalisation, None, vertices, x, y)
-}
-
-/// [`forward_normalised`], with a dropout of the result if there is one ([`Regular::can_drop`]).
-///
-/// # Errors
-/// As [`forward_normalised`], or a dropout that cannot be part of it.
-pub fn forward_dropped(
-    device: &CudaDevice,
-    plan: &DevicePlan,
-    normalisation: DeviceNormalisation<'_>,
-    drawn: Option<Drawn<'_>>,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
     let operator = "normalised regular forward";
     normalisation.check(operator)?;
     check_types(operator, &normalisation.config.kind, &plan.config.input)?;
     plan.check_lengths(operator, vertices, &[("x", x)], ("y", y.view()))?;
     let affine = normalisation.affine(device)?;
-    plan.run_forward(device, Some(&affine), drawn, vertices, x, &y)
+    plan.run_forward(device, Some(&affine), vertices, x, &y)
 }
 
 /// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta.
@@ -266,22 +199,6 @@ pub fn backward_normalised(
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let inputs = (x, dy);
-    backward_dropped(device, plan, normalisation, None, vertices, inputs, dx, gradients)
-}
-
-/// [`backward_normalised`] from the same `x` and the gradient `dy` of the output of [`forward_dropped`].
-#[allow(clippy::too_many_arguments)]
-pub fn backward_dropped(
-    device: &CudaDevice,
-    plan: &DevicePlan,
-    normalisation: DeviceNormalisation<'_>,
-    drawn: Option<Drawn<'_>>,
-    vertices: usize,
-    (x, dy): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
     dx: DeviceSliceMut<'_, f32>,
     gradients: NormGradients<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
@@ -299,29 +216,24 @@ pub fn backward_dropped(
     let columns = (plan.inputs + 1) * plan.channels;
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
     let size = |n: usize| to_u32(operator, n);
-    let (defines, last) = plan.with_dropout(drawn)?;
-    let function = device.function(SOURCE, &defines, "regular_backward_sums")?;
+    let function = device.function(SOURCE, &plan.defines, "regular_backward_sums")?;
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
         function.run(
             pieces.blocks,
             pieces.threads,
-            &[
-                args![
-                    x,
-                    dy,
-                    &*affine,
-                    size(plan.channels)?,
-                    size(vertices)?,
-                    size(pieces.rows_of_block)?,
-                    &partials.view_mut(),
-                ],
-                &last[..],
-            ]
-            .concat(),
+            args![
+                x,
+                dy,
+                &*affine,
+                size(plan.channels)?,
+                size(vertices)?,
+                size(pieces.rows_of_block)?,
+                &partials.view_mut(),
+            ],
         )?;
     }
     let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
     let norm = Some((&*affine, &through));
-    plan.run_backward(device, norm, drawn, vertices, (x, dy), &dx)
+    plan.run_backward(device, norm, vertices, (x, dy), &dx)
 }

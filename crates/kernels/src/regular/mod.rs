@@ -21,9 +21,10 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 use crate::batch_norm::{Affine, HostNormalisation, NormGradients, backward_with};
 use crate::error::check_rows;

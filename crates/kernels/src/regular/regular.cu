@@ -2,8 +2,6 @@
 // normalisation before it on request. Threads (channels, vertices); a thread keeps its channel and walks over
 // vertices. See the documentation of `regular`.
 //
-// DROPOUT: 1 if irreps of the output are dropped; the words are those of `philox.cu`, which stands before.
-//
 // COMPONENTS = max(INPUTS, OUTPUTS). VALUES: the matrix of harmonics, samples by components, where it is
 // small enough to be written down; else it is computed.
 
@@ -55,49 +53,14 @@ __device__ inline float sample(const float *values, u32 t) {
     return sum;
 }
 
-constexpr u32 OUTPUT_ORDERS = (OUTPUTS + 1) / 2;
-
-// Which irreps of a channel are dropped: seed and step of a stream, and as in `dropout.cu`.
-struct Drops {
-    const u64 *__restrict__ stream;
-    u64 salt, threshold;
-    float scale;
-
-    // Factors of the orders of a channel. The threads of four channels draw for one order each, and tell the others.
-    __device__ inline void draw(u64 vertex, u32 channels, u32 channel, float (&factors)[OUTPUT_ORDERS]) const {
-        UNROLL_COMPONENTS
-        for (u32 order = 0; order < OUTPUT_ORDERS; ++order) factors[order] = 1.0f;
-#if DROPOUT
-        u32 lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32, own = lane % 4, group = 15u << (lane - own);
-        UNROLL_COMPONENTS
-        for (u32 first = 0; first < OUTPUT_ORDERS; first += 4) {
-            u32 kept = 0;
-            if (first + own < OUTPUT_ORDERS) {
-                u64 unit = (vertex * OUTPUT_ORDERS + first + own) * channels + channel;
-                uint4 words = block_of(unit / 4, stream[0] ^ salt, stream[1]);
-                kept = (words.x >= threshold) | (words.y >= threshold) << 1 | (words.z >= threshold) << 2 |
-                       (words.w >= threshold) << 3;
-            }
-#pragma unroll
-            for (u32 k = 0; k < 4; ++k) {
-                u32 of_order = __shfl_sync(group, kept, k, 4);
-                if (first + k < OUTPUT_ORDERS) factors[first + k] = of_order >> own & 1 ? scale : 0.0f;
-            }
-        }
-#endif
-    }
-};
-
 // Factor of a component of the output in the projection.
-__device__ inline float output_factor(u32 k, const float *factors) {
-    return (k == 0 ? 1.0f : 2.0f) / SAMPLES * factors[(k + 1) / 2];
-}
+__device__ inline float output_factor(u32 k) { return (k == 0 ? 1.0f : 2.0f) / SAMPLES; }
 
 // Gradient of the inputs of the nonlinearity.
-__device__ inline void gradient(const float *values, const float *dy, u32 channels, const float *factors, float *result) {
+__device__ inline void gradient(const float *values, const float *dy, u32 channels, float *result) {
     float outer[OUTPUTS];
     UNROLL_COMPONENTS
-    for (u32 k = 0; k < OUTPUTS; ++k) outer[k] = dy[k * channels] * output_factor(k, factors);
+    for (u32 k = 0; k < OUTPUTS; ++k) outer[k] = dy[k * channels] * output_factor(k);
     UNROLL_COMPONENTS
     for (u32 k = 0; k < INPUTS; ++k) result[k] = 0.0f;
     UNROLL
@@ -113,15 +76,13 @@ __device__ inline void gradient(const float *values, const float *dy, u32 channe
 
 extern "C" __global__ void __launch_bounds__(256)
 regular_forward(const float *__restrict__ x, float *__restrict__ y, const float4 *__restrict__ affine, u32 channels,
-                u32 vertices, const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale) {
+                u32 vertices) {
     u32 channel = blockIdx.y * blockDim.x + threadIdx.x;
     if (channel >= channels) return;
     Normalisation norm = normalisation(affine, channels, channel);
-    Drops drops = {stream, salt, threshold, scale};
     for (u32 v = blockIdx.x * blockDim.y + threadIdx.y; v < vertices; v += gridDim.x * blockDim.y) {
-        float values[INPUTS], result[OUTPUTS], factors[OUTPUT_ORDERS];
+        float values[INPUTS], result[OUTPUTS];
         load_inputs(x + (u64)v * channels * INPUTS + channel, channels, norm, values);
-        drops.draw(v, channels, channel, factors);
         UNROLL_COMPONENTS
         for (u32 k = 0; k < OUTPUTS; ++k) result[k] = 0.0f;
         UNROLL
@@ -132,19 +93,17 @@ regular_forward(const float *__restrict__ x, float *__restrict__ y, const float4
         }
         float *to = y + (u64)v * channels * OUTPUTS + channel;
         UNROLL_COMPONENTS
-        for (u32 k = 0; k < OUTPUTS; ++k) to[k * channels] = result[k] * output_factor(k, factors);
+        for (u32 k = 0; k < OUTPUTS; ++k) to[k * channels] = result[k] * output_factor(k);
     }
 }
 
 // Without normalisation (affine is null), or with one: through[column] = (C/V in order 0, w A/V).
 extern "C" __global__ void __launch_bounds__(256)
 regular_backward(const float *__restrict__ x, const float *__restrict__ dy, float *__restrict__ dx,
-                 const float4 *__restrict__ affine, const float2 *__restrict__ through, u32 channels, u32 vertices,
-                 const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale) {
+                 const float4 *__restrict__ affine, const float2 *__restrict__ through, u32 channels, u32 vertices) {
     u32 channel = blockIdx.y * blockDim.x + threadIdx.x;
     if (channel >= channels) return;
     Normalisation norm = normalisation(affine, channels, channel);
-    Drops drops = {stream, salt, threshold, scale};
     // What passes through the statistics, scale * (-C/V - w A/V * (x - centre) / deviation), is slope * (x - centre) +
     // constant.
     float slope[INPUTS], constant = 0.0f, centre = 0.0f;
@@ -158,11 +117,10 @@ regular_backward(const float *__restrict__ x, const float *__restrict__ dy, floa
         if (k == 0) constant = -map.x * part.x, centre = map.z;
     }
     for (u32 v = blockIdx.x * blockDim.y + threadIdx.y; v < vertices; v += gridDim.x * blockDim.y) {
-        float values[INPUTS], result[INPUTS], factors[OUTPUT_ORDERS];
+        float values[INPUTS], result[INPUTS];
         const float *from = x + (u64)v * channels * INPUTS + channel;
         load_inputs(from, channels, norm, values);
-        drops.draw(v, channels, channel, factors);
-        gradient(values, dy + (u64)v * channels * OUTPUTS + channel, channels, factors, result);
+        gradient(values, dy + (u64)v * channels * OUTPUTS + channel, channels, result);
         float *to = dx + (u64)v * channels * INPUTS + channel;
         UNROLL_COMPONENTS
         for (u32 k = 0; k < INPUTS; ++k) {
@@ -176,8 +134,7 @@ regular_backward(const float *__restrict__ x, const float *__restrict__ dy, floa
 // sum of the gradients of order 0. Each block takes a run of vertices.
 extern "C" __global__ void __launch_bounds__(256)
 regular_backward_sums(const float *__restrict__ x, const float *__restrict__ dy, const float4 *__restrict__ affine,
-                      u32 channels, u32 vertices, u32 rows_of_block, double *__restrict__ partials,
-                      const u64 *__restrict__ stream, u64 salt, u64 threshold, float scale) {
+                      u32 channels, u32 vertices, u32 rows_of_block, double *__restrict__ partials) {
     constexpr u32 GROUP = INPUTS < 8 ? INPUTS + 1 : 8;
     __shared__ double parts[GROUP][BLOCK];
     u32 channel = blockIdx.y * blockDim.x + threadIdx.x;
@@ -186,16 +143,14 @@ regular_backward_sums(const float *__restrict__ x, const float *__restrict__ dy,
     for (u32 k = 0; k <= INPUTS; ++k) sums[k] = 0.0;
     if (channel < channels) {
         Normalisation norm = normalisation(affine, channels, channel);
-        Drops drops = {stream, salt, threshold, scale};
-        float centre = affine[channel].z;
+            float centre = affine[channel].z;
         u32 first = blockIdx.x * rows_of_block;
         u32 end = min(vertices, first + rows_of_block);
         for (u32 v = first + threadIdx.y; v < end; v += blockDim.y) {
-            float values[INPUTS], result[INPUTS], factors[OUTPUT_ORDERS];
+            float values[INPUTS], result[INPUTS];
             const float *from = x + (u64)v * channels * INPUTS + channel;
             load_inputs(from, channels, norm, values);
-            drops.draw(v, channels, channel, factors);
-            gradient(values, dy + (u64)v * channels * OUTPUTS + channel, channels, factors, result);
+            gradient(values, dy + (u64)v * channels * OUTPUTS + channel, channels, result);
             UNROLL_COMPONENTS
             for (u32 k = 0; k < INPUTS; ++k)
                 sums[k] += result[k] * (from[k * channels] - (k == 0 ? centre : 0.0f));

@@ -1,3 +1,5 @@
+pub(crate) mod reference;
+
 use super::*;
 use crate::activation;
 use crate::batch_norm::{self, BatchNorm, NormGroups, Normalisation, Statistics};

@@ -1,13 +1,11 @@
 //! The equivariant linear map on a GPU: the weights of each order are laid out as a full matrix, and each
 //! order is one product. Order 0 alone needs no layout.
 
-use super::{Block, OPERATOR, SelfMap, blocks};
-use crate::FeatureType;
+use super::{Backward, Block, Forward, SelfMap, blocks};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
-use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length, key,
-};
+use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, key};
 use crate::linear::{self, Linear};
+use crate::{FeatureType, Gpu};
 use std::sync::Arc;
 
 /// The full matrices `[in, out]` of all orders, concatenated.
@@ -110,31 +108,22 @@ fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
 }
 
-/// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
-pub fn forward(
-    device: &CudaDevice,
-    op: &SelfMap,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    weight: DeviceSlice<'_, f32>,
-    bias: DeviceSlice<'_, f32>,
-    mut y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    op.check(vertices, x, ("y", y.view()), weight, ("bias", bias))?;
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+    let Forward { op, rows, x, weight, bias, mut y } = pass;
     if let Some(map) = op.of_scalars() {
-        return linear::cuda::forward(device, &map, vertices, x, weight, bias, y);
+        return linear::cuda::forward(device, linear::Forward { op: &map, rows, x, weight, bias, y });
     }
     let plan = Plan::new(device, op)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     if !covers(&plan, &op.output) {
         device.clear(y.reborrow())?;
     }
-    fill_rows(device, &y, (vertices, outputs), bias)?;
+    fill_rows(device, &y, (rows, outputs), bias)?;
     let factors = Factors::new(device, &plan, weight)?;
     for placed in &plan.blocks {
         let block = &placed.0;
         Product {
-            m: vertices,
+            m: rows,
             n: block.out_width(),
             k: block.in_width(),
             a: Operand::new(x.from(block.in_start), inputs),
@@ -147,28 +136,15 @@ pub fn forward(
     Ok(())
 }
 
-/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
-#[allow(clippy::too_many_arguments)]
-pub fn backward(
-    device: &CudaDevice,
-    op: &SelfMap,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    weight: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    dweight: DeviceSliceMut<'_, f32>,
-    dbias: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    op.check(vertices, x, ("dy", dy), weight, ("dbias", dbias.view()))?;
-    check_length(OPERATOR, "dweight", dweight.view(), op.parameter_count())?;
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
     if let Some(map) = op.of_scalars() {
-        return linear::cuda::backward(device, &map, vertices, x, weight, dy, dx, dweight, dbias);
+        let pass = linear::Backward { op: &map, rows, x, weight, dy, dx, dweight, dbias };
+        return linear::cuda::backward(device, pass);
     }
     let plan = Plan::new(device, op)?;
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     if let Some(mut dx) = dx {
-        check_length(OPERATOR, "dx", dx.view(), x.len())?;
         if !covers(&plan, &op.input) {
             device.clear(dx.reborrow())?;
         }
@@ -176,7 +152,7 @@ pub fn backward(
         for placed in &plan.blocks {
             let block = &placed.0;
             Product {
-                m: vertices,
+                m: rows,
                 n: block.in_width(),
                 k: block.out_width(),
                 a: Operand::new(dy.from(block.out_start), outputs),
@@ -187,14 +163,14 @@ pub fn backward(
             .run(device, &dx.reborrow().slice(block.in_start..usize::MAX), (inputs, 0))?;
         }
     }
-    let columns = ColumnPartials::new(device, dy, (vertices, outputs, dbias.len()))?;
-    if vertices == 0 || plan.numbers == 0 {
+    let columns = ColumnPartials::new(device, dy, (rows, outputs, dbias.len()))?;
+    if rows == 0 || plan.numbers == 0 {
         return columns.add_to(device, &dbias);
     }
     let columns = (&columns, &dbias);
     let sizes = plan.blocks.iter().map(|(block, _)| block.in_width() * block.out_width());
     let sizes = (plan.numbers, sizes.max().unwrap_or(0));
-    let mut sums = RowProducts::new(device, vertices, sizes)?;
+    let mut sums = RowProducts::new(device, rows, sizes)?;
     let products: Vec<RowProduct<'_>> = plan
         .blocks
         .iter()
@@ -206,7 +182,7 @@ pub fn backward(
             place,
         })
         .collect();
-    sums.add(device, vertices, &products)?;
+    sums.add(device, rows, &products)?;
     let (partials, count) = sums.partials();
     let (sizes, nothing) = ((count, plan.numbers), DeviceSliceMut::empty());
     (plan.fold).fold_partials(device, partials, sizes, [&dweight, &nothing], columns)

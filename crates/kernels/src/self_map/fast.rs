@@ -5,11 +5,11 @@
 //! complex numbers. The gradient is collected for that full matrix and folded back onto `a` and
 //! `b` at the end.
 
-use super::SelfMap;
+use super::{Backward, Forward, SelfMap};
 use crate::complex::{Conjugate, complex_product, is_whole};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, reduction_block, spread, sum_partials, worker_count};
-use crate::{Destination, FeatureType, Real, Scratch, irrep_dimension};
+use crate::{Destination, FeatureType, Host, HostScratch, Real, irrep_dimension};
 
 /// The weights between the channels of one order, and the ranges of these channels.
 #[derive(Debug, Clone, Copy)]
@@ -149,19 +149,12 @@ pub(crate) fn fill_matrices<T: Real>(blocks: &[Block], transposed: bool, weight:
     }
 }
 
-pub(super) fn forward<T: Real>(
-    op: &SelfMap,
-    vertices: usize,
-    x: &[T],
-    weight: &[T],
-    bias: &[T],
-    y: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Forward { op, rows: vertices, x, weight, bias, y } = pass;
     if y.is_empty() {
         return;
     }
-    let memory = scratch.take(Matrices::<T>::length(op));
+    let memory = scratch.narrow.take(Matrices::<T>::length(op));
     let matrices = Matrices::new(op, weight, memory);
     let (from, to) = (op.input.dimension(), op.output.dimension());
     spread(
@@ -274,18 +267,8 @@ fn multiply<T: Real>(products: Products<'_, T>) {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn backward<T: Real>(
-    op: &SelfMap,
-    vertices: usize,
-    x: &[T],
-    weight: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    dweight: &mut [T],
-    dbias: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Backward { op, rows: vertices, x, weight, dy, dx, dweight, dbias } = pass;
     let blocks: Vec<Block> = blocks(&op.input, &op.output).collect();
     let complete = op.input.orders().eq(blocks.iter().map(|b| (b.order, b.in_channels)));
     let (from, to) = (op.input.dimension(), op.output.dimension());
@@ -293,7 +276,7 @@ pub(super) fn backward<T: Real>(
     let each = size + dbias.len();
     let rows = reduction_block(vertices);
     let count = vertices.div_ceil(rows);
-    let (full, partials) = scratch.take(size + count * each).split_at_mut(size);
+    let (full, partials) = scratch.narrow.take(size + count * each).split_at_mut(size);
     fill_matrices(&blocks, true, weight, full);
     let full = &*full;
     let strips = strips(&blocks, true);

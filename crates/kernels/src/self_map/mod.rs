@@ -18,15 +18,15 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::reference;
 
 pub(crate) use fast::{Block, Matrices, Part, add_bias, blocks, signed};
 
-use crate::error::{Length, check_count, check_length};
-use crate::real::compiled;
-use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
+use crate::arguments::arguments;
+use crate::{FeatureType, irrep_dimension};
 
 const OPERATOR: &str = "self_map";
 
@@ -68,60 +68,26 @@ impl SelfMap {
     pub fn bias_count(&self) -> usize {
         if self.bias { self.output.multiplicity(0) } else { 0 }
     }
-
-    fn check<S: Length>(
-        &self,
-        vertices: usize,
-        x: S,
-        (y_name, y): (&'static str, S),
-        weight: S,
-        (bias_name, bias): (&'static str, S),
-    ) -> Result<(), KernelError> {
-        let (inputs, outputs) = (self.input.dimension(), self.output.dimension());
-        check_count(OPERATOR, "x", x.length(), vertices * inputs)?;
-        check_count(OPERATOR, y_name, y.length(), vertices * outputs)?;
-        check_count(OPERATOR, "weight", weight.length(), self.parameter_count())?;
-        check_count(OPERATOR, bias_name, bias.length(), self.bias_count())
-    }
 }
 
-/// `y = K_self x + bias` for every vertex. Without a bias, `bias` is empty.
-pub fn forward<T: Real>(
-    op: &SelfMap,
-    vertices: usize,
-    x: &[T],
-    weight: &[T],
-    bias: &[T],
-    y: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check(vertices, x, ("y", y), weight, ("bias", bias))?;
-    compiled!(fast::forward as fn(&SelfMap, usize, &[T], &[T], &[T], &mut [T], &mut Scratch<T>))(
-        op, vertices, x, weight, bias, y, scratch,
-    );
-    Ok(())
-}
-
-/// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
-#[allow(clippy::too_many_arguments)]
-pub fn backward<T: Real>(
-    op: &SelfMap,
-    vertices: usize,
-    x: &[T],
-    weight: &[T],
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    dweight: &mut [T],
-    dbias: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check(vertices, x, ("dy", dy), weight, ("dbias", dbias))?;
-    check_length(OPERATOR, "dweight", dweight, op.parameter_count())?;
-    if let Some(dx) = &dx {
-        check_length(OPERATOR, "dx", dx, x.len())?;
+arguments! {
+    /// `y = K_self x + bias` for every row. Without a bias, `bias` is empty.
+    Forward = forward(OPERATOR, scratch) {
+        op: &'a SelfMap, rows: usize;
+        x: read[rows, op.input.dimension()],
+        weight: read[op.parameter_count()],
+        bias: read[op.bias_count()],
+        y: write[rows, op.output.dimension()],
     }
-    compiled!(
-        fast::backward as fn(&SelfMap, usize, &[T], &[T], &[T], Option<&mut [T]>, &mut [T], &mut [T], &mut Scratch<T>)
-    )(op, vertices, x, weight, dy, dx, dweight, dbias, scratch);
-    Ok(())
+
+    /// Overwrites `dx` if it is given, and adds to `dweight` and `dbias`.
+    Backward = backward(OPERATOR, scratch) {
+        op: &'a SelfMap, rows: usize;
+        x: read[rows, op.input.dimension()],
+        weight: read[op.parameter_count()],
+        dy: read[rows, op.output.dimension()],
+        dx: write_if[rows, op.input.dimension()],
+        dweight: add[op.parameter_count()],
+        dbias: add[op.bias_count()],
+    }
 }

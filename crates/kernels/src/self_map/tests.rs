@@ -1,4 +1,7 @@
+pub(crate) mod reference;
+
 use super::*;
+use crate::Real;
 use crate::testing::{
     assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random, wrong_length,
 };
@@ -36,13 +39,12 @@ fn run<T: Real>(op: &SelfMap, vertices: usize, weight: &[T], slow: bool) -> Resu
     let mut dbias: Vec<T> = random(bias.len(), 5);
     let (dw, db) = (&mut dweight[..], &mut dbias[..]);
     if slow {
-        reference::forward(op, vertices, &x, weight, &bias, &mut y).unwrap();
-        reference::backward(op, vertices, &x, weight, &dy, &mut dx, dw, db).unwrap();
+        reference::forward(op, vertices, &x, weight, &bias, &mut y);
+        reference::backward(op, vertices, &x, weight, &dy, &mut dx, dw, db);
     } else {
-        let mut scratch = Scratch::new();
-        forward(op, vertices, &x, weight, &bias, &mut y, &mut scratch).unwrap();
-        let dx = Some(&mut dx[..]);
-        backward(op, vertices, &x, weight, &dy, dx, dw, db, &mut scratch).unwrap();
+        let (rows, x, dx) = (vertices, &x[..], Some(&mut dx[..]));
+        Forward { op, rows, x, weight, bias: &bias[..], y: &mut y[..] }.on_host().unwrap();
+        Backward { op, rows, x, weight, dy: &dy[..], dx, dweight: dw, dbias: db }.on_host().unwrap();
     }
     Results { y, dx, dweight, dbias }
 }
@@ -76,14 +78,13 @@ fn gradients_equal_finite_differences_and_are_adjoint() {
         let dy: Vec<f64> = random(vertices * op.output.dimension(), 3);
         let bias: Vec<f64> = random(op.bias_count(), 4);
         let value = |x: &[f64], weight: &[f64], bias: &[f64]| {
-            let (mut y, mut scratch) = (vec![0.0; dy.len()], Scratch::new());
-            forward(&op, vertices, x, weight, bias, &mut y, &mut scratch).unwrap();
+            let mut y = vec![0.0; dy.len()];
+            Forward { op: &op, rows: vertices, x, weight, bias, y: &mut y[..] }.on_host().unwrap();
             dot(&y, &dy)
         };
-        let (mut dx, mut scratch) = (vec![0.0; x.len()], Scratch::new());
-        let (mut dw, mut db) = (vec![0.0; weight.len()], vec![0.0; bias.len()]);
-        let wanted = Some(&mut dx[..]);
-        backward(&op, vertices, &x, &weight, &dy, wanted, &mut dw, &mut db, &mut scratch).unwrap();
+        let [mut dx, mut dw, mut db] = [&x, &weight, &bias].map(|like| vec![0.0; like.len()]);
+        let (op, rows, to, dweight, dbias) = (&op, vertices, Some(&mut dx[..]), &mut dw[..], &mut db[..]);
+        Backward { op, rows, x: &x[..], weight: &weight[..], dy: &dy[..], dx: to, dweight, dbias }.on_host().unwrap();
         assert_gradient("dx", |x| value(x, &weight, &bias), &x, &dx);
         assert_gradient("dweight", |w| value(&x, w, &bias), &weight, &dw);
         assert_gradient("dbias", |b| value(&x, &weight, b), &bias, &db);
@@ -101,7 +102,7 @@ fn commutes_with_rotations() {
     let weight: Vec<f64> = random(op.parameter_count(), 2);
     let apply = |x: &[f64]| {
         let mut y = vec![0.0; op.output.dimension()];
-        forward(op, 1, x, &weight, &[], &mut y, &mut Scratch::new()).unwrap();
+        Forward { op, rows: 1, x, weight: &weight[..], bias: &[][..], y: &mut y[..] }.on_host().unwrap();
         y
     };
     let phase = [0.7f64.cos(), 0.7f64.sin()];
@@ -125,7 +126,7 @@ fn threads_do_not_change_a_bit() {
 #[test]
 fn lengths_are_checked() {
     let op = &operators()[0];
-    let mut scratch = Scratch::<f32>::new();
-    let result = forward(op, 1, &[0.0; 80], &[], &[], &mut [0.0; 80], &mut scratch);
+    let (x, none, y) = (&[0.0f32; 80][..], &[][..], &mut [0.0; 80][..]);
+    let result = Forward { op, rows: 1, x, weight: none, bias: none, y }.on_host();
     assert_eq!(wrong_length(result.unwrap_err()), ("weight", 0, 1280));
 }

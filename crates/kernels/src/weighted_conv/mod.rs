@@ -28,7 +28,6 @@
 
 pub mod cuda;
 mod fast;
-pub mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -1,3 +1,5 @@
+mod reference;
+
 use super::*;
 use crate::testing::{
     arrays, assert_adjoint, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,

@@ -1,7 +1,5 @@
-//! Tests through the public interface: operators against numbers of the published implementation
-//! (`golden_*`), and on a GPU against the reference versions (`cuda`).
+//! Operators, through the public interface, against numbers of the published implementation.
 
-mod cuda;
 mod golden_conv;
 mod golden_nonlinearity;
 mod golden_pool;

@@ -1,6 +1,6 @@
 //! Dropout of whole irreps.
 
-use crate::{Levels, Module, NnError, PointwiseLayer, Tape, Var};
+use crate::{Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -49,10 +49,6 @@ impl<T: Real> Module<T> for EquivariantDropout {
 
     fn reach(&self) -> Option<usize> {
         Some(0)
-    }
-
-    fn as_pointwise(&self) -> Option<PointwiseLayer<'_>> {
-        Some(PointwiseLayer::Dropout(&self.operator))
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {

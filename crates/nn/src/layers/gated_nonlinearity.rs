@@ -1,6 +1,6 @@
 //! The gated nonlinearity.
 
-use super::nonlinearity::single_channels;
+use super::nonlinearity::one_channel_each;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
 use crate::{Builder, Levels, Module, NnError, Tape, Var};
@@ -62,9 +62,9 @@ impl<T: Real> Nonlinearity<T> for Gates {
     }
 
     fn moments(&self, output: &FeatureType) -> Vec<f64> {
-        let single = single_channels(output);
-        let operator = self.operator(&single);
-        drawn_moments([&operator.input(), &single], 1.0, |x, y| {
+        let one_channel = one_channel_each(output);
+        let operator = self.operator(&one_channel);
+        drawn_moments([&operator.input(), &one_channel], 1.0, |x, y| {
             GatedForward { op: &operator, rows: DRAWS, x, y }.on_host()
         })
     }

@@ -1,10 +1,9 @@
 //! The linear layer of scalars.
 
-use crate::operators::{LinearActivate, LinearWeights};
-use crate::{Builder, Device, Head, Levels, Module, NnError, PointwiseLayer, Role, Tape, Var};
+use crate::operators::LinearWeights;
+use crate::{Builder, Head, Levels, Module, NnError, Role, Tape, Var};
 use gemcnn_kernels::linear::Linear as Operator;
-use gemcnn_kernels::{Activation, FeatureType, Real};
-use std::sync::Arc;
+use gemcnn_kernels::{FeatureType, Real};
 
 /// Settings of a [`Linear`] layer.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,28 +85,5 @@ impl<T: Real> Module<T> for Linear {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.linear(self.operator, self.weights, x).map_err(|error| error.in_layer(&self.name))
-    }
-
-    /// On a GPU, applies an activation and a dropout after it.
-    fn forward_then<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-        following: &[PointwiseLayer<'_>],
-    ) -> Result<(Var<T>, usize), NnError> {
-        let (activation, dropout, applied) = match following {
-            _ if tape.device() == &Device::Cpu || !self.operator.can_be_activated() => {
-                return Ok((self.forward(tape, levels, x)?, 0));
-            }
-            [PointwiseLayer::Activation(f), PointwiseLayer::Dropout(dropout), ..] if dropout.kind == self.output => {
-                (Activation::clone(f), Some(Arc::clone(dropout)), 2)
-            }
-            [PointwiseLayer::Activation(f), ..] => (Activation::clone(f), None, 1),
-            _ => return Ok((self.forward(tape, levels, x)?, 0)),
-        };
-        let operator = LinearActivate { config: self.operator, weights: self.weights, activation, dropout };
-        let y = tape.apply(operator, [x]);
-        Ok((y.map_err(|error| error.in_layer(&self.name))?, applied))
     }
 }

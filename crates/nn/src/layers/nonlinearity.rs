@@ -95,7 +95,7 @@ impl<T: Real, N: Nonlinearity<T> + ?Sized> Nonlinearity<T> for Arc<N> {
 }
 
 /// One channel of each order that occurs: all channels of an order have the same moment.
-pub(super) fn single_channels(kind: &FeatureType) -> FeatureType {
+pub(super) fn one_channel_each(kind: &FeatureType) -> FeatureType {
     let present: Vec<usize> = kind.multiplicities().iter().map(|&m| m.min(1)).collect();
     FeatureType::new(&present)
 }

@@ -1,6 +1,6 @@
 //! The norm nonlinearity.
 
-use super::nonlinearity::single_channels;
+use super::nonlinearity::one_channel_each;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
 use crate::{Builder, Levels, Module, NnError, ParameterId, Role, Tape, Var};
@@ -36,10 +36,10 @@ impl<T: Real> Nonlinearity<T> for Norms {
     }
 
     fn moments(&self, output: &FeatureType) -> Vec<f64> {
-        let single = single_channels(output);
-        drawn_moments([&single, &single], 1.0, |x, y| {
-            let config = Operator::new(single.clone(), self.activation.clone());
-            let bias = vec![0.0; rotating_irreps(&single)];
+        let one_channel = one_channel_each(output);
+        drawn_moments([&one_channel, &one_channel], 1.0, |x, y| {
+            let config = Operator::new(one_channel.clone(), self.activation.clone());
+            let bias = vec![0.0; rotating_irreps(&one_channel)];
             NormForward { op: &config, rows: DRAWS, x, bias: &bias[..], y }.on_host()
         })
     }

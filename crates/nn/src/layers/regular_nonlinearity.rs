@@ -2,8 +2,7 @@
 
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::operators::RegularActivate;
-use crate::{Builder, Device, Levels, Module, NnError, PointwiseLayer, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::batch_norm::NormGroups;
 use gemcnn_kernels::regular::{self, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
@@ -48,13 +47,13 @@ impl<T: Real> Nonlinearity<T> for Regular {
     /// With batch normalisation the input is first scaled to samples of variance 1.
     fn moments(&self, output: &FeatureType) -> Vec<f64> {
         let band_limit = output.highest_order();
-        let single = FeatureType::uniform(1, band_limit);
-        let config = self.operator(single.clone());
+        let one_channel = FeatureType::uniform(1, band_limit);
+        let config = self.operator(one_channel.clone());
         let scale = match self.batch_norm {
             true => (1.0 + band_limit as f64).sqrt().recip(),
             false => 1.0,
         };
-        drawn_moments([&single, &single], scale, |x, y| regular::forward(&Plan::new(&config)?, DRAWS, x, y))
+        drawn_moments([&one_channel, &one_channel], scale, |x, y| regular::forward(&Plan::new(&config)?, DRAWS, x, y))
     }
 
     fn as_regular(&self) -> Option<&Regular> {
@@ -112,29 +111,5 @@ impl<T: Real> Module<T> for RegularNonlinearity<T> {
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let norm = self.norm.as_ref().map(EquivariantNorm::weights);
         tape.regular(&self.plan, norm, x).map_err(|error| error.in_layer(&self.name))
-    }
-
-    /// On a GPU, applies a dropout that follows a batch normalisation.
-    fn forward_then<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-        following: &[PointwiseLayer<'_>],
-    ) -> Result<(Var<T>, usize), NnError> {
-        let dropout = match following {
-            [PointwiseLayer::Dropout(dropout), ..] if tape.device() != &Device::Cpu => dropout,
-            _ => return Ok((self.forward(tape, levels, x)?, 0)),
-        };
-        if self.norm.is_none() || !self.plan.config().can_drop(dropout) {
-            return Ok((self.forward(tape, levels, x)?, 0));
-        }
-        let operator = RegularActivate {
-            plan: Arc::clone(&self.plan),
-            norm: self.norm.as_ref().map(EquivariantNorm::weights).cloned(),
-            dropout: Some(Arc::clone(dropout)),
-        };
-        let y = tape.apply(operator, [x]);
-        Ok((y.map_err(|error| error.in_layer(&self.name))?, 1))
     }
 }

@@ -1,6 +1,6 @@
 //! Layers without parameters: pointwise functions of scalars, and components as scalars.
 
-use crate::{Levels, Module, NnError, PointwiseLayer, Tape, Var};
+use crate::{Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 
 /// A pointwise function of scalars.
@@ -28,10 +28,6 @@ impl<T: Real> Module<T> for ActivationLayer {
 
     fn reach(&self) -> Option<usize> {
         Some(0)
-    }
-
-    fn as_pointwise(&self) -> Option<PointwiseLayer<'_>> {
-        Some(PointwiseLayer::Activation(&self.function))
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {

@@ -5,7 +5,7 @@ mod config;
 pub use config::{LayerConfig, NetworkConfig, Stage, WeightDecay};
 
 use crate::layers::Linear;
-use crate::module::{Head, Module, Part, Parts, PointwiseLayer};
+use crate::module::{Head, Module, Part, Parts};
 use crate::{Levels, NnError, Tape, Var};
 use gemcnn_kernels::{FeatureType, Real};
 use std::fmt;
@@ -45,16 +45,11 @@ impl<T: Real> Module<T> for Layers<T> {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, mut x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of the network", &self.input)?;
-        let mut rest = &self.layers[..];
-        while let [(name, layer), following @ ..] = rest {
-            let pointwise = following.iter().map_while(|(_, layer)| layer.as_pointwise());
-            let pointwise: Vec<PointwiseLayer<'_>> = pointwise.collect();
-            let (y, applied) = (layer.forward_then(tape, levels, x, &pointwise)).map_err(|error| match error {
+        for (name, layer) in &self.layers {
+            x = layer.forward(tape, levels, x).map_err(|error| match error {
                 named @ NnError::Layer { .. } => named,
                 other => other.in_layer(name),
             })?;
-            x = y;
-            rest = &following[applied..];
         }
         Ok(x)
     }

@@ -1,6 +1,6 @@
 //! Softmax cross-entropy of logits.
 
-use crate::device::single_slice;
+use crate::device::f32_slice;
 use crate::target::LossClasses;
 use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
@@ -26,7 +26,7 @@ impl<'a, T: Real> CrossEntropy<'a, T> {
 /// Labels with the settings of their loss, on a GPU.
 pub(crate) fn send_targets<T: Real>(device: &CudaDevice, targets: &Targets<'_, T>) -> Result<DeviceTargets, NnError> {
     let Targets { classes, labels, class_weights, smoothing } = *targets;
-    let class_weights = class_weights.map(single_slice).transpose()?;
+    let class_weights = class_weights.map(f32_slice).transpose()?;
     Ok(DeviceTargets::new(device, &Targets { classes, labels, class_weights, smoothing })?)
 }
 

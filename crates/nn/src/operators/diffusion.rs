@@ -1,8 +1,8 @@
 //! Learned diffusion on surfaces.
 
 use crate::{Context, NnError, Operator, ParameterId, SpectraBatch, Storage, Tape, Var};
-use gemcnn_kernels::diffusion::{self, Diffusion, Filters};
-use gemcnn_kernels::{FeatureType, Real, dispatch};
+use gemcnn_kernels::diffusion::{Backward, Diffusion, Forward};
+use gemcnn_kernels::{FeatureType, Real};
 
 /// Ids of the parameters of a diffusion: one number of each for each irrep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,16 +54,10 @@ impl<T: Real> Operator<T> for Diffuse<'_, T> {
         let mut y = context.buffer(x.rows() * kind.dimension())?;
         let mut saved = context.buffer(config.saved_count(offsets.len() - 1))?;
         let spectra = self.spectra.on(context.device())?;
-        let ([log_times, bands], run) = context.values(self.ids())?;
-        let filters = Filters { log_times, bands };
-        dispatch!(
-            run,
-            diffusion::forward(
-                &config, offsets;
-                spectra.view(), filters, x.view(), y.view_mut(), saved.view_mut();
-                scratch
-            )
-        );
+        let ([log_times, bands], mut run) = context.values(self.ids())?;
+        let (spectra, to, saved_to) = (spectra.view(), y.view_mut(), saved.view_mut());
+        let (op, mesh_offsets) = (&config, offsets);
+        Forward { op, mesh_offsets, spectra, log_times, bands, x: x.view(), y: to, saved: saved_to }.run(&mut run)?;
         let rows = x.rows();
         Ok((Var::new(kind, rows, y), (x.kind().clone(), saved)))
     }
@@ -79,22 +73,11 @@ impl<T: Real> Operator<T> for Diffuse<'_, T> {
         let rows = self.spectra.vertex_count();
         let mut dx = context.buffer_if(wanted, rows * kind.dimension())?;
         let spectra = self.spectra.on(context.device())?;
-        let ([log_times, bands], [dlog_times, dbands], run) = context.gradients(self.ids())?;
-        let filters = Filters { log_times, bands };
-        let gradients = Filters { log_times: dlog_times, bands: dbands };
-        dispatch!(
-            run,
-            diffusion::backward(
-                &config, offsets;
-                spectra.view(),
-                filters,
-                saved.view(),
-                dy.view(),
-                dx.as_mut().map(Storage::view_mut),
-                gradients;
-                scratch
-            )
-        );
+        let ([log_times, bands], [dlog_times, dbands], mut run) = context.gradients(self.ids())?;
+        let (op, mesh_offsets, spectra) = (&config, offsets, spectra.view());
+        let (saved, dy, to) = (saved.view(), dy.view(), dx.as_mut().map(Storage::view_mut));
+        Backward { op, mesh_offsets, spectra, log_times, bands, saved, dy, dx: to, dlog_times, dbands }
+            .run(&mut run)?;
         Ok([dx])
     }
 }

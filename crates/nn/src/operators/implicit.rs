@@ -1,8 +1,9 @@
 //! Diffusion by implicit solves, and gradients of scalars.
 
 use crate::{Context, HeatBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
-use gemcnn_kernels::implicit::{self, Implicit};
-use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, incidence};
+use gemcnn_kernels::implicit::{Backward, Forward, Implicit};
+use gemcnn_kernels::incidence::Target;
+use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
 
 /// Implicit diffusion for fixed times, and a learned sum over the times for each channel; see
@@ -34,24 +35,10 @@ impl<T: Real> Operator<T> for DiffuseImplicitly<'_, T> {
         x.expect_rows("the input of an implicit diffusion", heat.vertex_count())?;
         let mut y = context.buffer(x.values_len())?;
         let mut saved = context.buffer(config.times.len() * x.values_len())?;
-        let coupling = heat.coupling.on(context.device())?;
-        let copies = heat.copies.on(context.device())?;
-        let masses = heat.masses_on(context.device())?;
-        let ([mix], run) = context.values([Some(self.mix)])?;
-        dispatch!(
-            run,
-            implicit::forward(
-                config;
-                coupling.view(),
-                copies.view(),
-                masses.view(),
-                mix,
-                x.view(),
-                y.view_mut(),
-                saved.view_mut();
-                scratch
-            )
-        );
+        let heat = heat.on(context.device())?;
+        let ([mix], mut run) = context.values([Some(self.mix)])?;
+        let (to, saved_to) = (y.view_mut(), saved.view_mut());
+        Forward { op: config, heat: heat.view(), mix, x: x.view(), y: to, saved: saved_to }.run(&mut run)?;
         Ok((Var::new(config.features.clone(), x.rows(), y), saved))
     }
 
@@ -62,73 +49,12 @@ impl<T: Real> Operator<T> for DiffuseImplicitly<'_, T> {
         dy: Storage<T>,
         [wanted]: [bool; 1],
     ) -> Result<[Option<Storage<T>>; 1], NnError> {
-        let heat = self.heat;
         let mut dx = context.buffer_if(wanted, dy.len())?;
-        let coupling = heat.coupling.on(context.device())?;
-        let copies = heat.copies.on(context.device())?;
-        let masses = heat.masses_on(context.device())?;
-        let ([mix], [dmix], run) = context.gradients([Some(self.mix)])?;
-        dispatch!(
-            run,
-            implicit::backward(
-                &self.config;
-                coupling.view(),
-                copies.view(),
-                masses.view(),
-                mix,
-                saved.view(),
-                dy.view(),
-                dx.as_mut().map(Storage::view_mut),
-                dmix;
-                scratch
-            )
-        );
+        let heat = self.heat.on(context.device())?;
+        let ([mix], [dmix], mut run) = context.gradients([Some(self.mix)])?;
+        let (saved, dy, to) = (saved.view(), dy.view(), dx.as_mut().map(Storage::view_mut));
+        Backward { op: &self.config, heat: heat.view(), mix, saved, dy, dx: to, dmix }.run(&mut run)?;
         Ok([dx])
-    }
-}
-
-/// Gradients of scalars on surfaces, from the jets of the meshes. Saves the type.
-///
-/// # Shapes
-/// `x`: scalars of each vertex; `y`: as many irreps of order 1.
-#[derive(Debug, Clone, Copy)]
-pub struct SurfaceGradient<'a, T>(pub &'a HeatBatch<T>);
-
-impl<T: Real> Operator<T> for SurfaceGradient<'_, T> {
-    type Saved = FeatureType;
-
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
-        context.reads_fixed_data();
-        let kind = x.kind().clone();
-        x.expect_scalars("the input of a surface gradient")?;
-        x.expect_rows("the input of a surface gradient", self.0.vertex_count())?;
-        // The two rows of a vertex are the two components of its vectors.
-        let mut y = context.buffer(2 * x.values_len())?;
-        let gradient = self.0.gradient.on(context.device())?;
-        let sum = Aggregation::Sum;
-        dispatch!(
-            context.executor(),
-            incidence::apply(&kind, sum; gradient.view(), x.view(), y.view_mut())
-        );
-        let vectors = FeatureType::new(&[0, kind.dimension()]);
-        Ok((Var::new(vectors, x.rows(), y), kind))
-    }
-
-    fn backward(
-        &self,
-        context: &mut Context<'_, T>,
-        kind: Self::Saved,
-        dy: Storage<T>,
-        _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
-        let mut dx = context.buffer(dy.len() / 2)?;
-        let gradient = self.0.gradient.on(context.device())?;
-        let sum = Aggregation::Sum;
-        dispatch!(
-            context.executor(),
-            incidence::apply_backward(&kind, sum; gradient.view(), dy.view(), dx.view_mut())
-        );
-        Ok([Some(dx)])
     }
 }
 
@@ -145,8 +71,13 @@ impl<'a, T: Real> Tape<'a, T> {
         self.apply(DiffuseImplicitly { heat, config, mix }, [x])
     }
 
-    /// Applies [`SurfaceGradient`].
+    /// Gradients of scalars on surfaces, from the jets of the meshes: scalars of each vertex become as many irreps of order
+    /// 1. Saves nothing.
     pub fn surface_gradient(&mut self, heat: &'a HeatBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
-        self.apply(SurfaceGradient(heat), [x])
+        x.expect_scalars("the input of a surface gradient")?;
+        x.expect_rows("the input of a surface gradient", heat.vertex_count())?;
+        // The two rows of a vertex are the two components of its vectors.
+        let output = (FeatureType::new(&[0, x.kind().dimension()]), x.rows());
+        self.sum_entries(Target::Rows, Aggregation::Sum, &heat.gradient, x, output)
     }
 }

@@ -6,8 +6,9 @@ use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::messages::chain::{self, Chain, SendLayer};
 use gemcnn_kernels::messages::host::{self, HostChain, HostLayer};
+use gemcnn_kernels::messages::{Gather, GatherBackward, Reduce, ReduceBackward};
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch, messages};
+use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -292,21 +293,15 @@ impl<T: Real> SendMessages<'_, T> {
         let (function, rows) = (&*self.function, range.len());
         let mut gathered = context.buffer(rows * 2 * function.input.dimension())?;
         let graph = self.batch.on(context.device())?;
-        let input = &function.input;
-        dispatch!(
-            context.executor(),
-            messages::gather(input, range; graph.view(), x.view(), gathered.view_mut())
-        );
+        let (features, range, graph, x, z) = (&function.input, &range, graph.view(), x.view(), gathered.view_mut());
+        Gather { features, range, graph, x, z }.run(&mut context.executor())?;
         let mut computed = Messages { values: vec![gathered], sums: Vec::new() };
         for (index, layer) in function.layers.iter().enumerate() {
             let (map, plan) = (&layer.map, &*layer.plan);
             let mut sum = context.buffer(rows * map.outputs)?;
-            let before = computed.values[index].view();
-            let ([weight, bias], run) = context.values(layer.weights.ids())?;
-            dispatch!(
-                run,
-                linear::forward(map, rows; before, weight, bias, sum.view_mut())
-            );
+            let (x, y) = (computed.values[index].view(), sum.view_mut());
+            let ([weight, bias], mut run) = context.values(layer.weights.ids())?;
+            linear::Forward { op: map, rows, x, weight, bias, y }.run(&mut run)?;
             if !(is_backward && index + 1 == function.layers.len()) {
                 let mut value = context.buffer(rows * map.outputs)?;
                 let run = context.executor();
@@ -341,11 +336,8 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
             let Some(values) = computed.values.last() else {
                 continue;
             };
-            let output = &output;
-            dispatch!(
-                context.executor(),
-                messages::reduce(output, range; graph.view(), values.view(), y.view_mut())
-            );
+            let (features, range, graph, values, y) = (&output, &range, graph.view(), values.view(), y.view_mut());
+            Reduce { features, range, graph, values, y }.run(&mut context.executor())?;
         }
         Ok((Var::new(output, x.rows(), y), x))
     }
@@ -370,11 +362,8 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
             let rows = range.len();
             let mut computed = self.compute(context, &x, range.clone(), true)?;
             let mut gradient = context.buffer(rows * output.dimension())?;
-            let values = range.clone();
-            dispatch!(
-                context.executor(),
-                messages::reduce_backward(output, values; graph.view(), dy.view(), gradient.view_mut())
-            );
+            let (features, range, graph, to) = (output, &range, graph.view(), gradient.view_mut());
+            ReduceBackward { features, range, graph, dy: dy.view(), dvalues: to }.run(&mut context.executor())?;
             for (index, layer) in function.layers.iter().enumerate().rev() {
                 let (map, plan) = (&layer.map, &*layer.plan);
                 let sum = computed.sums.split_off(index).swap_remove(0);
@@ -387,31 +376,17 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
                 );
                 let needed = index > 0 || wanted;
                 let mut before = context.buffer_if(needed, rows * map.inputs)?;
-                let value = computed.values[index].view();
-                let ([weight, _], [dweight, dbias], run) = context.gradients(layer.weights.ids())?;
-                dispatch!(
-                    run,
-                    linear::backward(
-                        map, rows;
-                        value,
-                        weight,
-                        dsum.view(),
-                        before.as_mut().map(Storage::view_mut),
-                        dweight,
-                        dbias;
-                        scratch
-                    )
-                );
+                let ([weight, _], [dweight, dbias], mut run) = context.gradients(layer.weights.ids())?;
+                let (op, x, dy, to) = (map, computed.values[index].view(), dsum.view(), before.as_mut());
+                let dx = to.map(Storage::view_mut);
+                linear::Backward { op, rows, x, weight, dy, dx, dweight, dbias }.run(&mut run)?;
                 if let Some(before) = before {
                     gradient = before;
                 }
             }
             if let Some(dx) = &mut dx {
-                let input = &function.input;
-                dispatch!(
-                    context.executor(),
-                    messages::gather_backward(input, range; graph.view(), gradient.view(), dx.view_mut())
-                );
+                let (features, dz, dx) = (&function.input, gradient.view(), dx.view_mut());
+                GatherBackward { features, range, graph, dz, dx }.run(&mut context.executor())?;
             }
         }
         Ok([dx])

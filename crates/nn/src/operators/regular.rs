@@ -2,16 +2,13 @@
 
 use super::NormWeights;
 use super::batch_norm::UsedStatistics;
-use super::dropout::drawn;
-use crate::{Context, NnError, Operator, RandomStream, Storage, Tape, Var};
+use crate::{Context, NnError, Operator, Storage, Tape, Var};
 use gemcnn_kernels::batch_norm::NormGradients;
-use gemcnn_kernels::dropout::Dropout;
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{Executor, Real, Resolve, dispatch};
+use gemcnn_kernels::{Real, dispatch};
 use std::sync::Arc;
 
-/// Regular nonlinearity, after an optional batch normalisation of the samples. Saves `x` and the statistics, and the
-/// random stream of a dropout.
+/// Regular nonlinearity, after an optional batch normalisation of the samples. Saves `x` and the statistics.
 ///
 /// # Shapes
 /// `x`: rows of the plan's input; `y`: as many rows of its output.
@@ -21,12 +18,10 @@ pub struct RegularActivate<T: Real> {
     pub plan: Arc<Plan<T>>,
     /// The batch normalisation, if there is one.
     pub norm: Option<NormWeights>,
-    /// A dropout of the result, in training on a GPU and after a batch normalisation only.
-    pub dropout: Option<Arc<Dropout>>,
 }
 
 impl<T: Real> Operator<T> for RegularActivate<T> {
-    type Saved = (Var<T>, Option<UsedStatistics>, Option<RandomStream>);
+    type Saved = (Var<T>, Option<UsedStatistics>);
 
     fn has_parameters(&self) -> bool {
         self.norm.is_some()
@@ -37,10 +32,6 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
         x.expect_kind("input of a regular nonlinearity", &plan.config().input)?;
         let kind = plan.config().output();
         let mut y = context.buffer(rows * kind.dimension())?;
-        let random = match &self.dropout {
-            Some(_) => context.random_stream()?,
-            None => None,
-        };
         let statistics = match &self.norm {
             None => {
                 let run = context.executor();
@@ -51,31 +42,17 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
                 let statistics = weights.statistics(context, &x)?;
                 let (values, run) = context.values(weights.ids())?;
                 let norm = weights.with(&statistics, values);
-                match (run, drawn(self.dropout.as_deref(), random.as_ref())) {
-                    (Executor::Cuda(device), Some(drawn)) => regular::cuda::forward_dropped(
-                        device,
-                        plan.cuda()?,
-                        norm.cuda()?,
-                        Some(drawn),
-                        rows,
-                        x.view().cuda()?,
-                        y.view_mut().cuda()?,
-                    )?,
-                    (run, _) => dispatch!(
-                        run,
-                        regular::forward_normalised(; plan, norm, rows, x.view(), y.view_mut())
-                    ),
-                }
+                dispatch!(run, regular::forward_normalised(; plan, norm, rows, x.view(), y.view_mut()));
                 Some(statistics)
             }
         };
-        Ok((Var::new(kind, rows, y), (x, statistics, random)))
+        Ok((Var::new(kind, rows, y), (x, statistics)))
     }
 
     fn backward(
         &self,
         context: &mut Context<'_, T>,
-        (x, statistics, random): Self::Saved,
+        (x, statistics): Self::Saved,
         dy: Storage<T>,
         _: [bool; 1],
     ) -> Result<[Option<Storage<T>>; 1], NnError> {
@@ -90,25 +67,13 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
                 let (values, [gamma, beta], run) = context.gradients(weights.ids())?;
                 let norm = weights.with(statistics, values);
                 let gradients = NormGradients { gamma, beta };
-                match (run, drawn(self.dropout.as_deref(), random.as_ref())) {
-                    (Executor::Cuda(device), Some(drawn)) => regular::cuda::backward_dropped(
-                        device,
-                        plan.cuda()?,
-                        norm.cuda()?,
-                        Some(drawn),
-                        rows,
-                        (x.view().cuda()?, dy.view().cuda()?),
-                        dx.view_mut().cuda()?,
-                        gradients.cuda()?,
-                    )?,
-                    (run, _) => dispatch!(
-                        run,
-                        regular::backward_normalised(
-                            ; plan, norm, rows, x.view(), dy.view(), dx.view_mut(), gradients;
-                            wide_scratch
-                        )
-                    ),
-                }
+                dispatch!(
+                    run,
+                    regular::backward_normalised(
+                        ; plan, norm, rows, x.view(), dy.view(), dx.view_mut(), gradients;
+                        wide_scratch
+                    )
+                );
             }
         }
         Ok([Some(dx)])
@@ -116,11 +81,9 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
 }
 
 impl<'a, T: Real> Tape<'a, T> {
-    /// Applies [`RegularActivate`] without a dropout.
+    /// Applies [`RegularActivate`].
     pub fn regular(&mut self, plan: &Arc<Plan<T>>, norm: Option<&NormWeights>, x: Var<T>) -> Result<Var<T>, NnError> {
         let plan = Arc::clone(plan);
-        let norm = norm.cloned();
-        let dropout = None;
-        self.apply(RegularActivate { plan, norm, dropout }, [x])
+        self.apply(RegularActivate { plan, norm: norm.cloned() }, [x])
     }
 }

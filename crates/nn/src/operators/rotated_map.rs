@@ -2,8 +2,9 @@
 
 use crate::{Context, IncidenceBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
 use gemcnn_kernels::elementwise::Accumulate;
-use gemcnn_kernels::linear::{self, Linear};
-use gemcnn_kernels::{Aggregation, FeatureType, Real, dispatch, incidence};
+use gemcnn_kernels::incidence::{Normalise, Sum, Target};
+use gemcnn_kernels::linear::{Backward, Forward, Linear};
+use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
 
 /// Linear map of each row of scalars with several rotations of one matrix, `y = (x W_1^T, ..., x W_n^T)`. The rotated
@@ -33,11 +34,10 @@ impl<T: Real> RotatedMap<T> {
     fn rotated(&self, context: &mut Context<'_, T>) -> Result<Storage<T>, NnError> {
         let mut rotated = context.buffer(self.linear().weight_count())?;
         let arrays = self.rotations.on(context.device())?;
-        let ([weight], run) = context.values([Some(self.weight)])?;
-        dispatch!(
-            run,
-            incidence::apply(&self.kind, Aggregation::Sum; arrays.view(), weight, rotated.view_mut())
-        );
+        let ([weight], mut run) = context.values([Some(self.weight)])?;
+        let (features, aggregation, normalise) = (&self.kind, Aggregation::Sum, Normalise::Target);
+        let (target, incidence, y) = (Target::Rows, arrays.get(), rotated.view_mut());
+        Sum { features, aggregation, target, normalise, incidence, x: weight, y }.run(&mut run)?;
         Ok(rotated)
     }
 }
@@ -55,11 +55,9 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
         x.expect_kind("input of a rotated linear map", &input)?;
         let rotated = self.rotated(context)?;
         let mut y = context.buffer(x.rows() * linear.outputs)?;
-        let ([bias], run) = context.values([None])?;
-        dispatch!(
-            run,
-            linear::forward(&linear, x.rows(); x.view(), rotated.view(), bias, y.view_mut())
-        );
+        let ([bias], mut run) = context.values([None])?;
+        let (op, rows, weight) = (&linear, x.rows(), rotated.view());
+        Forward { op, rows, x: x.view(), weight, bias, y: y.view_mut() }.run(&mut run)?;
         let y = Var::new(FeatureType::scalars(linear.outputs), x.rows(), y);
         Ok((y, x))
     }
@@ -75,28 +73,15 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
         let rotated = self.rotated(context)?;
         let mut dx = context.buffer_if(wanted, x.values_len())?;
         let mut drotated = context.zeros(rotated.len())?;
-        let (_, [dbias], run) = context.gradients([None])?;
-        dispatch!(
-            run,
-            linear::backward(
-                &linear, x.rows();
-                x.view(),
-                rotated.view(),
-                dy.view(),
-                dx.as_mut().map(Storage::view_mut),
-                drotated.view_mut(),
-                dbias;
-                scratch
-            )
-        );
+        let (_, [dbias], mut run) = context.gradients([None])?;
+        let (op, rows, weight, to) = (&linear, x.rows(), rotated.view(), dx.as_mut().map(Storage::view_mut));
+        let dweight = drotated.view_mut();
+        Backward { op, rows, x: x.view(), weight, dy: dy.view(), dx: to, dweight, dbias }.run(&mut run)?;
         let mut sums = context.buffer(self.rotations.column_count() * self.kind.dimension())?;
         let arrays = self.rotations.on(context.device())?;
-        dispatch!(
-            context.executor(),
-            incidence::apply_backward(
-                &self.kind, Aggregation::Sum; arrays.view(), drotated.view(), sums.view_mut()
-            )
-        );
+        let (features, aggregation, normalise) = (&self.kind, Aggregation::Sum, Normalise::Source);
+        let (target, incidence, x, y) = (Target::Columns, arrays.get(), drotated.view(), sums.view_mut());
+        Sum { features, aggregation, target, normalise, incidence, x, y }.run(&mut context.executor())?;
         let (_, [y], mut run) = context.gradients([Some(self.weight)])?;
         Accumulate { a: sums.view(), y }.run(&mut run)?;
         Ok([dx])

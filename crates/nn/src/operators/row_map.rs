@@ -1,9 +1,9 @@
-//! Linear maps of each row: equivariant ([`EquivariantMap`]) and of scalars ([`LinearMap`]).
+//! Linear maps of each row, equivariant and of scalars.
 
-use crate::{Context, NnError, Operator, ParameterId, Storage, Tape, Var};
-use gemcnn_kernels::linear::{self, Linear};
-use gemcnn_kernels::self_map::{self, SelfMap};
-use gemcnn_kernels::{FeatureType, Real, dispatch};
+use crate::{Keep, NnError, ParameterId, Recipe, Tape, Var};
+use gemcnn_kernels::linear::Linear;
+use gemcnn_kernels::self_map::SelfMap;
+use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
 /// Parameters of a linear map.
@@ -21,105 +21,32 @@ impl LinearWeights {
     }
 }
 
-/// Equivariant linear map of each row. Saves `x`.
-///
-/// # Shapes
-/// `x`: rows of `config.input`; `y`: as many rows of `config.output`.
-#[derive(Debug, Clone)]
-pub struct EquivariantMap {
-    /// Input and output types.
-    pub config: Arc<SelfMap>,
-    /// The parameters.
-    pub weights: LinearWeights,
-}
-
-/// Linear map of each row of scalars. Saves `x`.
-///
-/// # Shapes
-/// `x`: rows of `config.inputs` scalars; `y`: as many rows of `config.outputs` scalars.
-#[derive(Debug, Clone, Copy)]
-pub struct LinearMap {
-    /// Numbers of inputs and outputs.
-    pub config: Linear,
-    /// The parameters.
-    pub weights: LinearWeights,
-}
-
-/// Both maps take the same arguments, except for the scratch memory of the forward pass.
-macro_rules! row_map {
-    ($name:ident, $operator:ident, $label:literal, $types:expr $(, $scratch:ident)?) => {
-        impl<T: Real> Operator<T> for $name {
-            type Saved = Var<T>;
-
-            fn has_parameters(&self) -> bool {
-                true
-            }
-
-            fn forward(
-                &self,
-                context: &mut Context<'_, T>,
-                [x]: [Var<T>; 1],
-            ) -> Result<(Var<T>, Self::Saved), NnError> {
-                let (input, output): (FeatureType, FeatureType) = $types(&self.config);
-                x.expect_kind(concat!("input of a ", $label), &input)?;
-                let mut y = context.buffer(x.rows() * output.dimension())?;
-                let ([weight, bias], run) = context.values(self.weights.ids())?;
-                dispatch!(
-                    run,
-                    $operator::forward(&self.config, x.rows(); x.view(), weight, bias, y.view_mut() $(; $scratch)?)
-                );
-                Ok((Var::new(output, x.rows(), y), x))
-            }
-
-            fn backward(
-                &self,
-                context: &mut Context<'_, T>,
-                x: Self::Saved,
-                dy: Storage<T>,
-                [wanted]: [bool; 1],
-            ) -> Result<[Option<Storage<T>>; 1], NnError> {
-                let mut dx = context.buffer_if(wanted, x.values_len())?;
-                let ([weight, _], [dweight, dbias], run) = context.gradients(self.weights.ids())?;
-                dispatch!(
-                    run,
-                    $operator::backward(
-                        &self.config, x.rows();
-                        x.view(),
-                        weight,
-                        dy.view(),
-                        dx.as_mut().map(Storage::view_mut),
-                        dweight,
-                        dbias;
-                        scratch
-                    )
-                );
-                Ok([dx])
-            }
-        }
-    };
-}
-
-row_map!(
-    EquivariantMap,
-    self_map,
-    "equivariant linear map",
-    |config: &Arc<SelfMap>| (config.input.clone(), config.output.clone()),
-    scratch
-);
-row_map!(LinearMap, linear, "linear map", |config: &Linear| (
-    FeatureType::scalars(config.inputs),
-    FeatureType::scalars(config.outputs)
-));
-
 impl<'a, T: Real> Tape<'a, T> {
-    /// Applies [`EquivariantMap`].
+    /// Equivariant linear map of each row: rows of `config.input` become as many rows of `config.output`. Keeps `x`.
     pub fn self_map(&mut self, config: &Arc<SelfMap>, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
-        let config = Arc::clone(config);
-        self.apply(EquivariantMap { config, weights }, [x])
+        use gemcnn_kernels::self_map::{Backward, Forward};
+        x.expect_kind("input of an equivariant linear map", &config.input)?;
+        let (state, output) = ((Arc::clone(config), x.rows()), (config.output.clone(), x.rows()));
+        self.record_wanted(
+            Recipe { state, inputs: [x], parameters: weights.ids(), output, keep: Keep::Inputs },
+            |&(ref op, rows), run, [x], [weight, bias], y| Forward { op, rows, x, weight, bias, y }.run(run),
+            |&(ref op, rows), run, [(x, dx)], [(weight, dweight), (_, dbias)], (_, dy)| {
+                Backward { op, rows, x, weight, dy, dx, dweight, dbias }.run(run)
+            },
+        )
     }
 
-    /// Applies [`LinearMap`].
-    pub fn linear(&mut self, config: Linear, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
-        self.apply(LinearMap { config, weights }, [x])
+    /// Linear map of each row of scalars: rows of `op.inputs` scalars become as many rows of `op.outputs` scalars. Keeps `x`.
+    pub fn linear(&mut self, op: Linear, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
+        use gemcnn_kernels::linear::{Backward, Forward};
+        x.expect_kind("input of a linear map", &FeatureType::scalars(op.inputs))?;
+        let (state, output) = ((op, x.rows()), (FeatureType::scalars(op.outputs), x.rows()));
+        self.record_wanted(
+            Recipe { state, inputs: [x], parameters: weights.ids(), output, keep: Keep::Inputs },
+            |&(ref op, rows), run, [x], [weight, bias], y| Forward { op, rows, x, weight, bias, y }.run(run),
+            |&(ref op, rows), run, [(x, dx)], [(weight, dweight), (_, dbias)], (_, dy)| {
+                Backward { op, rows, x, weight, dy, dx, dweight, dbias }.run(run)
+            },
+        )
     }
 }

@@ -17,7 +17,7 @@
 
 mod method;
 
-use crate::device::{single_slice, single_slice_mut};
+use crate::device::{f32_slice, f32_slice_mut};
 use crate::error::check_size;
 use crate::{Archive, NnError, Parameters};
 use gemcnn_kernels::cuda::optimiser::{self as cuda, DeviceOptimiser};
@@ -108,7 +108,7 @@ fn distribute<T: Real>(numbers: &[f32], entries: &mut [Vec<T>]) -> Result<(), Nn
     let mut rest = numbers;
     for entry in entries {
         let (own, others) = rest.split_at(entry.len().min(rest.len()));
-        single_slice_mut(entry)?.copy_from_slice(own);
+        f32_slice_mut(entry)?.copy_from_slice(own);
         rest = others;
     }
     Ok(())
@@ -301,7 +301,7 @@ impl<T: Real> Optimiser<T> {
         for (to, from) in optimiser.state_mut().into_iter().zip(&self.state) {
             let numbers = from.concat();
             if !numbers.is_empty() {
-                device.write(to, single_slice(&numbers)?)?;
+                device.write(to, f32_slice(&numbers)?)?;
             }
         }
         Ok(DeviceState { device: device.clone(), lengths, optimiser: Ok(optimiser) })

@@ -2,7 +2,7 @@
 
 mod device;
 
-use crate::device::{single_slice, single_slice_mut};
+use crate::device::{f32_slice, f32_slice_mut};
 use crate::error::check_size;
 use crate::pool::clear;
 use crate::{Device, NnError};
@@ -114,9 +114,9 @@ impl<T: Real> Parameters<T> {
         };
         let (values, gradients) = (device.read_values()?, device.read_gradients()?);
         for (entry, (value, gradient)) in self.entries.iter_mut().zip(values.iter().zip(&gradients)) {
-            single_slice_mut(&mut entry.value)?.copy_from_slice(value);
+            f32_slice_mut(&mut entry.value)?.copy_from_slice(value);
             if entry.is_trained() {
-                single_slice_mut(&mut entry.gradient)?.copy_from_slice(gradient);
+                f32_slice_mut(&mut entry.gradient)?.copy_from_slice(gradient);
             }
         }
         self.placement.clear();
@@ -127,7 +127,7 @@ impl<T: Real> Parameters<T> {
     pub(crate) fn on(&self, device: &CudaDevice) -> Result<&DeviceParameters, NnError> {
         self.placement.on(device, || {
             let list = |of: fn(&Parameter<T>) -> &[T]| -> Result<Vec<&[f32]>, NnError> {
-                self.entries.iter().map(|e| single_slice(of(e))).collect()
+                self.entries.iter().map(|e| f32_slice(of(e))).collect()
             };
             let values = list(Parameter::value)?;
             let gradients = list(Parameter::gradient)?;

@@ -2,14 +2,14 @@
 
 mod points;
 
-use crate::device::single_slice;
+use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
 use crate::{CellPoints, Device, Extra, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
 use gemcnn_kernels::diffusion_net::cuda::{packed_bases, packed_length};
-use gemcnn_kernels::{FeatureType, OnDevice, Real, View, compiled, elementwise, irrep_dimension};
+use gemcnn_kernels::{FeatureType, OnDevice, Real, compiled, elementwise, irrep_dimension};
 use gemcnn_mesh::surface::SurfaceOperators;
 use points::PointsBatch;
 use std::sync::Arc;
@@ -210,7 +210,7 @@ impl<T: Real> Upload for SpectraArrays<T> {
     type Uploaded = Spectra<DeviceBuffer<f32>>;
 
     fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded, NnError> {
-        let upload = |values| Ok::<_, NnError>(device.upload(single_slice(values)?)?);
+        let upload = |values| Ok::<_, NnError>(device.upload(f32_slice(values)?)?);
         let mut sent = Spectra {
             mass: upload(&self.mass)?,
             bases: match &self.bases {
@@ -380,26 +380,10 @@ fn append_rows<T: Real>(to: &mut Vec<T>, values: &[f64], rows: usize, (found, wa
 
 impl<T: Real> ArraysOn<'_, SpectraArrays<T>, Spectra<DeviceBuffer<f32>>> {
     /// All arrays.
-    pub fn view(&self) -> Spectra<View<'_, T>> {
+    pub fn view(&self) -> OnDevice<Spectra<&[T]>, Spectra<DeviceSlice<'_, f32>>> {
         match self.get() {
-            OnDevice::Host(batch) => {
-                let Spectra { mass, bases, eigenvalues, packed } = batch.arrays();
-                Spectra {
-                    mass: OnDevice::Host(mass),
-                    bases: OnDevice::Host(bases),
-                    eigenvalues: OnDevice::Host(eigenvalues),
-                    packed: OnDevice::Host(packed),
-                }
-            }
-            OnDevice::Cuda(sent) => {
-                let sent = views(sent);
-                Spectra {
-                    mass: OnDevice::Cuda(sent.mass),
-                    bases: OnDevice::Cuda(sent.bases),
-                    eigenvalues: OnDevice::Cuda(sent.eigenvalues),
-                    packed: OnDevice::Cuda(sent.packed),
-                }
-            }
+            OnDevice::Host(batch) => OnDevice::Host(batch.arrays()),
+            OnDevice::Cuda(sent) => OnDevice::Cuda(views(sent)),
         }
     }
 }

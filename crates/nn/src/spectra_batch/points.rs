@@ -1,7 +1,7 @@
 //! Eigenbases at points of surfaces other than the vertices.
 
 use super::SpectraBatch;
-use crate::device::{DeviceCopy, expect_single, single_slice};
+use crate::device::{DeviceCopy, expect_f32, f32_slice};
 use crate::{CellPoints, Device, Extra, NnError};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::diffusion::basis_width;
@@ -93,8 +93,8 @@ impl<T: Real> PointsBatch<T> {
             let points = self.meshes.iter().map(|mesh| mesh.points.upload(device));
             Ok(DevicePoints {
                 points: points.collect::<Result<_, _>>()?,
-                mass: device.upload(single_slice(mass)?)?,
-                eigenvalues: device.upload(single_slice(eigenvalues)?)?,
+                mass: device.upload(f32_slice(mass)?)?,
+                eigenvalues: device.upload(f32_slice(eigenvalues)?)?,
             })
         })
     }
@@ -107,7 +107,7 @@ impl<T: Real> PointsBatch<T> {
         sent: &DevicePoints,
         to: &DeviceBuffer<f32>,
     ) -> Result<(), NnError> {
-        expect_single::<T>()?;
+        expect_f32::<T>()?;
         let origins = self.origins().map(|origin| origin.on_cuda(device));
         let origins = origins.collect::<Result<Vec<_>, _>>()?;
         let meshes = self.meshes.iter().zip(&sent.points).zip(&origins);

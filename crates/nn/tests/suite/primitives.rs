@@ -2,12 +2,9 @@
 
 use crate::common::{batch, random};
 use crate::cuda_training::{devices, gpu, relative_error, size};
-use crate::equivariance::check as check_equivariance;
 use crate::gradients::{check, kind};
-use gemcnn_kernels::gauge_conv::GaugeConv;
-use gemcnn_kernels::{Resolve, elementwise, linear};
-use gemcnn_nn::layers::{EquivariantLinear, EquivariantLinearConfig, GemConvConfig, Linear, LinearConfig};
-use gemcnn_nn::operators::LinearWeights;
+use gemcnn_kernels::{Resolve, elementwise};
+use gemcnn_nn::layers::{EquivariantLinear, EquivariantLinearConfig, Linear, LinearConfig};
 use gemcnn_nn::{
     Aggregation, BasisBatch, BasisParts, Builder, Context, Device, EdgeFrame, FeatureType, Grouping, IncidenceBatch,
     IncidenceParts, KernelError, Levels, Module, NnError, Operator, Parameters, Real, Reduce, Storage, Stream, Tape,
@@ -128,16 +125,6 @@ impl<T: Real> Module<T> for Attention {
     }
 }
 
-#[test]
-fn attention_is_equivariant_and_its_gradients_are_right() {
-    let (input, output) = ("2x0 + 2x1", "2x0 + 4x1 + 2x2");
-    let mut parameters = Parameters::<f64>::new();
-    // The value has no features of order 2, which the linear map fills with zeros.
-    let attention = Attention::new(input, output, &mut parameters);
-    check_equivariance(input, output, &parameters, &|tape, levels, x| attention.forward(tape, levels, x));
-    check("attention", input, &mut parameters, &|tape, levels, x| attention.forward(tape, levels, x));
-}
-
 /// Irreps times a function of their norms.
 #[derive(Debug)]
 struct NormGate {
@@ -161,71 +148,10 @@ impl<T: Real> Module<T> for NormGate {
     }
 }
 
-#[test]
-fn a_gated_block_is_equivariant_and_its_gradients_are_right() {
-    let text = "2x0 + 3x1 + 1x2";
-    let mut parameters = Parameters::<f64>::new();
-    let gates = LinearConfig::new(6, 6);
-    let gates = gates.init("gates", &mut Builder::new(&mut parameters, 1));
-    let block = NormGate { kind: kind(text), gates: gates.unwrap() };
-    check_equivariance(text, text, &parameters, &|tape, levels, x| block.forward(tape, levels, x));
-    check("gated block", text, &mut parameters, &|tape, levels, x| block.forward(tape, levels, x));
-}
-
 fn assert_close(found: &[f64], expected: &[f64], tolerance: f64, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (f, e) in found.iter().zip(expected) {
         assert!((f - e).abs() <= tolerance * e.abs().max(1.0), "{what}: {f} {e}");
-    }
-}
-
-#[test]
-fn the_fused_convolution_is_the_composition() {
-    let batch = batch::<f64>();
-    let levels = Levels::from(&batch);
-    for aggregation in AGGREGATIONS {
-        let (input, output) = (kind("2x0 + 1x1 + 1x2"), kind("1x0 + 2x1 + 1x3"));
-        let mut parameters = Parameters::<f64>::new();
-        let config = GemConvConfig {
-            aggregation,
-            self_term: false,
-            bias: false,
-            ..GemConvConfig::new(input.clone(), output.clone())
-        };
-        let conv = config.init("conv", &mut Builder::new(&mut parameters, 1));
-        let conv = conv.unwrap();
-        let GaugeConv { rings: 1, .. } = **conv.config() else {
-            panic!("one ring");
-        };
-        let x = random::<f64>(batch.vertex_count() * input.dimension(), 1);
-        let target = random::<f64>(batch.vertex_count() * output.dimension(), 2);
-        let run = |composed: bool| {
-            let mut parameters = parameters.clone();
-            let mut workspace = Workspace::default();
-            let mut tape = Tape::training(&mut workspace, &mut parameters, STREAM);
-            let x = tape.tracked_input(input.clone(), &x).unwrap();
-            let y = if composed {
-                let frame = EdgeFrame::Edge;
-                let map = linear::Linear { inputs: input.dimension(), outputs: output.dimension(), bias: false };
-                let weight = conv.weights().neighbour;
-                let weights = LinearWeights { weight, bias: None };
-                let reduce = Arc::new(Reduce { aggregation, ..Reduce::sum(output.clone(), frame) });
-                let messages = tape.gather_edges(frame, &batch, x.clone()).unwrap();
-                let messages = tape.linear(map, weights, messages).unwrap();
-                tape.reduce_edges(&reduce, &batch, messages).unwrap()
-            } else {
-                conv.forward(&mut tape, levels, x.clone()).unwrap()
-            };
-            let values = y.values().unwrap().to_vec();
-            let loss = tape.mean_square(y, &target).unwrap();
-            let gradient = tape.backward_to(&loss, &[&x]).unwrap()[0].to_vec();
-            let id = parameters.find("conv.weight").unwrap();
-            (values, gradient, parameters.get(id).gradient().to_vec())
-        };
-        let (fused, composed) = (run(false), run(true));
-        assert_close(&composed.0, &fused.0, 1e-12, "output");
-        assert_close(&composed.1, &fused.1, 1e-12, "gradient by the input");
-        assert_close(&composed.2, &fused.2, 1e-12, "gradient by the weight");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Matrix products with cuBLAS.
 
 use super::pool::Pool;
-use super::products::{Numbers, Operand, Product, ProductMode};
+use super::products::{Operand, Product, ProductMode};
 use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice};
 use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub(super) struct Handle {
 struct Placed {
     handle: sys::cublasHandle_t,
     /// False after a product on a stream of a foreign.
-    at_home: bool,
+    on_own_stream: bool,
 }
 
 const WORKSPACE: usize = 32 << 20;
@@ -33,7 +33,7 @@ impl Handle {
             check("cublasCreate", sys::cublasCreate_v2(&mut handle))?;
             Self::place(handle, stream, workspace.view())?;
         }
-        Ok(Self { handle: Mutex::new(Placed { handle, at_home: true }), workspace })
+        Ok(Self { handle: Mutex::new(Placed { handle, on_own_stream: true }), workspace })
     }
 
     /// Sets stream and workspace of the products that follow.
@@ -68,24 +68,17 @@ fn check(call: &'static str, status: cublasStatus_t) -> Result<(), CudaError> {
     Err(CudaError::Call { call, problem: format!("{status:?}") })
 }
 
-fn kind(numbers: &Numbers<'_>) -> sys::cudaDataType_t {
-    match numbers {
-        Numbers::F32(_) => sys::cudaDataType_t::CUDA_R_32F,
-        Numbers::Bf16(_) => sys::cudaDataType_t::CUDA_R_16BF,
-    }
-}
-
 impl CudaDevice {
     /// Computes a product that is not empty and whose matrices fit in their slices.
     pub(in crate::cuda) fn multiply(
         &self,
         product: &Product<'_>,
-        c: Numbers<'_>,
+        c: DeviceSlice<'_, f32>,
         (stride, batch_stride): (usize, usize),
     ) -> Result<(), CudaError> {
         let &Product { m, n, k, batches, .. } = product;
-        let compute = match (product.a.data, self.product_mode()) {
-            (Numbers::F32(_), ProductMode::Tf32 | ProductMode::Bf16) if self.capability() >= (8, 0) => {
+        let compute = match self.product_mode() {
+            ProductMode::Tf32 | ProductMode::Bf16 if self.capability() >= (8, 0) => {
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
             }
             _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -107,14 +100,14 @@ impl CudaDevice {
         let workspace: DeviceBuffer<u8> = self.buffer(if self.is_foreign() { WORKSPACE } else { 0 })?;
         let blas = self.blas();
         let mut placed = blas.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_foreign() || !placed.at_home {
+        if self.is_foreign() || !placed.on_own_stream {
             let space = match self.is_foreign() {
                 true => workspace.view(),
                 false => blas.workspace.view(),
             };
             // SAFETY: the stream of the device is alive, and its next product sets both again.
             unsafe { Handle::place(placed.handle, self.stream(), space)? };
-            placed.at_home = !self.is_foreign();
+            placed.on_own_stream = !self.is_foreign();
         }
         // cuBLAS sees row-major matrices as their transposes, and `c^T = b^T a^T`.
         // SAFETY: the matrices lie in their slices, as checked above, and the slices are alive until
@@ -128,17 +121,17 @@ impl CudaDevice {
                 size(m)?,
                 size(k)?,
                 pointer(&one),
-                product.b.data.address(),
-                kind(&product.b.data),
+                product.b.data.address as *const _,
+                sys::cudaDataType_t::CUDA_R_32F,
                 size(product.b.stride)?,
                 product.b.batch_stride as i64,
-                product.a.data.address(),
-                kind(&product.a.data),
+                product.a.data.address as *const _,
+                sys::cudaDataType_t::CUDA_R_32F,
                 size(product.a.stride)?,
                 product.a.batch_stride as i64,
                 pointer(beta),
-                c.address().cast_mut(),
-                kind(&c),
+                c.address as *mut _,
+                sys::cudaDataType_t::CUDA_R_32F,
                 size(stride)?,
                 batch_stride as i64,
                 size(batches)?,
