@@ -44,6 +44,13 @@ pub fn standardise(rows: &mut [f32], shift: &[f32], scale: &[f32]) {
     }
 }
 
+/// Sets some columns of rows of `width` values to 0.
+pub fn clear(rows: &mut [f32], width: usize, columns: &[usize]) {
+    for row in rows.chunks_exact_mut(width.max(1)) {
+        columns.iter().for_each(|&column| row[column] = 0.0);
+    }
+}
+
 /// `x <- x scale + shift` of each column, the inverse of [`standardise`].
 pub fn restore(rows: &mut [f32], shift: &[f32], scale: &[f32]) {
     for row in rows.chunks_exact_mut(scale.len().max(1)) {

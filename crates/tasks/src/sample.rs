@@ -118,6 +118,13 @@ pub trait SampleSource: Send + Sync {
         self.load(index)
     }
 
+    /// Columns of the features that a step of training sets to 0 after they are scaled (default: none). The result
+    /// depends on the sample and on the visit alone.
+    fn dropped(&self, index: usize, visit: Visit) -> Vec<usize> {
+        let _ = (index, visit);
+        Vec::new()
+    }
+
     /// Checksum of the content of a sample, by default of its name. A run can be resumed only with the
     /// same samples.
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {

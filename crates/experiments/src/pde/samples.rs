@@ -62,7 +62,7 @@ impl Coordinates {
                 FeatureConfig::from(Vector { name, normal_part })
             })),
         }
-        Combined { of }.into()
+        Combined { of, drop: 0.0 }.into()
     }
 
     /// How a network with these features sees the states.

@@ -37,6 +37,39 @@ impl FeatureField {
         self.values.chunks_exact(self.dimension().max(1))
     }
 
+    /// The same field with every channel divided by the median of its lengths, weighted by the areas of the vertices:
+    /// rough and smooth surfaces then have values of the same size. A channel whose median is 0 stays as it is.
+    ///
+    /// # Errors
+    /// `areas` is not one area per vertex.
+    pub fn normalised(mut self, areas: &[f64]) -> Result<Self, GeometryError> {
+        check_length("areas", areas.len(), self.rows().len())?;
+        let (dimension, half) = (self.dimension().max(1), 0.5 * areas.iter().sum::<f64>());
+        let mut start = 0;
+        for &(multiplicity, order) in &self.kind {
+            let end = start + multiplicity * components(order);
+            for channel in start..start + multiplicity {
+                let parts = || (channel..end).step_by(multiplicity);
+                let length = |row: &[f64]| parts().map(|part| row[part] * row[part]).sum::<f64>().sqrt();
+                let mut lengths: Vec<(f64, f64)> =
+                    self.values.chunks_exact(dimension).map(length).zip(areas.iter().copied()).collect();
+                lengths.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
+                let mut area = 0.0;
+                let is_middle = |&&(_, own): &&(f64, f64)| {
+                    area += own;
+                    area >= half
+                };
+                let median = lengths.iter().find(is_middle).map_or(0.0, |&(length, _)| length);
+                if median > 0.0 {
+                    let rows = self.values.chunks_exact_mut(dimension);
+                    rows.for_each(|row| parts().for_each(|part| row[part] /= median));
+                }
+            }
+            start = end;
+        }
+        Ok(self)
+    }
+
     /// The features in frames rotated by `angles`: `rho_m(-a_p) f_p`.
     ///
     /// # Errors

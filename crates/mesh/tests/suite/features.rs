@@ -218,3 +218,23 @@ fn given_directions_are_the_first_axes_of_the_frames() {
     }
     assert!(matches!(with(directions[1..].to_vec()), Err(GeometryError::WrongLength { .. })));
 }
+
+#[test]
+fn channels_are_divided_by_their_median_by_area() {
+    // Lengths 1, 5, 10 of the vector; the second vertex has most of the area.
+    let values = vec![2.0, 0.0, 1.0, 4.0, 3.0, 4.0, -8.0, 6.0, 8.0];
+    let field = FeatureField { kind: vec![(1, 0), (1, 2)], values };
+    let areas = [1.0, 3.0, 1.0];
+    let made = field.clone().normalised(&areas).unwrap();
+    assert_eq!(made.values, [0.5, 0.0, 0.2, 1.0, 0.6, 0.8, -2.0, 1.2, 1.6]);
+    let light = field.clone().normalised(&[0.1, 0.2, 1.0]).unwrap();
+    assert_eq!(light.values[..3], [0.25, 0.0, 0.1]);
+    let angles = [0.3, -1.0, 2.0];
+    let turned = field.clone().gauge_transform(&angles).unwrap().normalised(&areas).unwrap();
+    for (a, b) in turned.values.iter().zip(made.gauge_transform(&angles).unwrap().values) {
+        assert!((a - b).abs() < 1e-12);
+    }
+    let flat = FeatureField { kind: vec![(1, 0)], values: vec![0.0, 0.0, 7.0] };
+    assert_eq!(flat.clone().normalised(&areas).unwrap(), flat);
+    assert!(field.normalised(&[1.0]).is_err());
+}

@@ -66,6 +66,6 @@ pub use table::csv_cell;
 pub(crate) use template::TemplateDistances;
 
 /// True for settings that are not written.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -371,6 +371,13 @@ impl SampleSource for PreparedSplit {
         }
     }
 
+    fn dropped(&self, index: usize, visit: Visit) -> Vec<usize> {
+        let mut random = visit.random(index);
+        // The first stream changes the sample.
+        random.set_stream(1);
+        self.preparation.features.dropped(&mut random)
+    }
+
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
         let known = || self.checksums.get(index).and_then(OnceLock::get);
         if known().is_none() {

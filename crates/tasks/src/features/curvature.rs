@@ -1,6 +1,7 @@
 //! The curvature tensor.
 
 use super::{Feature, FeatureError, Surface, need};
+use crate::data::is_default;
 use crate::registry::settings;
 use gemcnn_mesh::features::Curvature as Tensor;
 use gemcnn_nn::FeatureType;
@@ -13,6 +14,10 @@ settings! {
         times: Vec<f64> = vec![1e-3, 1e-2],
         /// Number of eigenvectors of orders 0 and 2 (default `[128, 64]`).
         eigenvectors: [usize; 2] = [128, 64],
+        /// Divides each channel by its median length on the mesh, so that smooth and rough meshes have values of the same
+        /// size (default false).
+        #[serde(skip_serializing_if = "is_default")]
+        normalise: bool = false,
     }
 }
 
@@ -30,6 +35,10 @@ impl Feature for Curvature {
         let jets = operators.jets.as_ref().ok_or("there are no jets of the surface")?;
         let tensor = Tensor::new(surface.mesh, surface.graph, jets)?;
         let (scalars, second) = (need(surface, 0)?, need(surface, 2)?);
-        Ok(tensor.smoothed(&operators.mass, scalars, second, &self.times)?.values)
+        let field = tensor.smoothed(&operators.mass, scalars, second, &self.times)?;
+        Ok(match self.normalise {
+            true => field.normalised(&operators.mass)?.values,
+            false => field.values,
+        })
     }
 }

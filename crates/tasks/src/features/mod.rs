@@ -6,6 +6,7 @@ use crate::registry::{Choice, Chosen, Registry, Settings, filled, kinds, parser}
 use gemcnn_mesh::surface::{Eigenbasis, SurfaceOperators};
 use gemcnn_mesh::{GaugeGraph, Mesh, NormalWeighting};
 use gemcnn_nn::FeatureType;
+use rand_chacha::ChaCha8Rng;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -49,6 +50,12 @@ pub trait Feature: fmt::Debug + Send + Sync {
     /// Fields from the files of the meshes that the features need (default: none). They are then in
     /// [`Surface::fields`].
     fn fields(&self) -> Vec<FieldName> {
+        Vec::new()
+    }
+
+    /// Columns that a step of training sets to 0, after features are scaled, drawn for each mesh (default: none).
+    fn dropped(&self, random: &mut ChaCha8Rng) -> Vec<usize> {
+        let _ = random;
         Vec::new()
     }
 
@@ -137,6 +144,7 @@ mod tests {
     use gemcnn_mesh::shapes::Cells;
     use gemcnn_mesh::surface::OperatorOptions;
     use gemcnn_mesh::{GeometryOptions, shapes};
+    use rand::SeedableRng;
 
     #[test]
     fn every_kind_has_the_type_that_it_says_and_survives_toml() {
@@ -187,6 +195,31 @@ mod tests {
         assert_eq!(row[..2], part[..2]);
         assert_eq!(row[3..6], mesh.vertices()[5].to_array());
         assert_eq!(row[6..8], part[2..4]);
+        // Kinds are left out as a whole: scalars 0 and 1 and the vector, scalar 2 and the tensor, or the coordinates.
+        let kinds = [vec![0, 1, 6, 7], vec![2, 8, 9], vec![3, 4, 5]];
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        assert!((0..20).all(|_| combined.dropped(&mut random).is_empty()));
+        let text = r#"kind = "combined"
+            of = ["position", { kind = "curvature", times = [0.01] }, "xyz"]
+            drop = 0.6"#;
+        let dropping: FeatureConfig = toml::from_str(text).unwrap();
+        assert_eq!(dropping.compute(surface).unwrap(), all);
+        let mut counts = [0; 3];
+        for _ in 0..500 {
+            let dropped = dropping.dropped(&mut random);
+            assert!(dropped.len() < 10);
+            let mut left = dropped.len();
+            for (kind, count) in kinds.iter().zip(&mut counts) {
+                let is_whole = kind.iter().all(|column| dropped.contains(column));
+                left -= if is_whole { kind.len() } else { 0 };
+                *count += usize::from(is_whole);
+            }
+            assert_eq!(left, 0);
+        }
+        // 0.6, less the third of the cases without any kind in which this one is taken back.
+        assert!(counts.iter().all(|&count| (230..300).contains(&count)), "{counts:?}");
+        let too_much: FeatureConfig = toml::from_str(&text.replace("0.6", "1.0")).unwrap();
+        assert!(too_much.compute(surface).is_err());
         // Without operators there is an error instead of a panic.
         let bare = Surface { operators: None, ..surface };
         assert!(combined.compute(bare).is_err());

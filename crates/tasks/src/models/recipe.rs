@@ -53,6 +53,7 @@ impl Recipe {
         let has_classes = matches!(task, Task::Segmentation | Task::Classification);
         let features = Combined {
             of: vec![HeatKernel::default().into(), Position::default().into(), Curvature::default().into()],
+            drop: 0.0,
         };
         Self {
             features: features.into(),

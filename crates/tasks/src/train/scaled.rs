@@ -1,6 +1,7 @@
 //! Samples with scaled features and target values.
 
 use crate::{FeatureScaling, Sample, SampleSource, TaskError, Visit};
+use gemcnn_nn::columns::clear;
 use gemcnn_nn::{Geometry, Target};
 use std::sync::Arc;
 
@@ -33,7 +34,9 @@ impl SampleSource for Scaled<'_> {
     }
 
     fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
-        self.scale(self.source.visit(index, visit)?)
+        let mut sample = self.scale(self.source.visit(index, visit)?)?;
+        clear(&mut sample.features, sample.kind.dimension(), &self.source.dropped(index, visit));
+        Ok(sample)
     }
 
     fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
