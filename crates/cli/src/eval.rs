@@ -10,7 +10,7 @@ use clap::Args;
 use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::evaluation::{ClassScores, Evaluation, EvaluationOptions, evaluate};
-use gemcnn_tasks::train::TrainedModel;
+use gemcnn_tasks::train::{RunConfig, TrainedModel};
 use gemcnn_tasks::{Task, TaskError};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -103,12 +103,17 @@ impl EvalArgs {
             )));
         }
         let (evaluation, all) = progress::during("evaluating", || {
-            let dataset = Dataset::open_with(&data, Some(model.config.task), self.strict)?;
             // The training meshes of the model are not for testing.
             let dataset = match is_same(&data, &model.config.data) {
-                true => dataset.with_validation(model.config.training.validation)?,
-                false if self.split.is_none() => dataset.all_for_testing(),
-                false => dataset,
+                true => {
+                    let mut config = RunConfig { data, ..model.config.clone() };
+                    config.training.strict = self.strict;
+                    config.dataset()?
+                }
+                false => {
+                    let dataset = Dataset::open_with(&data, Some(model.config.task), self.strict)?;
+                    if self.split.is_none() { dataset.all_for_testing() } else { dataset }
+                }
             };
             let all = dataset.is_for_testing();
             let evaluation = evaluate(&model, &dataset, options, &self.cache.open(), &device)?;

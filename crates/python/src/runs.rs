@@ -277,16 +277,16 @@ impl TrainedModel {
         expect_first_process()?;
         let part: Split = serde_json::from_value(part.into()).map_err(errors::task)?;
         let config = &self.model.config;
-        let source = match &data {
-            Some(folder) => DataConfig::Folder(folder.clone()),
-            None => config.data.clone(),
-        };
         let options = EvaluationOptions { split: part, rotation, ..Default::default() };
         let evaluation = work(py, || {
-            let mut dataset = Dataset::open_for(&source, config.task)?;
-            if data.is_none() {
-                dataset = dataset.with_validation(config.training.validation)?;
-            }
+            let dataset = match &data {
+                Some(folder) => Dataset::open_for(&DataConfig::Folder(folder.clone()), config.task)?,
+                None => {
+                    let mut config = config.clone();
+                    config.training.strict = true;
+                    config.dataset()?
+                }
+            };
             evaluate(&self.model, &dataset, options, &cache(use_cache), &self.device)
         })?;
         serde_json::to_string(&evaluation.map_err(errors::task)?).map_err(errors::task)

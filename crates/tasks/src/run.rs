@@ -1,17 +1,20 @@
 //! From a configuration to a trained model.
 
-use crate::data::{Cache, Dataset, PreparedSplit, Split};
+use crate::data::{Cache, Dataset, PreparedSplit, Split, listed};
 use crate::models::{ModelSpec, ModelWithParameters};
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
-    Checked, Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, StopFlag, TrainedModel, Trainer,
-    TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
+    Checked, Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag, TrainedModel,
+    Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
-use crate::{ModelConfig, SampleSource, TaskError};
+use crate::{ModelConfig, SampleSource, Task, TaskError};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+
+/// A validation split with fewer vertices of a class says little about it.
+const FEW: usize = 20;
 
 /// Trains the model of a configuration in a run directory, from the checkpoint if there is one. After each evaluation,
 /// and when it is stopped, the directory holds the model so far; when all epochs are done, also the learning curve, and
@@ -39,13 +42,16 @@ pub fn train(
     if stop.is_requested() {
         return Ok(Outcome::Stopped { epoch, step });
     }
-    let [training, held_out] = splits;
+    let (training, held_out) = (&splits[0], &splits[1]);
     data.dataset.leave_out(&unusable);
     for line in data.dataset.skipped() {
         observer.observe(Event::Note(&format!("skipped: {line}")));
     }
-    if let Some(note) = note_on_registration(&config.model, &training)? {
+    if let Some(note) = note_on_registration(&config.model, training)? {
         observer.observe(Event::Note(&note));
+    }
+    if data.held_out == Split::Validation {
+        notes_on_validation(held_out, &data.dataset)?.iter().for_each(|note| observer.observe(Event::Note(note)));
     }
     if let Some((_, problem)) = (unusable.into_iter()).find(|_| config.training.strict || training.is_empty()) {
         return Err(problem);
@@ -55,8 +61,9 @@ pub fn train(
         run.remove_results()?;
     }
     let problem = Problem {
-        training: &training,
-        held_out: &held_out,
+        training,
+        held_out,
+        robust: splits.get(2).map(|copies| copies as &dyn SampleSource),
         validates: data.held_out == Split::Validation,
         objective: &objective,
         per: data.dataset.per(),
@@ -152,11 +159,20 @@ impl Data {
         Ok((objective, config.model.init(&spec, config.training.seed)?))
     }
 
-    /// The training split and the held-out split.
-    fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<[PreparedSplit; 2], TaskError> {
+    /// The training split, the held-out split and, if evaluations are compared by it, changed copies of the validation
+    /// split. By default that is so for classes, which do not depend on the mesh that carries them.
+    fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<Vec<PreparedSplit>, TaskError> {
         let preparation = config.preparation();
-        let training = self.dataset.split(Split::Train, &preparation, cache)?;
-        Ok([training.augmented(&config.augmentation)?, self.dataset.split(self.held_out, &preparation, cache)?])
+        let split = |split| self.dataset.split(split, &preparation, cache);
+        let is_robust = match config.training.select {
+            Some(selection) => selection == Selection::Robust,
+            None => matches!(config.task, Task::Segmentation | Task::Classification),
+        };
+        let mut splits = vec![split(Split::Train)?.augmented(&config.augmentation)?, split(self.held_out)?];
+        if is_robust && self.held_out == Split::Validation {
+            splits.push(split(Split::Validation)?.copies());
+        }
+        Ok(splits)
     }
 
     /// The split of the example predictions.
@@ -207,6 +223,36 @@ fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Op
         }
     }
     Ok(None)
+}
+
+/// Warnings if a validation split is too small to say much: a single mesh, or few rows of a class.
+fn notes_on_validation(split: &PreparedSplit, dataset: &Dataset) -> Result<Vec<String>, TaskError> {
+    let mut notes = Vec::new();
+    if split.len() == 1 {
+        notes.push("warning: the validation split is a single mesh, and its score says little about others".into());
+    }
+    let Some(classes) = dataset.classes().filter(|_| dataset.task() == Task::Segmentation) else {
+        return Ok(notes);
+    };
+    let mut counts = vec![0; classes.count()];
+    for index in 0..split.len() {
+        let labels = split.load(index)?.target.classes().unwrap_or_default();
+        for label in labels {
+            if let Some(count) = counts.get_mut(label as usize) {
+                *count += 1;
+            }
+        }
+    }
+    let few = (0..classes.count()).filter(|&class| counts[class] < FEW);
+    let few: Vec<String> = few.map(|class| format!("{} ({})", classes.name(class), counts[class])).collect();
+    if !few.is_empty() {
+        let [_, rows] = dataset.per().words();
+        notes.push(format!(
+            "warning: the validation split has fewer than {FEW} {rows} of {}: its score says little about these classes",
+            listed(&few, 10)
+        ));
+    }
+    Ok(notes)
 }
 
 /// Notes on a run that has ended: the epoch of the model if it is not the last one, and the meshes that were skipped.
@@ -268,9 +314,14 @@ fn prepare(
         }
     };
     let go_on = || !stop.is_requested();
-    let mut unusable = Vec::new();
+    let mut unusable: Vec<(usize, TaskError)> = Vec::new();
     for split in splits {
-        unusable.extend(split.load_usable(&go_on, &loaded)?);
+        for (item, problem) in split.load_usable(&go_on, &loaded)? {
+            // Copies have the problems of their mesh.
+            if unusable.iter().all(|(known, _)| *known != item) {
+                unusable.push((item, problem));
+            }
+        }
     }
     Ok(unusable)
 }

@@ -113,8 +113,7 @@ impl Tuner<'_> {
             Ok(None) => return Ok(None),
             Ok(Some((_, records))) => {
                 let seconds = records.last().map_or(0.0, |record| record.seconds);
-                let scores = records.iter().filter_map(|record| record.held_out);
-                let errors = scores.map(|scores| scores.selection_error());
+                let errors = records.iter().filter_map(|record| record.selection_error());
                 (errors.reduce(f64::min), seconds)
             }
             Err(TaskError::Diverged { .. }) => (None, 0.0),

@@ -1,7 +1,7 @@
 //! `gemcnn train`: training of a model.
 
 mod progress;
-mod seeds;
+mod several;
 mod tuning;
 
 pub use progress::TrainProgress;
@@ -113,6 +113,11 @@ pub struct TrainArgs {
     )]
     seeds: Option<u64>,
 
+    /// Train one run for each group of meshes, which is then the test split, and print the mean and spread of the test
+    /// scores. With --run-dir DIR, the runs are DIR/fold-K; repeat the command to continue after an interruption.
+    #[arg(long, conflicts_with_all = ["resume", "view", "seeds", "tune"], help_heading = "Training")]
+    folds: bool,
+
     /// Short trial: 12 epochs. Without --data, bodies of 1,500 vertices, which takes about a minute on two cores.
     #[arg(long, help_heading = "Training")]
     quick: bool,
@@ -150,8 +155,11 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
         true => args.device.open_quietly(products),
         false => args.device.open(products),
     }?;
+    if args.folds {
+        return several::run_folds(&args, config, &device, &stop);
+    }
     if let Some(seeds) = args.seeds {
-        return seeds::run_seeds(&args, config, seeds, &device, &stop);
+        return several::run_seeds(&args, config, seeds, &device, &stop);
     }
     if args.tune {
         return tuning::tune_and_train(&args, config, &device, &stop);

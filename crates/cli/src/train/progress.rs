@@ -137,7 +137,7 @@ fn summarise(record: &Record) -> String {
         "epoch {:>3}{}{}  {:.1} meshes/s",
         record.epoch,
         part("training", record.training),
-        part("held out", record.held_out),
+        part("held out", record.held_out) + &part("robust", record.robust),
         record.meshes_per_second
     )
 }
@@ -176,6 +176,7 @@ mod tests {
             rate: 0.01,
             training: Some(scores(0.5, Some(0.875), None)),
             held_out: Some(scores(0.25, None, Some(1.5))),
+            robust: None,
             best: false,
             seconds: 3.0,
             meshes_per_second: 12.34,

@@ -205,6 +205,7 @@ impl Experiment {
         let problem = Problem {
             training: &samples(0..training_digits),
             held_out: &samples(training_digits..training_digits + validation_digits),
+            robust: None,
             validates: true,
             objective: &Objective::classes(CLASSES),
             per: Element::Mesh,

@@ -139,6 +139,7 @@ impl Engine for Solver<'_> {
         let problem = Problem {
             training: &prepared.training(),
             held_out: &NoSamples,
+            robust: None,
             validates: false,
             objective: &config.training.objective(Target::Values(spec.outputs.clone()))?,
             classes: None,
@@ -163,6 +164,8 @@ impl Engine for Solver<'_> {
             seed: run.seed,
             parameters: model.parameters.trained_count(),
             training_seconds: read_metrics(&directory.metrics())?.last().map_or(0.0, |record| record.seconds),
+            held_out: None,
+            robust: None,
         };
         let tests = results(&parts)?;
         write_json(&result, &Finished { training, parts })?;

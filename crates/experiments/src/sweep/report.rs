@@ -53,6 +53,12 @@ pub struct Training {
     pub parameters: usize,
     /// Training time in seconds, without preparation, evaluations and checkpoints.
     pub training_seconds: f64,
+    /// Accuracy or error on held-out meshes in the last evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<f64>,
+    /// The same on changed copies of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub robust: Option<f64>,
 }
 
 /// A run that failed.

@@ -11,7 +11,7 @@ use gemcnn_tasks::TaskError;
 use gemcnn_tasks::data::{Cache, DataConfig, Dataset};
 use gemcnn_tasks::evaluation::{Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::run::trained;
-use gemcnn_tasks::train::{Checked, Event, Observer, RunConfig, StopFlag, TrainedModel, device_name};
+use gemcnn_tasks::train::{Checked, Event, Observer, RunConfig, Scores, StopFlag, TrainedModel, device_name};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -251,6 +251,11 @@ impl Standard<'_> {
     }
 }
 
+/// Accuracy, or error in regression.
+fn number(scores: Scores) -> Option<f64> {
+    scores.accuracy.or(scores.error)
+}
+
 /// Marching tetrahedra with a number of cells relative to the square root of the number of vertices.
 fn lattice(cells: f64, dataset: &Dataset, split: gemcnn_tasks::data::Split) -> Result<RemeshKind, TaskError> {
     let vertices = match dataset.template() {
@@ -263,13 +268,14 @@ fn lattice(cells: f64, dataset: &Dataset, split: gemcnn_tasks::data::Split) -> R
 
 impl Engine for Standard<'_> {
     fn open(&mut self, world: &str, config: &RunConfig) -> Result<Vec<RunReport>, TaskError> {
-        let dataset = Dataset::open_for(&config.data, config.task)?;
+        let mut config = config.clone();
+        config.training.strict = true;
         // A share of the recipe is drawn in training only.
         let settings = self.sweep.settings(world, "");
-        let dataset = match settings.get("training").and_then(|training| training.get("validation")) {
-            Some(_) => dataset.with_validation(config.training.validation)?,
-            None => dataset,
-        };
+        if settings.get("training").and_then(|training| training.get("validation")).is_none() {
+            config.training.validation = 0.0;
+        }
+        let dataset = config.dataset()?;
         let mut tests = Vec::new();
         let of_world: &Named<Test> = self.sweep.tests(world);
         for (name, test) in of_world.iter() {
@@ -306,6 +312,8 @@ impl Engine for Standard<'_> {
             seed: run.seed,
             parameters: model.parameters.trained_count(),
             training_seconds: records.last().map_or(0.0, |record| record.seconds),
+            held_out: records.last().and_then(|record| number(record.held_out?)),
+            robust: records.last().and_then(|record| number(record.robust?)),
         };
         Ok(Some((training, results)))
     }

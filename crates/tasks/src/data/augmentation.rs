@@ -202,6 +202,30 @@ impl Augmentation {
     }
 }
 
+/// Number of changed copies of a mesh that test how robust a model is.
+pub(super) const COPIES: usize = 5;
+
+/// What meshes from elsewhere may differ in: the mesh, its density, how smooth or rough it is, and the pose.
+pub(super) fn copy(name: &str, number: usize) -> Change {
+    let mut random = ChaCha8Rng::from_seed(*blake3::hash(format!("copy {number} of {name}").as_bytes()).as_bytes());
+    let remesher = match number {
+        0 => Some(Isotropic::default().into()),
+        1 => Some(Simplify { size: MeshSize::Ratio(0.5) }.into()),
+        _ => None,
+    };
+    Change {
+        remesher: remesher.map(|kind: RemeshKind| (kind, random.random())),
+        is_optional: true,
+        relief: match number {
+            2 => Relief::draw(0.0, 20, &mut random),
+            3 => Relief::draw(0.2, 0, &mut random),
+            _ => None,
+        },
+        deformation: if number == 4 { Deformation::draw(0.1, 0.06, &mut random) } else { None },
+        motion: None,
+    }
+}
+
 /// Exchanges the classes of a target; empty `swaps` leave it as it is.
 pub(super) fn swapped(target: Target, swaps: &[u32]) -> Target {
     let swap = |class: u32| swaps.get(class as usize).copied().unwrap_or(class);

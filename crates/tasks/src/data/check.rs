@@ -5,6 +5,7 @@ use super::comparison::{Extent, compare};
 use super::config::DataConfig;
 use super::content::Content;
 use super::dataset::Inner;
+use super::groups::SplitConfig;
 use super::open::gather;
 use super::split::Split;
 use super::target::ValueColumns;
@@ -105,7 +106,7 @@ struct Column {
 
 /// Reads and checks a whole data set. All errors are listed in [`Check::problems`].
 pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
-    let (inner, problems) = match gather(config, task) {
+    let (inner, problems) = match gather(config, &SplitConfig::default(), task) {
         Ok(gathered) => gathered,
         Err(error) => {
             return Check {

@@ -3,6 +3,7 @@
 use super::classes::Classes;
 use super::config::DataConfig;
 use super::content::Content;
+use super::groups::{Groups, SplitConfig};
 use super::meshes::{Item, find_meshes};
 use super::open::{gather, require};
 use super::source::TargetSource;
@@ -38,6 +39,10 @@ pub(crate) struct Inner {
     pub splits: Splits,
     /// True if nothing says which meshes are for what, so that the splits are drawn.
     pub draws_splits: bool,
+    /// Groups of the meshes, if there are any.
+    pub groups: Option<Groups>,
+    /// True if a validation split that is held out consists of meshes instead of groups.
+    pub validates_on_meshes: bool,
     pub task: Task,
     pub targets: TargetReader,
     pub template: Option<Mesh>,
@@ -79,13 +84,13 @@ impl Dataset {
     /// # Errors
     /// All problems of its description and lists.
     pub fn open(config: &DataConfig) -> Result<Self, TaskError> {
-        Self::open_as(config, None)
+        Self::open_as(config, &SplitConfig::default(), None)
     }
 
     /// Opens a data set for a task. A data set for another task is refused. In a folder without a description, a
     /// target for the task is inferred.
     pub fn open_for(config: &DataConfig, task: Task) -> Result<Self, TaskError> {
-        Self::open_as(config, Some(task))
+        Self::open_as(config, &SplitConfig::default(), Some(task))
     }
 
     /// As [`open`](Self::open), or [`open_for`](Self::open_for) a task. Unless it is `strict`, meshes that cannot be
@@ -94,11 +99,24 @@ impl Dataset {
     /// # Errors
     /// All other problems of its description and lists, or no mesh that can be read.
     pub fn open_with(config: &DataConfig, task: Option<Task>, strict: bool) -> Result<Self, TaskError> {
-        if strict { Self::open_as(config, task) } else { Self::open_usable(config, task) }
+        Self::open_split(config, &SplitConfig::default(), task, strict)
     }
 
-    fn open_usable(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {
-        let (mut inner, mut problems) = gather(config, task)?;
+    /// As [`open_with`](Self::open_with), divided in another way.
+    ///
+    /// # Errors
+    /// Also groups of data other than a folder, or a fold without groups.
+    pub fn open_split(
+        config: &DataConfig,
+        split: &SplitConfig,
+        task: Option<Task>,
+        strict: bool,
+    ) -> Result<Self, TaskError> {
+        if strict { Self::open_as(config, split, task) } else { Self::open_usable(config, split, task) }
+    }
+
+    fn open_usable(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self, TaskError> {
+        let (mut inner, mut problems) = gather(config, split, task)?;
         let all = problems.len();
         problems.retain(|problem| {
             let TaskError::Mesh(error) = problem else { return true };
@@ -109,13 +127,13 @@ impl Dataset {
             false
         });
         match all > problems.len() && Split::ALL.iter().all(|&p| inner.splits.of(p).is_empty()) {
-            true => Self::open_as(config, task),
+            true => Self::open_as(config, split, task),
             false => Self::without_problems(inner, problems),
         }
     }
 
-    fn open_as(config: &DataConfig, task: Option<Task>) -> Result<Self, TaskError> {
-        let (inner, problems) = gather(config, task)?;
+    fn open_as(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self, TaskError> {
+        let (inner, problems) = gather(config, split, task)?;
         Self::without_problems(inner, problems)
     }
 
@@ -190,6 +208,11 @@ impl Dataset {
         &self.inner.notes
     }
 
+    /// Names of the groups of meshes that stay together, in the order of folds; empty if there are none.
+    pub fn groups(&self) -> &[String] {
+        self.inner.groups.as_ref().map_or(&[], Groups::names)
+    }
+
     /// Meshes that were left out because they cannot be used, one line each.
     pub fn skipped(&self) -> &[String] {
         &self.inner.skipped
@@ -249,7 +272,8 @@ impl Dataset {
 
 impl Dataset {
     /// The same data set with a share of its training split as validation split, and a note that says so. Meshes are
-    /// drawn with the seed of the splits, in classification from each class. A data set with a validation split stays
+    /// drawn with the seed of the splits: whole groups if the training split has at least three, otherwise meshes, in
+    /// classification from each class. A data set with a validation split stays
     /// as it is, and so does one with a single training mesh.
     ///
     /// # Errors
@@ -262,12 +286,24 @@ impl Dataset {
         if share == 0.0 || !self.is_empty(Split::Validation) {
             return Ok(self);
         }
-        let Inner { splits, items, notes, .. } = Arc::make_mut(&mut self.inner);
+        let Inner { splits, items, notes, groups, validates_on_meshes, .. } = Arc::make_mut(&mut self.inner);
         let meshes = splits.of(Split::Train).len();
+        let groups = groups.as_ref().filter(|_| !*validates_on_meshes);
+        if let Some(groups) = groups.filter(|groups| groups.are_enough(splits.of(Split::Train))) {
+            splits.hold_out_groups(share, groups);
+            let validation = splits.of(Split::Validation);
+            let (moved, names) = (validation.len(), groups.names_of(validation));
+            notes.push(format!("{moved} of {meshes} training meshes are held out as validation split: {names}"));
+            return Ok(self);
+        }
         let moved = splits.hold_out(share, |item| items[item].class());
+        let why = match groups {
+            Some(_) => ", at random, because there are too few groups to hold one out",
+            None => "",
+        };
         notes.push(match moved {
             0 => "there is one training mesh: no validation split is held out".into(),
-            _ => format!("{moved} of {meshes} training meshes are held out as validation split"),
+            _ => format!("{moved} of {meshes} training meshes are held out as validation split{why}"),
         });
         Ok(self)
     }
@@ -312,6 +348,8 @@ impl Dataset {
                 items,
                 splits,
                 draws_splits: false,
+                groups: None,
+                validates_on_meshes: false,
                 task: self.task(),
                 targets: TargetReader { source, ..targets.clone() },
                 template: template.clone(),

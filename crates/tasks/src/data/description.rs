@@ -1,6 +1,7 @@
 //! `dataset.toml`: task, targets and splits of a folder of meshes.
 
 use super::classes::Classes;
+use super::groups::GroupSource;
 use super::is_default;
 use super::pattern::Pattern;
 use super::split::Split;
@@ -109,6 +110,9 @@ pub struct SplitDescription {
     /// Seed of the random splits (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub seed: u64,
+    /// Groups of meshes that stay together in random splits (default: inferred where they are obvious).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupSource>,
 }
 
 /// A value for each split of a data set.
@@ -373,14 +377,21 @@ impl Description {
 impl SplitDescription {
     /// True if it does not say which meshes are in which split, nor how many.
     pub(crate) fn is_silent(&self) -> bool {
-        let Self { files, table, patterns, fractions, seed: _ } = self;
-        files.is_none() && table.is_none() && patterns.is_none() && fractions.is_none()
+        self.is_random() && self.fractions.is_none()
+    }
+
+    /// True if meshes are assigned to splits at random.
+    pub(crate) fn is_random(&self) -> bool {
+        self.files.is_none() && self.table.is_none() && self.patterns.is_none()
     }
 
     fn check(&self) -> Result<(), String> {
         let given = [self.files.is_some(), self.table.is_some(), self.patterns.is_some(), self.fractions.is_some()];
         if given.into_iter().filter(|&given| given).count() > 1 {
             return Err("[split] has several of files, table, patterns and fractions: choose one".into());
+        }
+        if let Some(groups) = &self.groups {
+            groups.check()?;
         }
         let Some(fractions) = self.fractions else { return Ok(()) };
         let shares = Split::ALL.map(|split| fractions.get(split).copied().unwrap_or(0.0));

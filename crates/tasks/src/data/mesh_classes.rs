@@ -26,7 +26,7 @@ fn mesh_classes(
     if let Some(table) = &target.table {
         let path = folder.join(table);
         let column = target.column.as_ref().and_then(|c| c.as_slice().first());
-        let words = classes_in_table(&path, column, items, problems)?;
+        let words = words_in_table(&path, column, items, problems)?;
         let given = |word: &String| !word.eq_ignore_ascii_case("nan");
         let words = words.into_iter().map(|word| known(word.filter(given)));
         return Ok(words.collect());
@@ -49,8 +49,8 @@ fn mesh_classes(
     Ok(words.into_iter().map(known).collect())
 }
 
-/// The class of each mesh in a table of names and classes.
-fn classes_in_table(
+/// The cell of each mesh in a column of a table, by default the second one.
+pub(super) fn words_in_table(
     path: &Path,
     column: Option<&Column>,
     items: &[Item],
@@ -83,7 +83,7 @@ fn place_of(rows: &[Row], column: &Column) -> Option<usize> {
 
 fn no_column(path: &Path, rows: &[Row]) -> TaskError {
     let line = rows.first().map(|(line, _)| *line);
-    DataError::table(path, line, "the header does not contain target.column").into()
+    DataError::table(path, line, "the header does not contain the column").into()
 }
 
 /// The cells of the row of each mesh, in a table with a name in the first column and at least `width` columns.

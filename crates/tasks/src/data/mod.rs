@@ -19,6 +19,7 @@ mod faust;
 mod fields;
 #[cfg(test)]
 mod fuzz;
+mod groups;
 mod infer;
 mod infer_split;
 mod mesh_classes;
@@ -44,6 +45,7 @@ pub use augmentation::Augmentation;
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
 pub use check::{Check, ClassCount, SplitCount, ValueRange, check};
 pub use classes::Classes;
+pub(crate) use classes::listed;
 pub use config::{BodiesConfig, DataConfig};
 pub use dataset::Dataset;
 pub use description::{
@@ -53,6 +55,7 @@ pub use entry::{EntryReader, EntryWriter};
 pub use extras::{Eigenvectors, ExtraConfig, ExtraSource, ImplicitDiffusion};
 pub use fields::SurfaceFile;
 pub(crate) use fields::connected;
+pub use groups::{GroupSource, GroupTable, SplitConfig, ValidationUnit};
 pub use meshes::{is_mesh, mesh_files};
 pub use motions::{Mirrors, Rotations};
 pub use npy::{npy_f32, npy_i64};

@@ -5,6 +5,8 @@ use super::config::{BodiesConfig, DataConfig};
 use super::content::Content;
 use super::dataset::Inner;
 use super::description::{DESCRIPTION_FILE, Description};
+use super::groups::{GroupSource, Groups, SplitConfig, ValidationUnit};
+use super::infer_split::split_in_words;
 use super::mesh_classes::{assign_classes, assign_values};
 use super::meshes::{Item, find_meshes};
 use super::source::TargetSource;
@@ -27,7 +29,11 @@ const MANY_CLASSES: usize = 100;
 const MAX_INFERRED_CLASSES: usize = 10_000;
 
 /// Opens a data set and collects the problems of its lists.
-pub(crate) fn gather(config: &DataConfig, task: Option<Task>) -> Result<(Inner, Vec<TaskError>), TaskError> {
+pub(crate) fn gather(
+    config: &DataConfig,
+    split: &SplitConfig,
+    task: Option<Task>,
+) -> Result<(Inner, Vec<TaskError>), TaskError> {
     let mut problems = Vec::new();
     let inner = match config {
         DataConfig::Folder(folder) => {
@@ -35,12 +41,16 @@ pub(crate) fn gather(config: &DataConfig, task: Option<Task>) -> Result<(Inner, 
             if !described && faust::is_faust(folder) {
                 open_faust(folder, task, &mut problems)?
             } else {
-                open_folder(folder, task, &mut problems)?
+                open_folder(folder, split, task, &mut problems)?
             }
         }
         DataConfig::Faust(folder) => open_faust(folder, task, &mut problems)?,
         DataConfig::Bodies(bodies) => open_bodies(bodies, task)?,
     };
+    if split.fold.is_some() && inner.groups.is_none() && problems.is_empty() {
+        let problem = "there are no groups of meshes to test on in turn; name them with `groups`";
+        problems.push(TaskError::setting("split.fold", problem));
+    }
     Ok((inner, problems))
 }
 
@@ -111,6 +121,8 @@ fn registered(name: String, items: Vec<Item>, splits: Splits, template: Option<M
         items,
         splits,
         draws_splits: false,
+        groups: None,
+        validates_on_meshes: false,
         task: Task::Correspondence,
         targets: TargetReader::new(TargetSource::VertexNumber, Target::Classes(classes)),
         template,
@@ -121,7 +133,12 @@ fn registered(name: String, items: Vec<Item>, splits: Splits, template: Option<M
     }
 }
 
-fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>) -> Result<Inner, TaskError> {
+fn open_folder(
+    folder: &Path,
+    split: &SplitConfig,
+    task: Option<Task>,
+    problems: &mut Vec<TaskError>,
+) -> Result<Inner, TaskError> {
     if !folder.is_dir() {
         // Returns the system error.
         std::fs::read_dir(folder).map_err(TaskError::file(folder))?;
@@ -135,7 +152,25 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
     notes.extend(leave_out_template(folder, &description, &mut items));
     // Before the split, because splits at random have a share of each class.
     let learned = assign_targets(folder, &description, &mut items, problems)?;
-    let splits = Splits::new(folder, &description.split, &items, problems);
+    let source = split.groups.as_ref().or(description.split.groups.as_ref()).unwrap_or(&GroupSource::Inferred(true));
+    source.check().map_err(|problem| TaskError::setting("split.groups", problem))?;
+    let groups = Groups::new(folder, source, &items, problems);
+    let splits = match (split.fold, &groups) {
+        (Some(number), Some(groups)) => {
+            let fold = groups.fold(number).map_err(|problem| TaskError::setting("split.fold", problem))?;
+            Splits::fold(fold, description.split.seed)
+        }
+        _ => Splits::new(folder, &description.split, (&items, groups.as_ref()), problems),
+    };
+    if let Some(groups) = &groups
+        && (split.fold.is_some() || description.split.is_random())
+    {
+        // Without groups, the note on the splits is that of the folder.
+        notes.retain(|note| *note != split_in_words(&description.split));
+        notes.push(groups.in_words());
+        let names = Split::ALL.map(|split| format!("{split}: {}", groups.names_of(splits.of(split))));
+        notes.push(names.into_iter().filter(|words| !words.ends_with(": ")).collect::<Vec<_>>().join("; "));
+    }
     // A test split alone can be evaluated, if the classes of a correspondence are known.
     let needs_training = description.task == Task::Correspondence && description.template.is_none();
     if needs_training && splits.of(Split::Train).is_empty() && problems.is_empty() {
@@ -163,7 +198,9 @@ fn open_folder(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>)
         name: folder.display().to_string(),
         items,
         splits,
-        draws_splits: description.split.is_silent(),
+        draws_splits: description.split.is_silent() && split.fold.is_none(),
+        groups,
+        validates_on_meshes: split.validation == ValidationUnit::Meshes,
         task: description.task,
         targets,
         template: None,

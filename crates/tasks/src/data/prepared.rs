@@ -1,6 +1,6 @@
 //! The samples of a split of a data set.
 
-use super::augmentation::{Augmentation, Change, swapped};
+use super::augmentation::{Augmentation, COPIES, Change, copy, swapped};
 use super::cache::{Cache, CacheKey};
 use super::content::Content;
 use super::dataset::{Dataset, Inner};
@@ -26,6 +26,8 @@ use std::sync::{Arc, OnceLock};
 const DEFAULT_MEMORY: usize = 4 << 30;
 /// Share of the memory of the machine for samples.
 const SHARE: usize = 3;
+/// Largest number of meshes of which there are changed copies.
+const COPIED: usize = 10;
 
 /// The samples of a split. Geometry and features come from the cache, or are computed and cached. Samples stay
 /// in memory up to a limit.
@@ -39,6 +41,8 @@ pub struct PreparedSplit {
     swaps: Vec<u32>,
     /// Remesher of all meshes and its seed, instead of augmentation.
     meshing: Option<(RemeshKind, u64)>,
+    /// True for changed copies of each mesh, instead of augmentation.
+    is_copied: bool,
     cache: Cache,
     kept: Vec<OnceLock<Sample>>,
     checksums: Vec<OnceLock<[u8; 32]>>,
@@ -79,6 +83,7 @@ impl PreparedSplit {
             augmentation: Augmentation::default(),
             swaps: Vec::new(),
             meshing: None,
+            is_copied: false,
             cache,
             memory_left: AtomicUsize::new(default_memory()),
         }
@@ -92,10 +97,25 @@ impl PreparedSplit {
         let Inner { task, targets, .. } = &*self.dataset;
         self.swaps = augmentation.swaps((*task, targets.per), targets.classes())?;
         self.augmentation = augmentation.clone();
-        let samples = 0..self.items.len() * augmentation.prepared_versions();
+        self.forget();
+        Ok(self)
+    }
+
+    /// Changed copies of ten meshes of the split at most, evenly chosen: remeshed, with half the vertices, smoothed,
+    /// roughened and bent. They are the same whenever they are made.
+    pub fn copies(mut self) -> Self {
+        let step = self.items.len().div_ceil(COPIED).max(1);
+        self.items = self.items.into_iter().step_by(step).collect();
+        self.is_copied = true;
+        self.forget();
+        self
+    }
+
+    /// Forgets all samples, because there are others.
+    fn forget(&mut self) {
+        let samples = 0..self.len();
         self.kept = samples.clone().map(|_| OnceLock::new()).collect();
         self.checksums = samples.map(|_| OnceLock::new()).collect();
-        Ok(self)
     }
 
     /// The same split with every mesh remeshed, and targets carried along. The seed is combined with the name of the
@@ -114,6 +134,7 @@ impl PreparedSplit {
                 let seed = seed.wrapping_add(u64::from_le_bytes(own));
                 Some(Change::remeshing(kind.clone(), seed))
             }
+            None if self.is_copied => Some(copy(&item.name, version as usize)),
             None if version == 0 => None,
             None => {
                 let vertices = content.mesh()?.vertex_count();
@@ -124,7 +145,7 @@ impl PreparedSplit {
 
     /// The number of the mesh and the version of a sample.
     fn place(&self, index: usize) -> (usize, usize) {
-        let versions = self.augmentation.prepared_versions();
+        let versions = self.versions();
         (self.items[index / versions], index % versions)
     }
 
@@ -324,11 +345,14 @@ impl PreparedSplit {
 
 impl SampleSource for PreparedSplit {
     fn len(&self) -> usize {
-        self.items.len() * self.augmentation.prepared_versions()
+        self.items.len() * self.versions()
     }
 
     fn versions(&self) -> usize {
-        self.augmentation.prepared_versions()
+        match self.is_copied {
+            true => COPIES,
+            false => self.augmentation.prepared_versions(),
+        }
     }
 
     fn name(&self, index: usize) -> String {

@@ -1,6 +1,7 @@
 //! Assignment of meshes to splits.
 
 use super::description::{DESCRIPTION_FILE, OneOrMany, PerSplit, SplitDescription};
+use super::groups::Groups;
 use super::meshes::{Item, Names};
 use super::pattern::Pattern;
 use super::split::Split;
@@ -26,6 +27,15 @@ impl Splits {
     /// The first `train` meshes for training, the others for testing.
     pub fn first(train: usize, count: usize) -> Self {
         Self { splits: [(0..train).collect(), Vec::new(), (train..count).collect()], seed: 0 }
+    }
+
+    /// Moves whole groups of the training split to the validation split, with about a share of its meshes.
+    pub fn hold_out_groups(&mut self, share: f64, groups: &Groups) {
+        let [training, validation, _] = &mut self.splits;
+        let count = share * training.len() as f64;
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(1);
+        [*validation, *training] = groups.draw(training, count, &mut random);
     }
 
     /// Moves a share of the training split to the validation split, at random, and returns the number of these meshes.
@@ -74,8 +84,18 @@ impl Splits {
         &self.splits[split as usize]
     }
 
+    /// One group for testing, all others for training.
+    pub fn fold([test, train]: [Vec<usize>; 2], seed: u64) -> Self {
+        Self { splits: [train, Vec::new(), test], seed }
+    }
+
     /// Assigns meshes to splits according to a description. Adds its problems to `problems`.
-    pub fn new(folder: &Path, description: &SplitDescription, items: &[Item], problems: &mut Vec<TaskError>) -> Self {
+    pub fn new(
+        folder: &Path,
+        description: &SplitDescription,
+        (items, groups): (&[Item], Option<&Groups>),
+        problems: &mut Vec<TaskError>,
+    ) -> Self {
         let seed = description.seed;
         if let Some(files) = &description.files {
             let mut assignment = Assignment::new(items);
@@ -101,7 +121,31 @@ impl Splits {
             return assignment.finish(patterns.train.is_none(), seed);
         }
         let fractions = description.fractions.unwrap_or(DEFAULT_FRACTIONS);
-        Self::at_random(items, &fractions, seed)
+        match groups {
+            Some(groups) => Self::of_groups(groups, items, &fractions, seed),
+            None => Self::at_random(items, &fractions, seed),
+        }
+    }
+
+    /// Whole groups with about these fractions of the meshes. If there are too few groups for a validation split, it has
+    /// single meshes.
+    fn of_groups(groups: &Groups, items: &[Item], fractions: &PerSplit<f64>, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let all: Vec<usize> = (0..items.len()).collect();
+        let [train, validation, test] = Split::ALL.map(|split| fractions.get(split).copied().unwrap_or(0.0));
+        let count = |share: f64| share * items.len() as f64;
+        let [test, mut rest] = groups.draw(&all, count(test), &mut random);
+        if train + validation + fractions.get(Split::Test).unwrap_or(&0.0) < 1.0 - 1e-6 {
+            [rest, _] = groups.draw(&rest, count(train + validation), &mut random);
+        }
+        let mut splits = Self { splits: [rest, Vec::new(), test], seed };
+        let share = validation / (train + validation);
+        match groups.are_enough(splits.of(Split::Train)) {
+            _ if share == 0.0 => {}
+            true => splits.hold_out_groups(share, groups),
+            false => drop(splits.hold_out(share, |item| items[item].class())),
+        }
+        splits
     }
 
     /// True if a list or table of a description names a mesh.

@@ -3,7 +3,8 @@
 use super::batch_size::BatchSize;
 use super::checked::Checked;
 use super::settings::TrainingConfig;
-use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, Preparation};
+use crate::data::is_default;
+use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, Preparation, SplitConfig};
 use crate::models::Preset;
 use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
 use serde::de::DeserializeOwned;
@@ -29,6 +30,9 @@ pub struct RunConfig {
     /// Source of the meshes (default: synthetic bodies).
     #[serde(default)]
     pub data: DataConfig,
+    /// How it is divided (default: as the data set says).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub split: SplitConfig,
     /// Input features (default: those of the recipe of the model).
     pub features: FeatureConfig,
     /// Normals, neighbourhoods and normalisation (default: the recipe).
@@ -50,6 +54,8 @@ struct RawConfig {
     preset: Option<Preset>,
     #[serde(default)]
     data: DataConfig,
+    #[serde(default)]
+    split: SplitConfig,
     features: Option<FeatureConfig>,
     model: Option<ModelConfig>,
     // These are read again over the defaults of the model.
@@ -96,6 +102,7 @@ impl RunConfig {
         Self {
             task,
             data: DataConfig::default(),
+            split: SplitConfig::default(),
             features: recipe.features,
             geometry: recipe.geometry,
             augmentation: recipe.augmentation,
@@ -144,6 +151,7 @@ impl RunConfig {
         };
         Ok(Self {
             data: given.data,
+            split: given.split,
             features: given.features.unwrap_or(defaults.features),
             geometry: over(defaults.geometry, tables.get("geometry"))?,
             augmentation: over(defaults.augmentation, tables.get("augmentation"))?,
@@ -220,12 +228,12 @@ impl RunConfig {
         }
     }
 
-    /// The data set, with the validation split of the settings.
+    /// The data set, divided as the settings say.
     ///
     /// # Errors
-    /// As [`Dataset::open_with`] and [`Dataset::with_validation`].
+    /// As [`Dataset::open_split`] and [`Dataset::with_validation`].
     pub fn dataset(&self) -> Result<Dataset, TaskError> {
-        let dataset = Dataset::open_with(&self.data, Some(self.task), self.training.strict)?;
+        let dataset = Dataset::open_split(&self.data, &self.split, Some(self.task), self.training.strict)?;
         dataset.with_validation(self.training.validation)
     }
 

@@ -32,11 +32,18 @@ impl Scores {
     }
 }
 
+impl Record {
+    /// What evaluations are compared by, the smaller the better: that of changed copies if there are any; `None` without
+    /// an evaluation.
+    pub(crate) fn selection_error(&self) -> Option<f64> {
+        self.robust.or(self.held_out).map(|scores| scores.selection_error())
+    }
+}
+
 /// Number of evaluations after the best one, the first of equal ones.
 pub(super) fn evaluations_since_best(records: &[Record]) -> u64 {
     let (mut least, mut since) = (f64::INFINITY, 0);
-    for scores in records.iter().filter_map(|record| record.held_out) {
-        let error = scores.selection_error();
+    for error in records.iter().filter_map(|record| record.selection_error()) {
         if error < least { (least, since) = (error, 0) } else { since += 1 }
     }
     since
@@ -108,6 +115,9 @@ pub struct Record {
     /// Scores on held-out meshes after the epoch, if it was evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<Scores>,
+    /// Scores on changed copies of the held-out meshes, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub robust: Option<Scores>,
     /// True if this model became `best.safetensors`, which `keep_best` asks for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub best: bool,
@@ -178,6 +188,7 @@ mod tests {
             rate: 0.1 + 0.2,
             training: Some(Scores { loss: 1.0 / 3.0, accuracy: Some(2.0 / 3.0), error: None, counted: 12 }),
             held_out: None,
+            robust: None,
             best: false,
             seconds: 0.7,
             meshes_per_second: 11.0,
@@ -216,6 +227,9 @@ mod tests {
             evaluations_since_best(&records)
         });
         assert_eq!(since, [0, 0, 0, 0, 1, 1, 2, 0]);
+        // The score of changed copies comes first.
+        records[1].robust = Some(Scores { loss: 1.0, accuracy: Some(1.0), error: None, counted: 8 });
+        assert_eq!(evaluations_since_best(&records), 4);
     }
 
     #[test]

@@ -49,6 +49,6 @@ pub use ranges::TrainingRanges;
 pub use regression::{ColumnScores, RegressionScores};
 pub use run_directory::{RunDirectory, TEMPLATE};
 pub use scaled::Scaled;
-pub use settings::{OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, TrainingConfig};
+pub use settings::{OptimiserConfig, PenaltyChoice, Precision, ScheduleConfig, Selection, TrainingConfig};
 pub use stop::StopFlag;
 pub use trainer::{Outcome, Trainer};

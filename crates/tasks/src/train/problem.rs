@@ -14,6 +14,8 @@ pub struct Problem<'a> {
     pub training: &'a dyn SampleSource,
     /// Held-out samples to evaluate on; may be empty.
     pub held_out: &'a dyn SampleSource,
+    /// Changed copies of the held-out samples, by which evaluations are then compared.
+    pub robust: Option<&'a dyn SampleSource>,
     /// True if the held-out samples are a validation split, on which the final model may be selected.
     pub validates: bool,
     /// The objective, [`TrainingConfig::objective`] of the settings.

@@ -50,6 +50,10 @@ pub struct TrainingConfig {
     /// Keeps the model of the best evaluation as `best.safetensors` (default false). With a validation split, it
     /// is also the final model.
     pub keep_best: bool,
+    /// Score that evaluations are compared by (default: `robust` with a validation split of segmentation or
+    /// classification, otherwise `held_out`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub select: Option<Selection>,
     /// Ends training after this number of evaluations without improvement. `0` disables early stopping (default).
     pub patience: u64,
     /// Share of the training split that becomes the validation split of data without one, in [0, 1) (default 0).
@@ -89,6 +93,7 @@ impl Default for TrainingConfig {
             penalty: PenaltyChoice::MeanSquare,
             evaluate_every: 1,
             keep_best: false,
+            select: None,
             patience: 0,
             validation: 0.0,
             strict: false,
@@ -195,6 +200,16 @@ impl TrainingConfig {
             OptimiserConfig::Sgd { momentum } => Method::Sgd { momentum, weight_decay },
         }
     }
+}
+
+/// The score that evaluations are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// That of the held-out meshes.
+    HeldOut,
+    /// That of changed copies of a few meshes of the validation split.
+    Robust,
 }
 
 /// The optimiser.

@@ -5,6 +5,7 @@ mod damage;
 mod data;
 mod elements;
 mod extension;
+mod groups;
 mod layouts;
 mod models;
 mod operators;

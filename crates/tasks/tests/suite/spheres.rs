@@ -122,6 +122,7 @@ impl Run {
         let problem = Problem {
             training: &self.training,
             held_out: &self.held_out,
+            robust: None,
             validates: self.validates,
             objective: &config.objective(self.learned.as_ref().map(|classes| classes, FeatureType::clone))?,
             per: Element::Vertex,

@@ -380,20 +380,27 @@ impl<'a> Trainer<'a> {
         let last_step = (epoch * self.plan.steps()).saturating_sub(1);
         let training = self.progress.tally.scores();
         let is_due = epoch.is_multiple_of(config.evaluate_every) || epoch == config.epochs;
-        let held_out = match is_due {
-            true => self.evaluate()?,
-            false => None,
+        let [held_out, robust] = match is_due {
+            true => [Some(self.problem.held_out), self.problem.robust],
+            false => [None, None],
         };
-        let record = Record {
+        let mut scores = |samples: Option<&dyn SampleSource>| match samples {
+            Some(samples) => self.evaluate(samples),
+            None => Ok(None),
+        };
+        let (held_out, robust) = (scores(held_out)?, scores(robust)?);
+        let mut record = Record {
             epoch,
             step: self.state.optimiser.steps(),
             rate: self.rate(last_step),
             training,
             held_out,
-            best: self.keep_best(epoch, held_out)?,
+            robust,
+            best: false,
             seconds: self.progress.seconds,
             meshes_per_second: self.plan.samples as f64 / seconds.max(f64::MIN_POSITIVE),
         };
+        record.best = self.keep_best(&record)?;
         let watched = match config.schedule.watches_held_out() {
             true => record.held_out,
             false => training,
@@ -414,15 +421,15 @@ impl<'a> Trainer<'a> {
         Ok(record)
     }
 
-    fn evaluate(&mut self) -> Result<Option<Scores>, TaskError> {
+    fn evaluate(&mut self, samples: &dyn SampleSource) -> Result<Option<Scores>, TaskError> {
         let State { network, parameters, optimiser, workspace, .. } = &mut self.state;
         let averaged = optimiser.averaged(parameters)?;
         let batch = self.plan.meshes_per_step();
-        let held_out = self.progress.scaled(self.problem.held_out);
+        let samples = self.progress.scaled(samples);
         let objective = Arc::new(self.objective.as_ref().clone().without_smoothing());
         let objective = (&objective, self.progress.target_scaling.as_ref());
         let cache = &self.cache;
-        evaluate(&**network, &averaged, workspace, &held_out, objective, cache, batch)
+        evaluate(&**network, &averaged, workspace, &samples, objective, cache, batch)
     }
 
     /// Records of all completed epochs.

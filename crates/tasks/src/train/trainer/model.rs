@@ -1,7 +1,7 @@
 //! The model of a run: current, best and final.
 
 use super::super::checkpoint::WEIGHTS;
-use super::super::metrics::{Record, Scores};
+use super::super::metrics::Record;
 use super::super::model;
 use super::super::seal::{read_sealed, sealed};
 use super::{State, Trainer};
@@ -12,14 +12,15 @@ use gemcnn_nn::{Archive, NnError};
 impl Trainer<'_> {
     /// Writes the model of an epoch if `keep_best` is set and its evaluation is the best so far; true if it was
     /// written.
-    pub(super) fn keep_best(&self, epoch: u64, scores: Option<Scores>) -> Result<bool, TaskError> {
-        let Some(scores) = scores.filter(|_| self.problem.config.keep_best) else {
+    pub(super) fn keep_best(&self, record: &Record) -> Result<bool, TaskError> {
+        let config = self.problem.config;
+        let Some(error) = record.selection_error().filter(|_| config.keep_best) else {
             return Ok(false);
         };
-        let kept = self.kept().and_then(|record| record.held_out);
-        let is_better = kept.is_none_or(|kept| scores.selection_error() < kept.selection_error());
+        let kept = self.kept().and_then(Record::selection_error);
+        let is_better = kept.is_none_or(|kept| error < kept);
         if is_better {
-            (self.run).write_durably(&self.run.best(), &self.model(epoch)?)?;
+            (self.run).write_durably(&self.run.best(), &self.model(record.epoch)?)?;
         }
         Ok(is_better)
     }
