@@ -8,6 +8,7 @@ use crate::output::print;
 use clap::Args;
 use gemcnn_experiments::Sweep;
 use gemcnn_experiments::sweep::{Choices, RunContext, built_in};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Options of a sweep.
@@ -22,14 +23,16 @@ pub struct SweepArgs {
     sweep: Option<String>,
 
     /// Folder of meshes in place of the data of the sweep. In place of synthetic bodies in correspondence: FAUST, or
-    /// other registered meshes with a dataset.toml
+    /// other registered meshes with a dataset.toml. NAME=DIR in place of the folder NAME of a sweep with several worlds;
+    /// may be repeated
     #[arg(
         long,
-        value_name = "DIR",
+        value_name = "DIR|NAME=DIR",
+        action = clap::ArgAction::Append,
         conflicts_with_all = ["bodies", "vertices", "body_seed", "unregistered"],
         help_heading = "Data"
     )]
-    data: Option<PathBuf>,
+    data: Vec<String>,
 
     /// Directory of the discretization-robust correspondence benchmark, whose remeshed FAUST bodies are then the
     /// test bodies
@@ -124,10 +127,25 @@ fn find(name: &str) -> Result<(String, Sweep), Failure> {
     Ok((stem, Sweep::read(path).map_err(Failure::input)?))
 }
 
+/// The folder in place of all data, and folders in place of those that a sweep with worlds names.
+fn folders(given: &[String], sweep: &Sweep) -> Result<(Option<PathBuf>, BTreeMap<String, PathBuf>), Failure> {
+    let named = |text: &String| Some(text.split_once('=').map(|(name, folder)| (name.to_owned(), folder.into())));
+    match given {
+        [folder] if sweep.worlds.names().is_empty() || !folder.contains('=') => {
+            Ok((Some(folder.into()), BTreeMap::new()))
+        }
+        _ => match given.iter().map(|text| named(text)?).collect::<Option<_>>() {
+            Some(folders) => Ok((None, folders)),
+            None => Err(Failure::Usage("--data: give one folder, or NAME=DIR for each of several".into())),
+        },
+    }
+}
+
 impl SweepArgs {
     pub fn run(self) -> Result<(), Failure> {
         let Some(name) = &self.sweep else { return print(&list()?) };
         let (name, mut sweep) = find(name)?;
+        let (data, folders) = folders(&self.data, &sweep)?;
         sweep
             .choose(Choices {
                 quick: self.quick,
@@ -137,7 +155,8 @@ impl SweepArgs {
                 first_seed: self.seeds.first_seed,
                 epochs: self.epochs,
                 precision: self.device.products().map(Into::into),
-                data: self.data,
+                data,
+                folders,
                 benchmark: self.remeshed,
                 bodies: self.bodies,
                 vertices: self.vertices,

@@ -7,7 +7,7 @@ use gemcnn_tasks::data::{BodiesConfig, DESCRIPTION_FILE, DataConfig, Split};
 use gemcnn_tasks::train::{Precision, RunConfig};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -117,6 +117,8 @@ pub struct Choices {
     pub precision: Option<Precision>,
     /// Folder of the data. In a sweep on synthetic bodies, a folder without a description is FAUST.
     pub data: Option<PathBuf>,
+    /// Folders in place of those that the file names.
+    pub folders: BTreeMap<String, PathBuf>,
     /// Folder of the *discretization-robust correspondence benchmark*.
     pub benchmark: Option<PathBuf>,
     /// Number of synthetic bodies.
@@ -497,11 +499,14 @@ impl Sweep {
         self.given_data.as_ref().filter(|_| self.choices.data.is_some())
     }
 
-    /// A path of the file, which is relative to it.
+    /// A path of the file, which is relative to it, unless the user gave another one.
     pub(super) fn resolved(&self, data: DataConfig) -> DataConfig {
         let parent = Path::new(&self.source.path).parent().unwrap_or(Path::new(""));
         match data {
-            DataConfig::Folder(folder) => DataConfig::Folder(parent.join(folder)),
+            DataConfig::Folder(folder) => {
+                let given = folder.to_str().and_then(|name| self.choices.folders.get(name));
+                DataConfig::Folder(given.cloned().unwrap_or_else(|| parent.join(folder)))
+            }
             DataConfig::Faust(folder) => DataConfig::Faust(parent.join(folder)),
             bodies @ DataConfig::Bodies(_) => bodies,
         }
@@ -569,6 +574,11 @@ impl Sweep {
                 return Err(TaskError::setting(option, unknown(what, name, &names)));
             }
         }
+        let folders = self.folders();
+        if let Some(name) = choices.folders.keys().find(|name| !folders.contains(name.as_str())) {
+            let folders = folders.into_iter().collect::<Vec<_>>();
+            return Err(TaskError::setting("--data", unknown("folder of this sweep", name, &folders)));
+        }
         let reads_benchmark = self.tests.iter().any(|(_, test)| test.benchmark.is_some());
         for (option, is_refused, problem) in [
             ("--quick", choices.quick && self.quick.is_none(), "this sweep has no short trial"),
@@ -580,7 +590,7 @@ impl Sweep {
             (
                 "--data",
                 choices.data.is_some() && !self.worlds.0.is_empty(),
-                "the worlds of this sweep have their own data",
+                "the worlds of this sweep have their own data; give NAME=DIR for a folder NAME of its file",
             ),
         ] {
             if is_refused {
@@ -596,6 +606,12 @@ impl Sweep {
         let rows = choices.rows.clone().or(self.choices.rows.take());
         self.choices = Choices { rows, ..choices };
         self.choose_data()
+    }
+
+    /// Folders of data that the file names.
+    fn folders(&self) -> BTreeSet<&str> {
+        let runs = [&self.run].into_iter().chain(self.worlds.iter().map(|(_, world)| &world.run));
+        runs.filter_map(|run| run.get("data")?.get("folder")?.as_str()).collect()
     }
 
     /// Takes the data and the synthetic bodies that the user chose.

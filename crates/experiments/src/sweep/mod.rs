@@ -23,10 +23,11 @@ pub(crate) use run::{Engine, Run};
 use gemcnn_tasks::TaskError;
 
 /// The sweeps that come with the program, by name.
-const BUILT_IN: [(&str, &str); 3] = [
+const BUILT_IN: [(&str, &str); 4] = [
     ("bodies", include_str!("../../sweeps/bodies.toml")),
     ("remeshed", include_str!("../../sweeps/remeshed.toml")),
     ("segmentation", include_str!("../../sweeps/segmentation.toml")),
+    ("transfer", include_str!("../../sweeps/transfer.toml")),
 ];
 
 /// The sweeps that come with the program, with their names.
