@@ -5,7 +5,7 @@ use gemcnn_mesh::{AttributeValues, VertexAttribute, WriteOptions, write_mesh};
 use gemcnn_tasks::data::{
     Cache, DataConfig, Dataset, GroupSource, GroupTable, Preparation, Split, SplitConfig, ValidationUnit, check,
 };
-use gemcnn_tasks::{SampleSource, TaskError};
+use gemcnn_tasks::{SampleSource, Task, TaskError};
 use std::collections::BTreeSet;
 use std::fs;
 use tempfile::{TempDir, tempdir};
@@ -95,8 +95,11 @@ fn a_fold_tests_on_one_group() {
 
 #[test]
 fn groups_are_inferred_only_where_they_are_obvious() {
-    let found =
-        |names: &[&str]| open(&named(names.iter().copied()), &SplitConfig::default()).unwrap().groups().to_vec();
+    let found = |names: &[&str]| {
+        let folder = named(names.iter().copied());
+        let data = DataConfig::Folder(folder.path().into());
+        Dataset::open_for(&data, Task::Segmentation).unwrap().groups().to_vec()
+    };
     assert_eq!(found(&["p/1", "p/2", "q/1", "q/2"]), ["p", "q"]);
     assert_eq!(found(&["m/p_1", "m/p_2", "m/q_1", "m/q_2"]), ["p", "q"]);
     assert_eq!(found(&["a_x__1", "a_x__2", "b_x__1", "b_x__2"]), ["a_x", "b_x"]);
