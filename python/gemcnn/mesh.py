@@ -137,8 +137,8 @@ class Mesh:
         """The surface in another meshing.
 
         Args:
-            kind: `isotropic`, `simplify`, `subdivide`, `refine_locally`, `flip_randomly`, `jitter`, `crop` or
-                `resample`.
+            kind: `isotropic`, `simplify`, `subdivide`, `refine_locally`, `flip_randomly`, `jitter`, `crop`,
+                `resample` or `renumber`.
             seed: of random choices.
             settings: those of the remesher (docs/remeshing.md), for example `size={"ratio": 0.5}`, `share=0.3` or
                 `resolution=60`.

@@ -89,6 +89,7 @@ impl EvalArgs {
             rotation: self.rotate,
             strict: self.strict,
             meshing: self.remesh.clone().map(|kind| (kind, REMESHING_SEED)),
+            ..Default::default()
         };
         let data = match &self.data {
             Some(folder) => DataConfig::Folder(folder.clone()),

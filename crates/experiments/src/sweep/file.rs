@@ -200,6 +200,11 @@ pub struct Test {
     pub remesh: Option<RemeshKind>,
     /// Remeshes by marching tetrahedra, with this many cells times the square root of the number of vertices.
     pub lattice: Option<f64>,
+    /// Seed of random frames (default: those of the model).
+    pub frames: Option<u64>,
+    /// Also compares predictions with those on the meshes as they are (default false).
+    #[serde(default)]
+    pub compare: bool,
     /// Seed of the remesher (default 1).
     #[serde(default = "one")]
     pub seed: u64,

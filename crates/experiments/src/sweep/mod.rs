@@ -23,8 +23,9 @@ pub(crate) use run::{Engine, Run};
 use gemcnn_tasks::TaskError;
 
 /// The sweeps that come with the program, by name.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("bodies", include_str!("../../sweeps/bodies.toml")),
+    ("frames", include_str!("../../sweeps/frames.toml")),
     ("remeshed", include_str!("../../sweeps/remeshed.toml")),
     ("segmentation", include_str!("../../sweeps/segmentation.toml")),
     ("transfer", include_str!("../../sweeps/transfer.toml")),

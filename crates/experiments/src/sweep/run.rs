@@ -246,6 +246,8 @@ impl Standard<'_> {
                 rotation: test.rotation,
                 strict: test.strict,
                 meshing: kind.map(|kind| (kind, test.seed)),
+                frames: test.frames,
+                compare: test.compare,
             },
         }))
     }

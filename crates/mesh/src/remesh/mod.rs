@@ -120,6 +120,7 @@ remeshers! {
     jitter: Jitter,
     crop: Crop,
     resample: Resample,
+    renumber: Renumber,
     sequence: Sequence,
 }
 

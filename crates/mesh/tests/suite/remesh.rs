@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use gemcnn_mesh::remesh::{
-    Crop, FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshError, RemeshKind, Remeshed, Resample,
-    Sequence, Simplify, Subdivide, SubdivisionRule, SurfacePoint, carry_labels, carry_values, remesh,
+    Crop, FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshError, RemeshKind, Remeshed, Renumber,
+    Resample, Sequence, Simplify, Subdivide, SubdivisionRule, SurfacePoint, carry_labels, carry_values, remesh,
 };
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, Cells, capsule, grid, icosphere, torus};
 use gemcnn_mesh::{DVec3, Mesh, MeshReport, NormalWeighting, PointIndex, vertex_normals};
@@ -456,6 +456,7 @@ fn kinds_are_named_in_configurations() {
         (r#"{"kind":"jitter","amount":1.0}"#, JITTER),
         (r#"{"kind":"crop","share":0.25}"#, RemeshKind::Crop(Crop { share: 0.25, holes: 0 })),
         (r#"{"kind":"resample","resolution":60}"#, RESAMPLE),
+        (r#"{"kind":"renumber"}"#, RemeshKind::Renumber(Renumber {})),
         (
             r#"{"kind":"sequence","steps":[{"kind":"subdivide"},{"kind":"simplify","size":{"ratio":0.5}}]}"#,
             quadric_edges(),
@@ -472,6 +473,29 @@ fn kinds_are_named_in_configurations() {
     }
     let error = serde_json::from_str::<RemeshKind>(r#"{"kind":"melt"}"#).unwrap_err().to_string();
     assert!(RemeshKind::NAMES.iter().all(|name| error.contains(&format!("`{name}`"))), "{error}");
+}
+
+#[test]
+fn renumbering_changes_nothing_but_the_order() {
+    let mesh = capsule(24, 6, 10, 0.5, 2.0, Cells::Triangles).unwrap();
+    let Remeshed { mesh: made, sources } = remesh(&mesh, &Renumber {}, 3).unwrap();
+    assert_eq!(made, remesh(&mesh, &Renumber {}, 3).unwrap().mesh);
+    let order: Vec<u32> = sources.iter().map(|source| source.nearest_corner()).collect();
+    assert!(order.iter().enumerate().filter(|&(place, &vertex)| place as u32 != vertex).count() * 2 > order.len());
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    assert!(sorted.into_iter().eq(0..mesh.vertex_count() as u32));
+    for (point, &vertex) in made.vertices().iter().zip(&order) {
+        assert_eq!(*point, mesh.vertices()[vertex as usize]);
+    }
+    let triangles = |mesh: &Mesh, number: &dyn Fn(u32) -> u32| {
+        let mut faces: Vec<Vec<u32>> =
+            mesh.faces().iter().map(|face| face.iter().map(|&v| number(v)).collect()).collect();
+        faces.sort_unstable();
+        faces
+    };
+    assert_eq!(triangles(&made, &|v| order[v as usize]), triangles(&mesh, &|v| v));
+    assert_ne!(triangles(&made, &|v| v), triangles(&mesh, &|v| v));
 }
 
 #[test]

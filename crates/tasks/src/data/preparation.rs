@@ -7,14 +7,15 @@ use crate::{Element, FeatureConfig, Sample, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
-    Adjacency, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, MeshError,
+    Adjacency, Gauge, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, MeshError,
     NeighbourWeights, Neighbourhood, NormalWeighting, uniform_rotation, vertex_areas,
 };
 use gemcnn_nn::{Extras, Target};
 use glam::{DMat3, DQuat};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use std::f64::consts::TAU;
 use std::sync::Arc;
 
 /// Radius of the neighbourhoods of models with area weights or jets, and the largest number of neighbours beyond the
@@ -88,6 +89,8 @@ pub enum GaugeChoice {
     FirstNeighbour,
     /// Along the first axis of the SHOT frame, for networks that are not equivariant.
     Shot,
+    /// At random, with a seed: a test of equivariance.
+    Random(u64),
 }
 
 /// Neighbours by distance.
@@ -151,9 +154,17 @@ impl Preparation {
         };
         let geometry = |source| TaskError::Geometry { name: name.into(), source };
         let mut options = self.geometry.options(mesh, self.weights).map_err(geometry)?;
-        if self.gauge == GaugeChoice::Shot {
-            let shot = shot::ShotOptions { radius: self.features.support_radius(), normals: self.geometry.normals };
-            options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
+        match self.gauge {
+            GaugeChoice::FirstNeighbour => {}
+            GaugeChoice::Shot => {
+                let shot = shot::ShotOptions { radius: self.features.support_radius(), normals: self.geometry.normals };
+                options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
+            }
+            GaugeChoice::Random(seed) => {
+                let mut random = ChaCha8Rng::seed_from_u64(seed);
+                let angle = |_| TAU * random.random::<f64>();
+                options.gauge = Gauge::Angles((0..mesh.vertex_count()).map(angle).collect());
+            }
         }
         let gauge = options.gauge.clone();
         let hierarchy = match &self.hierarchy {

@@ -13,7 +13,7 @@ use super::target::Sources;
 use crate::elements::origins;
 use crate::features::Fields;
 use crate::{Sample, SampleSource, TaskError, Visit};
-use gemcnn_mesh::remesh::RemeshKind;
+use gemcnn_mesh::remesh::{RemeshKind, carry_labels};
 use gemcnn_mesh::{Faces, Mesh};
 use gemcnn_nn::{Device, Elements, Target};
 use glam::DMat3;
@@ -202,6 +202,16 @@ impl PreparedSplit {
         let item = &self.dataset.items[item];
         self.checksums[index].get_or_init(|| checksum(item, content, &sample.target));
         Ok(sample)
+    }
+
+    /// Labels of the vertices of a mesh, carried to those of a sample of it. Without labels there are none.
+    pub(crate) fn carried(&self, index: usize, labels: Vec<u32>) -> Result<Vec<u32>, TaskError> {
+        let (item, version) = self.place(index);
+        let content = self.dataset.content(item)?;
+        let item = &self.dataset.items[item];
+        let change = self.change(item, &content, version as u64)?.filter(|_| !labels.is_empty());
+        let remeshed = change.map_or(Ok(None), |change| change.remeshed(&item.name, content.mesh()?))?;
+        Ok(remeshed.map_or(labels.clone(), |remeshed| carry_labels(&remeshed.sources, &labels)))
     }
 
     /// A sample with what the scores of a segmentation need besides.

@@ -11,7 +11,8 @@ pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use segmentation::{BORDER, SegmentationScores};
 
-use crate::data::{Cache, Classes, Dataset, PreparedSplit, Split, csv_cell};
+use crate::data::{Cache, Classes, Dataset, GaugeChoice, PreparedSplit, Split, csv_cell};
+use crate::predict::Prediction;
 use crate::train::{
     BatchPlan, BatchSource, Division, GeometryCache, Outputs, Prefetch, Scaled, Scores, Tally, TrainedModel,
     evaluate_batch, names,
@@ -39,11 +40,15 @@ pub struct EvaluationOptions {
     pub strict: bool,
     /// Remesher of the meshes and its seed (default: meshes as they are). Targets are carried along.
     pub meshing: Option<(RemeshKind, u64)>,
+    /// Seed of random frames (default: those of the model).
+    pub frames: Option<u64>,
+    /// Also compares predictions for vertices with those on the meshes as they are (default false).
+    pub compare: bool,
 }
 
 impl Default for EvaluationOptions {
     fn default() -> Self {
-        Self { split: Split::Test, rotation: None, strict: true, meshing: None }
+        Self { split: Split::Test, rotation: None, strict: true, meshing: None, frames: None, compare: false }
     }
 }
 
@@ -67,6 +72,9 @@ pub struct Evaluation {
     pub skipped: Vec<String>,
     /// Loss (without class weights), and accuracy or error.
     pub scores: Scores,
+    /// Fraction of the vertices with another predicted class than on the meshes as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<f64>,
     /// Scores of each class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassScores>,
@@ -159,7 +167,7 @@ pub fn evaluate(
     device: &Device,
 ) -> Result<Evaluation, TaskError> {
     let config = &model.config;
-    let EvaluationOptions { split, rotation, strict, meshing } = options;
+    let EvaluationOptions { split, rotation, strict, meshing, frames, compare } = options;
     if dataset.task() != config.task {
         let problem = format!("the data set is for {}, but the model for {}", dataset.task(), config.task);
         return Err(TaskError::setting(dataset.name(), problem));
@@ -170,12 +178,18 @@ pub fn evaluate(
         return Err(TaskError::setting(dataset.name(), problem));
     }
     let mut preparation = model.preparation();
+    let plain = dataset.split(split, &preparation, cache)?;
     preparation.rotation = rotation;
+    preparation.gauge = frames.map_or(preparation.gauge, GaugeChoice::Random);
     // Every mesh is loaded once.
     let samples = dataset.split(split, &preparation, cache)?.with_memory(0);
     let samples = match meshing {
         Some((kind, seed)) => samples.remeshed(kind, seed),
         None => samples,
+    };
+    let changed = match compare {
+        true => changed(model, [&plain, &samples], device)?,
+        false => None,
     };
     let samples = Relabelled {
         classes: class_map(model, dataset)?,
@@ -197,11 +211,37 @@ pub fn evaluate(
         per: model.per,
         skipped: [dataset.skipped(), &counts.skipped].concat(),
         scores,
+        changed,
         classes: counts.classes,
         segmentation: counts.segmentation.scores(),
         regression: counts.outputs.regression.map(|sums| sums.scores(dataset.value_names())),
         geodesic,
     })
+}
+
+/// Fraction of the vertices with another predicted class than on the plain meshes; `None` if none are predicted.
+fn changed(
+    model: &TrainedModel,
+    [plain, samples]: [&PreparedSplit; 2],
+    device: &Device,
+) -> Result<Option<f64>, TaskError> {
+    let mut workspace = Workspace::new(device.clone());
+    let (mut differ, mut all) = (0, 0);
+    for index in 0..samples.len() {
+        let mut predicted = |split: &PreparedSplit| -> Result<Vec<u32>, TaskError> {
+            let mut sample = split.load(index)?;
+            model.scaling.apply(&mut sample.features);
+            match model.predict(&mut workspace, &sample)? {
+                Prediction::Classes { per: Element::Vertex, classes } => Ok(classes),
+                _ => Ok(Vec::new()),
+            }
+        };
+        let (before, after) = (predicted(plain)?, predicted(samples)?);
+        let before = samples.carried(index, before)?;
+        differ += before.iter().zip(&after).filter(|(before, after)| before != after).count();
+        all += after.len();
+    }
+    Ok((all > 0).then(|| differ as f64 / all as f64))
 }
 
 /// Counts besides the loss.
