@@ -189,6 +189,8 @@ fn experiments_are_listed_and_wrong_names_are_refused() {
         (&["segmentation", "--quick"][..], "short trial"),
         (&["bodies", "--unregistered"], "--unregistered"),
         (&["segmentation", "--worlds", "earth"], "earth"),
+        (&["transfer", "--data", "here"], "NAME=DIR"),
+        (&["transfer", "--data", "moon=here", "--data", "rna=there"], "moon"),
         (&["segmentation", "--data", "here", "--remeshed", "there"], "benchmark"),
     ] {
         let [_, message] = experiment(folder.path(), arguments, 2);

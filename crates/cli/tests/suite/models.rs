@@ -196,6 +196,22 @@ fn segmentation_from_training_to_coloured_meshes() {
     assert_eq!(times(), before);
     project.fail(&["train", "jaws.toml", "--seeds", "0"], 2);
 
+    // A run for each group, which is its test split.
+    let said = project.fail(&["train", "jaws.toml", "--folds"], 1);
+    assert!(said.contains("`groups`"), "{said}");
+    let group = |index: usize| ["ann", "bob", "cem"][index % 3];
+    let people: String = (0..10).map(|index| format!("jaw{index},{}\n", group(index))).collect();
+    fs::write(project.path("jaws/people.csv"), people).unwrap();
+    let grouped = format!("split.groups = {{ table = 'people.csv' }}\n{config}");
+    fs::write(project.path("grouped.toml"), grouped).unwrap();
+    let folds = ["train", "grouped.toml", "--epochs", "1", "--folds", "--run-dir", "folds"];
+    let text = project.succeed(&folds);
+    for part in ["ann", "bob", "cem", "folds/fold-3", "3 folds"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let evaluated: Value = serde_json::from_str(&project.succeed(&["eval", "folds/fold-1", "--json"])).unwrap();
+    assert_eq!(evaluated["meshes"], 4);
+
     // Settings chosen on the validation split; the second time nothing is trained again.
     let tuned = ["train", "jaws.toml", "--epochs", "3", "--tune", "--run-dir", "tuned"];
     project.succeed(&tuned);

@@ -103,6 +103,15 @@ fn compiled(pattern: &str) -> Pattern {
 impl Groups {
     /// The groups of a source. Adds its problems to `problems`.
     pub fn new(folder: &Path, source: &GroupSource, items: &[Item], problems: &mut Vec<TaskError>) -> Option<Self> {
+        let groups = Self::read(folder, source, items, problems)?;
+        if groups.names.len() < 2 {
+            let problem = format!("there is a single group from {}; at least two are needed", groups.source);
+            problems.push(TaskError::setting("split.groups", problem));
+        }
+        Some(groups)
+    }
+
+    fn read(folder: &Path, source: &GroupSource, items: &[Item], problems: &mut Vec<TaskError>) -> Option<Self> {
         match source {
             GroupSource::Inferred(true) => Self::infer(folder, items),
             GroupSource::Inferred(false) => None,

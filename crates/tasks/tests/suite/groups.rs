@@ -126,7 +126,7 @@ fn groups_come_from_a_table_or_a_pattern() {
     let pattern = |text: &str| Some(GroupSource::Pattern(text.into()));
     assert_eq!(of(pattern("{group}-*")).unwrap(), ["a", "b", "c"]);
     assert_eq!(of(pattern("*-{group}")).unwrap(), ["1", "2"]);
-    for wrong in ["a-*", "{group}_*"] {
+    for wrong in ["a-*", "{group}_*", "?{group}?"] {
         assert!(of(pattern(wrong)).is_err(), "{wrong}");
     }
     let table = "name,age,scanner\na-1,3,x\na-2,4,x\nb-1,5,y\nb-2,4,y\nc-1,3,y\nc-2,4,y\n";

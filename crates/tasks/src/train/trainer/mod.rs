@@ -217,6 +217,10 @@ impl<'a> Trainer<'a> {
         *optimiser = checkpoint.load(&path, parameters)?;
         self.progress = checkpoint.progress;
         self.is_saved = true;
+        // Evaluations without changed copies are not compared with others.
+        if self.progress.history.iter().any(|record| record.held_out.is_some() && record.robust.is_none()) {
+            self.problem.robust = None;
+        }
         if self.is_finished() {
             return Ok(());
         }
