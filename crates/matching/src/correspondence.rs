@@ -18,7 +18,7 @@ const SECOND: RefineOptions = RefineOptions { first: 20, step: 40, last: 100, al
 /// use gemcnn_nn::Workspace;
 /// let family = BodyFamily::new(&BodyOptions { vertices: 500, ..BodyOptions::default() })?;
 /// let (matcher, mut workspace) = (Matcher::of_bodies()?, Workspace::default());
-/// let [a, b] = [1, 2].map(|index| matcher.shape(&mut workspace, &family.body(index)));
+/// let [a, b] = matcher.shapes(&mut workspace, [&family.body(1), &family.body(2)]);
 /// let found = Match::new(&a?, &b?)?;
 /// assert_eq!(found.forward.len(), 500);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -52,15 +52,16 @@ impl Match {
         let images = on_b.nearest(&on_a, &vertices(refined.forward.len()), &refined.forward);
         let origins = on_a.nearest(&on_b, &vertices(refined.backward.len()), &refined.backward);
         let measured = measure(a, b, &refined, &images, &second);
+        let [points_a, points_b] = [a.on_copy()?, b.on_copy()?];
         let nearest: Option<Vec<u32>> =
-            a.on_copy()?.map(|points| points.iter().map(SurfacePoint::nearest_corner).collect());
+            points_a.as_ref().map(|points| points.iter().map(SurfacePoint::nearest_corner).collect());
         let at = |vertex: u32| nearest.as_ref().map_or(vertex, |nearest| nearest[vertex as usize]) as usize;
         let cleaned = 0..nearest.as_ref().map_or(images.len(), Vec::len) as u32;
         let confidence: Vec<f32> = cleaned.clone().map(|vertex| measured.confidence[at(vertex)]).collect();
         let frames = cleaned.map(|vertex| [a.graph().frames()[at(vertex)], measured.turned[at(vertex)]]);
         Ok(Self {
-            forward: carried(a, b, [&on_a, &on_b], &refined.forward, images)?,
-            backward: carried(b, a, [&on_b, &on_a], &refined.backward, origins)?,
+            forward: carried([a, b], [&on_a, &on_b], points_a, &refined.forward, images)?,
+            backward: carried([b, a], [&on_b, &on_a], points_b, &refined.backward, origins)?,
             functional_map: refined.functional_map,
             evidence: measured.evidence,
             confidence: a.for_given(&confidence),
@@ -81,15 +82,12 @@ impl Match {
 
 /// The points of one given mesh for the vertices of another, from those of the surfaces that were matched.
 fn carried(
-    from: &Shape,
-    to: &Shape,
+    [from, to]: [&Shape; 2],
     [on_from, on_to]: [&Embedding; 2],
+    on_copy: Option<Vec<SurfacePoint>>,
     map: &[u32],
     images: Vec<SurfacePoint>,
 ) -> Result<Vec<SurfacePoint>, MatchError> {
-    let images = match from.on_copy()? {
-        None => images,
-        Some(points) => on_to.nearest(on_from, &points, map),
-    };
+    let images = on_copy.map_or(images, |points| on_to.nearest(on_from, &points, map));
     Ok(from.for_given(&to.to_given(images)?))
 }

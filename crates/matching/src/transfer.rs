@@ -49,8 +49,8 @@ impl Match {
         carried
     }
 
-    /// Carries vectors in space at the vertices of B to those of A: they are turned like the surface, and keep their
-    /// length.
+    /// Carries vectors in space at the vertices of B to those of A: they are interpolated and turned like the surface, not
+    /// stretched.
     ///
     /// # Panics
     /// If there are fewer vectors than B has vertices.
