@@ -7,7 +7,7 @@ use crate::output::{count, print, print_on, say, write_file};
 use crate::predict::lies_in;
 use crate::progress;
 use clap::Args;
-use gemcnn_matching::{Match, Matcher, Shape, Verdict};
+use gemcnn_matching::{Evidence, Match, MatchError, Matcher, Shape, Verdict};
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::{
     AttributeValues, DVec3, Faces, Mesh, MeshFile, VertexAttribute, WriteOptions, stored_in, vector_name, write_mesh,
@@ -89,6 +89,13 @@ struct Side {
     shape: Shape,
 }
 
+impl Side {
+    fn new(path: &Path, file: MeshFile, shape: Result<Shape, MatchError>) -> Result<Self, Failure> {
+        let shape = shape.map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        Ok(Self { path: path.to_owned(), file, shape })
+    }
+}
+
 impl MatchArgs {
     pub fn run(self) -> Result<(), Failure> {
         let matcher = match &self.model {
@@ -122,7 +129,7 @@ impl MatchArgs {
                 path.display()
             )));
         }
-        let (a, b) = (session.open(&self.a)?, session.open(&self.b)?);
+        let [a, b] = session.open_both([&self.a, &self.b])?;
         let columns = wanted(&b, &self.transfer)?;
         let found = progress::during("matching", || Match::new(&a.shape, &b.shape)).map_err(Failure::input)?;
         self.report(&a, &b, &found)?;
@@ -163,7 +170,7 @@ impl MatchArgs {
             return Err(Failure::usage(format!("{} is in {}: {problem}", path.display(), folder.display())));
         }
         let mut names = UniqueNames::default();
-        let mut table = String::from("a,b,verdict\n");
+        let mut table = String::from("a,b,verdict,bijectivity,agreement,reversed,torn,likeness\n");
         let mut bad = 0;
         for path in paths {
             let other = match session.open(&path) {
@@ -181,7 +188,9 @@ impl MatchArgs {
             self.report(a, b, &found)?;
             let verdict = found.evidence.verdict();
             let cells = [a, b].map(|side| csv_cell(&side.path.display().to_string()));
-            table += &format!("{},{},{verdict}\n", cells[0], cells[1]);
+            let Evidence { bijectivity, agreement, reversed, torn, likeness, .. } = found.evidence;
+            let measures = [bijectivity, agreement, reversed, torn, likeness].map(|value| format!(",{value:.4}"));
+            table += &format!("{},{},{verdict}{}\n", cells[0], cells[1], measures.concat());
             if verdict == Verdict::Meaningless && !self.force {
                 bad += 1;
                 continue;
@@ -242,9 +251,16 @@ impl Session {
     fn open(&mut self, path: &Path) -> Result<Side, Failure> {
         let file = mesh::read(path)?;
         let what = format!("preparing {}", path.display());
-        let shape = progress::during(&what, || self.matcher.shape(&mut self.workspace, &file.mesh))
-            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-        Ok(Side { path: path.to_owned(), file, shape })
+        let shape = progress::during(&what, || self.matcher.shape(&mut self.workspace, &file.mesh));
+        Side::new(path, file, shape)
+    }
+
+    fn open_both(&mut self, [a, b]: [&Path; 2]) -> Result<[Side; 2], Failure> {
+        let (first, second) = (mesh::read(a)?, mesh::read(b)?);
+        let meshes = [&first.mesh, &second.mesh];
+        let [on_a, on_b] =
+            progress::during("preparing both meshes", || self.matcher.shapes(&mut self.workspace, meshes));
+        Ok([Side::new(a, first, on_a)?, Side::new(b, second, on_b)?])
     }
 }
 
@@ -337,11 +353,10 @@ pub fn link(page: &mut Page) -> Result<(), Failure> {
     };
     let matcher = Matcher::of_bodies().map_err(Failure::input)?;
     let mut workspace = Workspace::new(Device::Cpu);
-    let mut shape = |page: &PageMesh| {
-        let refused = |error| Failure::input(format!("{}: {error}", page.name));
-        matcher.shape(&mut workspace, &page.mesh).map_err(refused)
-    };
-    let (on_a, on_b) = (shape(a)?, shape(b)?);
+    let [on_a, on_b] = matcher.shapes(&mut workspace, [&a.mesh, &b.mesh]);
+    let refused = |mesh: &PageMesh, error: MatchError| Failure::input(format!("{}: {error}", mesh.name));
+    let on_a = on_a.map_err(|error| refused(a, error))?;
+    let on_b = on_b.map_err(|error| refused(b, error))?;
     let found = progress::during("matching", || Match::new(&on_a, &on_b)).map_err(Failure::input)?;
     for doubt in found.evidence.doubts() {
         say(format_args!("warning: {doubt}"));
