@@ -20,6 +20,7 @@ from .errors import (
     TaskError,
 )
 from .geometry import Clusters, Features, GaugeGraph, Gradient, Laplacian, Level, SurfaceOperators
+from .matching import Match, match
 from .mesh import Mesh, MeshFile, Remeshed, Repaired, from_pyg, from_trimesh, read, read_file
 from .pages import View, view
 from .runs import Prediction, TrainedModel, load, print_epoch, train
@@ -39,6 +40,7 @@ __all__ = [
     "InternalError",
     "Laplacian",
     "Level",
+    "Match",
     "Mesh",
     "MeshError",
     "MeshFile",
@@ -56,6 +58,7 @@ __all__ = [
     "from_trimesh",
     "get_num_threads",
     "load",
+    "match",
     "print_epoch",
     "read",
     "read_file",

@@ -41,6 +41,12 @@ def test_quickstart(tmp_path):
     assert last_number(cells) > 0.5
 
 
+def test_matching(tmp_path):
+    cells = executed("matching.ipynb", tmp_path)
+    assert views(cells) == 1
+    assert last_number(cells) > 0.8
+
+
 def test_own_data(tmp_path):
     cells = executed("own_data.ipynb", tmp_path)
     assert views(cells) == 2

@@ -10,6 +10,7 @@ mod eval;
 mod experiment;
 mod failure;
 mod kinds;
+mod matching;
 mod mesh;
 mod models;
 mod output;
@@ -47,6 +48,11 @@ enum Command {
     Eval(eval::EvalArgs),
     /// Compare settings in a table: the experiments of the paper, others that come with the program, and your own.
     Experiment(Box<experiment::ExperimentArgs>),
+    /// Find for each point of a mesh the same point of another one, such as two scans of bodies, without training.
+    ///
+    /// Meshings, numbers of vertices, units and poses may differ. Prints how sure the map is. If it means nothing, such as
+    /// between a body and a sphere, nothing is written, and the exit status is 1.
+    Match(Box<matching::MatchArgs>),
     /// Inspect, convert, repair, make and picture meshes, and compute their gauge geometry.
     #[command(subcommand)]
     Mesh(mesh::MeshCommand),
@@ -72,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Data(command) => data::run(command),
         Command::Eval(args) => args.run(),
         Command::Experiment(args) => args.run(),
+        Command::Match(args) => args.run(),
         Command::Mesh(command) => mesh::run(command),
         Command::Models(args) => args.run(),
         Command::Predict(args) => args.run(),

@@ -285,7 +285,7 @@ impl Session<'_> {
 }
 
 /// True if a file, or the target of a link, is in a folder.
-fn lies_in(file: &Path, folder: &Path) -> bool {
+pub fn lies_in(file: &Path, folder: &Path) -> bool {
     let Ok(folder) = folder.canonicalize() else { return false };
     let here = file.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
     let here = here.and_then(|parent| parent.canonicalize().ok());

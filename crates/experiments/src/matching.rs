@@ -1,9 +1,11 @@
 //! Maps between pairs of synthetic bodies in other meshings, with the bundled model, with other models, and without a
-//! network.
+//! network; and what the bundled model says of pairs that it cannot match.
+
+mod trouble;
 
 use crate::Report;
 use crate::output::{Table, invalid};
-use gemcnn_matching::{MatchError, Matcher, RefineOptions, Shape, refine};
+use gemcnn_matching::{Evidence, MatchError, Matcher, RefineOptions, Shape, Verdict, refine};
 use gemcnn_mesh::features::wave_kernel_signatures;
 use gemcnn_mesh::remesh::{
     FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Resample, Sequence, Simplify, Subdivide,
@@ -38,13 +40,16 @@ pub struct Settings {
     pub seed: u64,
     /// Further variety of the bodies (default 0.5).
     pub variety: f64,
+    /// Number of pairs that are tried with troubles of the second body, such as holes, and with other shapes in its place
+    /// (default 3).
+    pub troubled: usize,
     /// Models to compare with the bundled one: run directories or model files.
     pub models: Vec<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { pairs: 100, vertices: 5000, seed: 77, variety: 0.5, models: Vec::new() }
+        Self { pairs: 100, vertices: 5000, seed: 77, variety: 0.5, troubled: 3, models: Vec::new() }
     }
 }
 
@@ -61,13 +66,30 @@ pub struct Row {
     pub seconds: Vec<f64>,
 }
 
+/// What the bundled model says of a pair, and how right that is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trial {
+    /// What is wrong with the second mesh.
+    pub trouble: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The measures.
+    pub evidence: Evidence,
+    /// Mean error times 100, where it is known what is right.
+    pub error: Option<f64>,
+    /// Share of the vertices that are farther than 0.25 from their true place.
+    pub flips: Option<f64>,
+}
+
 /// The results.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Results {
     /// The settings.
     pub settings: Settings,
     /// A row for each kind of descriptors.
     pub rows: Vec<Row>,
+    /// Pairs with troubles.
+    pub trials: Vec<Trial>,
 }
 
 impl Report for Results {
@@ -91,7 +113,8 @@ impl Report for Results {
         let Settings { pairs, vertices, seed, variety, .. } = self.settings;
         format!(
             "# Maps between synthetic bodies\n\n{pairs} pairs of bodies of about {vertices} vertices (seed {seed}, variety \
-             {variety}), each in another meshing.\n\n{table}"
+             {variety}), each in another meshing.\n\n{table}{}",
+            trouble::to_markdown(&self.trials)
         )
     }
 }
@@ -120,31 +143,73 @@ fn meshing(number: usize, vertices: usize) -> RemeshKind {
     RemeshKind::Sequence(Sequence { steps })
 }
 
-/// Matches all pairs with all descriptors.
-///
-/// # Errors
-/// Settings out of range, a model that cannot be used, or a failed GPU operation.
-pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
-    let &Settings { pairs, vertices, seed, variety, .. } = settings;
-    let options = BodyOptions { vertices, seed, variety, ..Default::default() };
-    let family = BodyFamily::new(&options).map_err(invalid("bodies"))?;
-    let template = family.template();
-    let unit = vertex_areas(template).iter().sum::<f64>().sqrt();
-    let solver = GeodesicSolver::new(template).map_err(invalid("template"))?;
-    let rest: Vec<f64> = template.vertices().iter().flat_map(|&point| (point / unit).to_array()).collect();
-    let numbers: Vec<u32> = (0..vertices as u32).collect();
-    let body = |index: usize, number: usize| -> Result<Body, TaskError> {
-        let body = family.body(index as u64);
-        let remeshed = remesh(&body, &meshing(number, vertices), index as u64).map_err(invalid("meshing"))?;
-        let places = carry_values(&remeshed.sources, 3, &rest);
+/// The family that the bodies are from.
+struct Bodies {
+    family: BodyFamily,
+    solver: GeodesicSolver,
+    /// Square root of the area of the template.
+    unit: f64,
+    /// Vertices of the template in this unit.
+    rest: Vec<f64>,
+    vertices: usize,
+}
+
+impl Bodies {
+    fn new(settings: &Settings) -> Result<Self, TaskError> {
+        let &Settings { vertices, seed, variety, .. } = settings;
+        let options = BodyOptions { vertices, seed, variety, ..Default::default() };
+        let family = BodyFamily::new(&options).map_err(invalid("bodies"))?;
+        let template = family.template();
+        let unit = vertex_areas(template).iter().sum::<f64>().sqrt();
+        let solver = GeodesicSolver::new(template).map_err(invalid("template"))?;
+        let rest = template.vertices().iter().flat_map(|&point| (point / unit).to_array()).collect();
+        Ok(Self { family, solver, unit, rest, vertices })
+    }
+
+    /// A body in one of the meshings.
+    fn body(&self, index: usize, number: usize) -> Result<Body, TaskError> {
+        let body = self.family.body(index as u64);
+        let remeshed = remesh(&body, &meshing(number, self.vertices), index as u64).map_err(invalid("meshing"))?;
+        let numbers: Vec<u32> = (0..self.vertices as u32).collect();
+        let places = carry_values(&remeshed.sources, 3, &self.rest);
         Ok(Body {
             nearest: carry_labels(&remeshed.sources, &numbers),
             places: places.chunks_exact(3).map(DVec3::from_slice).collect(),
             mesh: remeshed.mesh,
         })
-    };
-    let mut ways =
-        vec![("the bundled model".to_owned(), Some(Matcher::of_bodies().map_err(invalid("bundled model"))?))];
+    }
+
+    /// The mean error of a map times 100, and the share of flips.
+    fn errors(&self, a: &Body, b: &Body, map: &[u32]) -> Result<[f64; 2], TaskError> {
+        let mut targets: Vec<u32> = map.iter().map(|&image| b.nearest[image as usize]).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let from = |&target: &u32| self.solver.distances_from(target as usize).map_err(invalid("template"));
+        let distances: Result<Vec<Vec<f64>>, TaskError> = targets.par_iter().map(from).collect();
+        let distances = distances?;
+        let error = |(vertex, &image): (usize, &u32)| {
+            let image = image as usize;
+            let place = targets.binary_search(&b.nearest[image]).unwrap_or(0);
+            let along = distances[place][a.nearest[vertex] as usize] / self.unit;
+            if along < NEAR { a.places[vertex].distance(b.places[image]) } else { along }
+        };
+        let errors: Vec<f64> = map.iter().enumerate().map(error).collect();
+        let count = errors.len().max(1) as f64;
+        let flips = errors.iter().filter(|&&error| error > FLIPPED).count();
+        Ok([100.0 * errors.iter().sum::<f64>() / count, flips as f64 / count])
+    }
+}
+
+/// Matches all pairs with all descriptors.
+///
+/// # Errors
+/// Settings out of range, a model that cannot be used, or a failed GPU operation.
+pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
+    let bodies = Bodies::new(settings)?;
+    let bundled = Matcher::of_bodies().map_err(invalid("bundled model"))?;
+    let mut workspace = Workspace::new(device.clone());
+    let trials = trouble::run(settings, &bodies, &bundled, &mut workspace)?;
+    let mut ways = vec![("the bundled model".to_owned(), Some(bundled))];
     for path in &settings.models {
         let matcher = Matcher::new(TrainedModel::read(path)?).map_err(invalid(path.display().to_string()))?;
         ways.push((path.display().to_string(), Some(matcher)));
@@ -157,9 +222,8 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
         seconds: Vec::new(),
     });
     let mut rows: Vec<Row> = rows.collect();
-    let mut workspace = Workspace::new(device.clone());
-    for pair in 0..pairs {
-        let (a, b) = (body(2 * pair, pair)?, body(2 * pair + 1, pair + 1)?);
+    for pair in 0..settings.pairs {
+        let (a, b) = (bodies.body(2 * pair, pair)?, bodies.body(2 * pair + 1, pair + 1)?);
         for (row, (_, matcher)) in rows.iter_mut().zip(&ways) {
             let start = Instant::now();
             let shape = |mesh: &Mesh, workspace: &mut Workspace<f32>| match matcher {
@@ -172,27 +236,12 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
             };
             let map = maps().map_err(invalid(format!("pair {pair}")))?.forward;
             row.seconds.push(start.elapsed().as_secs_f64());
-            let mut targets: Vec<u32> = map.iter().map(|&image| b.nearest[image as usize]).collect();
-            targets.sort_unstable();
-            targets.dedup();
-            let distances: Result<Vec<Vec<f64>>, TaskError> = (targets.par_iter())
-                .map(|&target| solver.distances_from(target as usize).map_err(invalid("template")))
-                .collect();
-            let distances = distances?;
-            let errors: Vec<f64> = (map.iter().enumerate())
-                .map(|(vertex, &image)| {
-                    let image = image as usize;
-                    let place = targets.binary_search(&b.nearest[image]).unwrap_or(0);
-                    let along = distances[place][a.nearest[vertex] as usize] / unit;
-                    if along < NEAR { a.places[vertex].distance(b.places[image]) } else { along }
-                })
-                .collect();
-            let count = errors.len().max(1) as f64;
-            row.means.push(100.0 * errors.iter().sum::<f64>() / count);
-            row.flips.push(errors.iter().filter(|&&error| error > FLIPPED).count() as f64 / count);
+            let [mean, flips] = bodies.errors(&a, &b, &map)?;
+            row.means.push(mean);
+            row.flips.push(flips);
         }
     }
-    Ok(Results { settings: settings.clone(), rows })
+    Ok(Results { settings: settings.clone(), rows, trials })
 }
 
 /// A shape with wave kernel signatures as descriptors.

@@ -13,15 +13,23 @@
 //! T_BA(b) = argmax_a S_ab - (|P(a)|^2 + |Phi_A(a)|^2) / 2.
 //! ```
 //!
+//! [`Match`] gives the maps for the vertices of the given meshes, as points of faces, with [`Evidence`] for and against them.
+//!
 //! `F` are the descriptors, rows of unit length. Without them `T_AB(a)` is the nearest row of `[Phi_B, Q]` to that of
 //! `[P, Phi_A]`. One product gives both maps ([`gemcnn_kernels::best_pairs`]).
 
+mod correspondence;
+mod embedding;
 mod error;
+mod evidence;
 mod matcher;
 mod refine;
 mod shape;
+mod transfer;
 
+pub use correspondence::Match;
 pub use error::MatchError;
+pub use evidence::{Doubt, Evidence, Verdict};
 pub use matcher::Matcher;
 pub use refine::{FunctionalMap, RefineOptions, Refined, refine};
 pub use shape::{Note, Shape, ShapeOptions};

@@ -17,9 +17,8 @@ const BODIES: &str = "bodies-match";
 /// use gemcnn_nn::Workspace;
 /// let family = BodyFamily::new(&BodyOptions { vertices: 500, ..BodyOptions::default() })?;
 /// let (matcher, mut workspace) = (Matcher::of_bodies()?, Workspace::default());
-/// let a = matcher.shape(&mut workspace, &family.body(1))?;
-/// let b = matcher.shape(&mut workspace, &family.body(2))?;
-/// assert_eq!(refine(&a, &b, &RefineOptions::default())?.forward.len(), 500);
+/// let [a, b] = matcher.shapes(&mut workspace, [&family.body(1), &family.body(2)]);
+/// assert_eq!(refine(&a?, &b?, &RefineOptions::default())?.forward.len(), 500);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -69,6 +68,17 @@ impl Matcher {
         let mut shape = Shape::new(mesh, &self.options())?;
         self.describe(workspace, &mut shape)?;
         Ok(shape)
+    }
+
+    /// Prepares two meshes at a time.
+    pub fn shapes(&self, workspace: &mut Workspace<f32>, [a, b]: [&Mesh; 2]) -> [Result<Shape, MatchError>; 2] {
+        let options = self.options();
+        let (a, b) = rayon::join(|| Shape::new(a, &options), || Shape::new(b, &options));
+        [a, b].map(|shape| {
+            let mut shape = shape?;
+            self.describe(workspace, &mut shape)?;
+            Ok(shape)
+        })
     }
 
     /// Sets the descriptors of a shape that was prepared with [`options`](Self::options).

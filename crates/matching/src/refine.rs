@@ -7,7 +7,7 @@ use gemcnn_kernels::{Destination, Matrix, MatrixMut, product};
 use rayon::prelude::*;
 
 /// Rows of a task. Sums over tasks are added in order, for any number of threads.
-const TASK: usize = 512;
+pub(crate) const TASK: usize = 512;
 
 /// Options of [`refine`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +38,7 @@ pub struct FunctionalMap {
 }
 
 impl FunctionalMap {
-    fn matrix(&self) -> Matrix<'_, f32> {
+    pub(crate) fn matrix(&self) -> Matrix<'_, f32> {
         Matrix::new(&self.values, self.size, self.size, self.size)
     }
 }

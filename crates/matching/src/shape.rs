@@ -1,9 +1,9 @@
 //! Meshes that are prepared for matching.
 
 use crate::MatchError;
-use gemcnn_mesh::remesh::{MeshSize, Simplify, SurfacePoint, remesh};
+use gemcnn_mesh::remesh::{MeshSize, Simplify, SurfacePoint, nearest_points, remesh};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
-use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, PointIndex, Repair, normalised, repair};
+use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, PointIndex, Repair, normalised, repair};
 use serde::Serialize;
 use std::fmt;
 
@@ -102,22 +102,14 @@ pub struct Shape {
     /// Vertex of the cleaned mesh of every vertex of the given one.
     of_given: Vec<u32>,
     /// Vertex of the given mesh of every vertex of the cleaned one.
-    #[expect(dead_code)]
     given: Vec<u32>,
-    simplified: Option<Simplified>,
+    /// A simplified copy of the cleaned mesh.
+    simplified: Option<Mesh>,
     graph: GaugeGraph,
     operators: SurfaceOperators,
     basis: Basis,
     descriptors: Descriptors,
     notes: Vec<Note>,
-}
-
-/// A simplified copy, and where its vertices are on the cleaned mesh.
-#[derive(Debug, Clone)]
-struct Simplified {
-    mesh: Mesh,
-    #[expect(dead_code)]
-    sources: Vec<SurfacePoint>,
 }
 
 impl Shape {
@@ -162,10 +154,10 @@ impl Shape {
                     return Err(MatchError::NotSimplified { vertices, reached });
                 }
                 notes.push(Note::Simplified(reached));
-                Some(Simplified { mesh: copy.mesh, sources: copy.sources })
+                Some(copy.mesh)
             }
         };
-        let surface = simplified.as_ref().map_or(&whole, |copy| &copy.mesh);
+        let surface = simplified.as_ref().unwrap_or(&whole);
         let vertices = surface.vertex_count();
         if vertices < LEAST_VERTICES {
             return Err(MatchError::TooSmall { vertices, least: LEAST_VERTICES });
@@ -199,7 +191,7 @@ impl Shape {
     /// The surface that is matched, with unit area: the cleaned mesh or its simplified copy. Descriptors are for its
     /// vertices.
     pub fn surface(&self) -> &Mesh {
-        self.simplified.as_ref().map_or(&self.whole, |copy| &copy.mesh)
+        self.simplified.as_ref().unwrap_or(&self.whole)
     }
 
     /// Frames and neighbours of the surface.
@@ -246,6 +238,31 @@ impl Shape {
         }
         self.descriptors = Descriptors { width, rows };
         Ok(())
+    }
+
+    /// The point of [`surface`](Self::surface) that is nearest to every vertex of the cleaned mesh; `None` if that is the
+    /// surface itself.
+    pub(crate) fn on_copy(&self) -> Result<Option<Vec<SurfacePoint>>, MatchError> {
+        let Some(copy) = &self.simplified else { return Ok(None) };
+        let nearest = nearest_points(copy, self.whole.vertices())?;
+        Ok(Some(nearest.into_iter().map(|(point, _)| point).collect()))
+    }
+
+    /// Moves points of [`surface`](Self::surface) to the given mesh.
+    pub(crate) fn to_given(&self, mut points: Vec<SurfacePoint>) -> Result<Vec<SurfacePoint>, MatchError> {
+        if let Some(copy) = &self.simplified {
+            let positions: Vec<DVec3> = points.iter().map(|point| point.position(copy.vertices())).collect();
+            points = nearest_points(&self.whole, &positions)?.into_iter().map(|(point, _)| point).collect();
+        }
+        for point in &mut points {
+            point.corners = point.corners.map(|corner| self.given[corner as usize]);
+        }
+        Ok(points)
+    }
+
+    /// A value of every vertex of the cleaned mesh for every vertex of the given one.
+    pub(crate) fn for_given<T: Copy>(&self, values: &[T]) -> Vec<T> {
+        self.of_given.iter().map(|&vertex| values[vertex as usize]).collect()
     }
 
     pub(crate) fn basis(&self) -> &Basis {

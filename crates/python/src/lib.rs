@@ -15,6 +15,7 @@ mod exchange;
 mod geometry;
 mod graph;
 mod hierarchy;
+mod matching;
 mod mesh;
 mod operators;
 mod pass;
@@ -45,5 +46,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     classifier::add_to(module)?;
     view::add_to(module)?;
     data::add_to(module)?;
-    runs::add_to(module)
+    runs::add_to(module)?;
+    matching::add_to(module)
 }

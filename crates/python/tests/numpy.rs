@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Those that need no other library.
-const TESTS: [&str; 3] = ["test_mesh.py", "test_pages.py", "test_runs.py"];
+const TESTS: [&str; 4] = ["test_matching.py", "test_mesh.py", "test_pages.py", "test_runs.py"];
 /// These take longest, and tests of other crates cover most of what they run.
 const SELECTION: &str = "not bodies and not browser";
 

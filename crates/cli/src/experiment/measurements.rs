@@ -84,6 +84,11 @@ pub struct MatchingCommand {
     #[arg(long, value_name = "V", default_value_t = 0.5)]
     variety: f64,
 
+    /// Number of pairs with troubles, such as holes, and with other shapes: what the program says of them [default: 3; with
+    /// --quick 1]
+    #[arg(long, value_name = "N")]
+    troubled: Option<usize>,
+
     /// Another model to compare: a run directory, or a model file.
     #[arg(long = "model", value_name = "RUN")]
     models: Vec<PathBuf>,
@@ -94,12 +99,13 @@ pub struct MatchingCommand {
 
 impl MatchingCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let [pairs, vertices] = if self.output.quick { [2, 1500] } else { [100, 5000] };
+        let [pairs, vertices, troubled] = if self.output.quick { [2, 1500, 1] } else { [100, 5000, 3] };
         let settings = matching::Settings {
             pairs: self.pairs.unwrap_or(pairs),
             vertices: self.vertices.unwrap_or(vertices),
             seed: self.seed,
             variety: self.variety,
+            troubled: self.troubled.unwrap_or(troubled),
             models: self.models,
         };
         let directory = self.output.create("matching")?;

@@ -12,6 +12,7 @@ pub use live::{LiveView, WithLiveView};
 use crate::data::CacheArgs;
 use crate::failure::Failure;
 use crate::kinds::{AXES, word};
+use crate::matching;
 use crate::output::{count, print, say, write_file};
 use crate::progress;
 use clap::Args;
@@ -32,6 +33,11 @@ pub struct ViewArgs {
     /// files that are dropped on it.
     #[arg(long, value_name = "RUN")]
     with_model: Option<PathBuf>,
+
+    /// Match two meshes of human bodies (`gemcnn match`): points that correspond have the same colour, and are marked on both
+    /// when one is picked.
+    #[arg(long = "match")]
+    matched: bool,
 
     /// Output file: one self-contained HTML file.
     #[arg(short, long, value_name = "OUT.html", default_value = "view.html")]
@@ -69,6 +75,9 @@ impl ViewArgs {
             [] => Page::new("Predictions"),
             inputs => files::page(&mesh_paths(inputs)?)?,
         };
+        if self.matched {
+            matching::link(&mut page)?;
+        }
         if let Some(run) = &self.with_model {
             model::add(&mut page, run)?;
         }

@@ -10,6 +10,7 @@ mod experiment;
 mod experiment_mnist;
 mod experiment_pde;
 mod experiment_sweeps;
+mod matching;
 mod mesh;
 mod models;
 mod train;
