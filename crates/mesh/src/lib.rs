@@ -45,9 +45,9 @@ pub use glam::DVec3;
 pub use hierarchy::{Clusters, Hierarchy, HierarchyError, HierarchyOptions, Level};
 pub use io::{
     FORMATS, FileError, FileFormat, FileProblem, Format, Location, MeshFile, PlyEncoding, SharedFolder, Stores,
-    ValueFile, WriteOptions, has_mesh_name, has_value_name, is_leftover, one_of, parse_mesh, parse_values, read_file,
-    read_mesh, read_text, read_values, readable_formats, remove_leftovers, stored_in, vector_name, writable_extensions,
-    write_atomically, write_mesh, write_mesh_with_faces,
+    ValueFile, WriteOptions, data_files, has_mesh_name, has_value_name, is_leftover, one_of, parse_mesh,
+    parse_mesh_file, parse_values, read_file, read_mesh, read_text, read_values, readable_formats, remove_leftovers,
+    stored_in, vector_name, writable_extensions, write_atomically, write_mesh, write_mesh_with_faces,
 };
 pub use mesh::{Faces, Mesh, MeshError};
 pub use normalisation::normalised;

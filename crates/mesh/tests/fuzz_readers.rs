@@ -11,9 +11,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use gemcnn_mesh::{parse_mesh, parse_values};
+use gemcnn_mesh::{data_files, parse_mesh_file, parse_values};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -32,6 +33,8 @@ const FIXED_BYTES: usize = 2 << 10;
 /// 1 MiB are inflated. The worst are points of one byte per coordinate, which take 8.
 const INFLATED_BYTES_PER_BYTE: usize = 16 * 64;
 const INFLATED_FIXED_BYTES: usize = 16 << 20;
+/// A glTF scene may repeat meshes and values up to this many bytes, which are read in several types at once.
+const REPEATED_BYTES: usize = 4 * (256 << 20);
 /// Inputs for each format, unless the environment says otherwise.
 const DEFAULT_INPUTS: u64 = 100_000;
 
@@ -92,13 +95,28 @@ fn may_inflate(input: &[u8]) -> bool {
     has(b"vtkZLibDataCompressor") || has(b"<GIFTI")
 }
 
+/// True if a glTF scene may have more data than the file: it has sparse values, or nodes that share a mesh.
+fn may_repeat(input: &[u8]) -> bool {
+    let count = |word: &[u8]| input.windows(word.len()).filter(|window| *window == word).count();
+    count(b"\"sparse\"") > 0 || count(b"\"mesh\"") > 1
+}
+
 /// Memory that reading a file may take.
 fn limit(input: &[u8]) -> usize {
     match may_inflate(input) {
         true => INFLATED_BYTES_PER_BYTE * input.len() + INFLATED_FIXED_BYTES,
-        false => BYTES_PER_BYTE * input.len() + FIXED_BYTES,
+        false if may_repeat(input) => BYTES_PER_BYTE * input.len() + REPEATED_BYTES,
+        false => BYTES_PER_BYTE * (input.len() + samples::gltf_buffer().len()) + FIXED_BYTES,
     }
 }
+
+/// A folder with the file that glTF seeds refer to.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz_readers");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("data.bin"), samples::gltf_buffer()).unwrap();
+    folder
+});
 
 fn formats() -> Vec<Format> {
     let fixture = |name: &str| {
@@ -175,7 +193,11 @@ fn further_formats() -> Vec<Format> {
     let vtp = |storages: &[Vtp]| storages.iter().map(|storage| storage.file()).collect();
     let kinds = [[false, false], [false, true], [true, false], [true, true]];
     let buffer = samples::base64(&samples::gltf_buffer());
-    let embedded = format!("{{\"uri\":\"data:;base64,{buffer}\"}}");
+    let embedded = samples::gltf(&format!("{{\"uri\":\"data:;base64,{buffer}\"}}"));
+    let external = samples::gltf(r#"{"uri":"data.bin"}"#);
+    let sparse = r#""sparse":{"count":1,"indices":{"bufferView":1,"componentType":5121},"values":{"bufferView":2}},"#;
+    let sparse = external.replacen(r#"{"bufferView":2,"#, &format!("{{{sparse}"), 1);
+    let scenes = external.replace(r#""scenes":["#, r#""scenes":[{"nodes":[1,0]},"#);
     vec![
         format("vtp", vtp(&plain)),
         format("zlib.vtp", vtp(&compressed)),
@@ -190,7 +212,7 @@ fn further_formats() -> Vec<Format> {
         format("pial", [Brain::Triangles, Brain::Quads, Brain::OldQuads].map(samples::freesurfer).to_vec()),
         format("annot", vec![samples::annot(false), samples::annot(true), samples::curv()]),
         format("glb", vec![samples::glb()]),
-        format("gltf", vec![samples::gltf(&embedded).into_bytes()]),
+        format("gltf", [embedded, external, sparse, scenes].map(String::into_bytes).to_vec()),
         format("msh", kinds.iter().map(|&[a, b]| samples::gmsh(if a { "2.2" } else { "4.1" }, b)).collect()),
     ]
 }
@@ -310,9 +332,12 @@ fn make_input(format: &Format, all: &[Format], number: u64) -> (String, Vec<u8>)
 /// Reads one input and checks what comes back: whether it is a mesh or a file of values, and the
 /// memory taken.
 fn check(name: &str, input: &[u8]) -> (bool, usize) {
-    let (result, peak) = peak_of(|| parse_mesh(Path::new(name), input));
-    let (values, values_peak) = peak_of(|| parse_values(Path::new(name), input));
-    let peak = peak.max(values_peak);
+    let path = FOLDER.join(name);
+    let (result, peak) = peak_of(|| parse_mesh_file(&path, input));
+    let (values, values_peak) = peak_of(|| parse_values(&path, input));
+    let (files, files_peak) = peak_of(|| data_files(&path, input));
+    assert!(files.iter().all(|file| file.starts_with(&*FOLDER)));
+    let peak = peak.max(values_peak).max(files_peak);
     let limit = limit(input);
     assert!(peak <= limit, "{peak} bytes for a file of {}", input.len());
     if let Ok(values) = &values {
@@ -332,7 +357,7 @@ fn check(name: &str, input: &[u8]) -> (bool, usize) {
         Err(error) => {
             let message = error.to_string();
             assert!(!message.contains('\n') && message.contains("; "), "{message}");
-            assert!(message.len() < 400, "{message}");
+            assert!(message.len() < 1000, "{message}");
             (false, peak)
         }
     }
@@ -355,7 +380,7 @@ fn read_inputs(format: &Format, all: &[Format], inputs: u64) {
             panic!("{} input {number} ({name}) failed: {:?}", format.extension, String::from_utf8_lossy(&input));
         };
         meshes += u64::from(is_mesh);
-        if may_inflate(&input) {
+        if may_inflate(&input) || may_repeat(&input) {
             inflated = inflated.max(peak);
             continue;
         }
@@ -364,7 +389,7 @@ fn read_inputs(format: &Format, all: &[Format], inputs: u64) {
     }
     println!(
         "{}: {inputs} inputs, {meshes} of them valid, at most {worst:.1} bytes per byte above {FIXED_BYTES}, \
-         with compressed arrays at most {inflated} bytes",
+         with compressed arrays or repeated meshes at most {inflated} bytes",
         format.extension
     );
     // Mutations that break everything would test only the first check of each reader.

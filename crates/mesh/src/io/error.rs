@@ -167,9 +167,27 @@ pub enum FileProblem {
         /// Name of the other file.
         file: String,
     },
-    /// The scene repeats its meshes so often that it is far larger than the file.
+    /// Another file with data of the mesh cannot be read.
     #[error(
-        "the scene repeats its meshes so often that it has {vertices} vertices; export only the meshes that are needed"
+        "the data are in another file, '{file}', which cannot be read: {source}; copy it to its place next to the mesh file, or export the mesh as one file, for glTF as .glb"
+    )]
+    DataFile {
+        /// Name of the other file, relative to the folder of the mesh file.
+        file: String,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// Another file with data of the mesh is not in the folder of the mesh file.
+    #[error(
+        "the data are in '{file}', which is not in the folder of the mesh file; move it there and correct the name in the mesh file, or export the mesh as one file, for glTF as .glb"
+    )]
+    OutsideFolder {
+        /// Name of the other file.
+        file: String,
+    },
+    /// The scene repeats its meshes or values so often that it is far larger than the file.
+    #[error(
+        "the scene repeats meshes or values so often that it has {vertices} vertices, far more than there are data; export only the meshes that are needed"
     )]
     SceneTooLarge {
         /// Number of vertices of the scene.
@@ -352,6 +370,11 @@ impl FileProblem {
         Self::Unsupported { what: what.into() }
     }
 
+    /// A version of glTF that is not read.
+    pub(super) fn unsupported_gltf(version: &dyn fmt::Display) -> Self {
+        Self::unsupported(format!("glTF version {version} (only 2.0 is)"))
+    }
+
     /// Damaged data.
     pub(super) fn bad_data(why: &'static str) -> Self {
         Self::BadData { why }
@@ -359,7 +382,7 @@ impl FileProblem {
 
     /// Another file that is not read.
     pub(super) fn external(file: &str) -> Self {
-        Self::ExternalData { file: quote(file.as_bytes()) }
+        Self::ExternalData { file: quote_name(file) }
     }
 
     /// A position with a coordinate that is NaN or infinite.
@@ -407,10 +430,18 @@ pub(super) type Parsed<T> = Result<T, Box<Fault>>;
 
 /// A word of a file for a one-line message: printable and of limited length.
 pub(super) fn quote(word: &[u8]) -> String {
-    const LONGEST: usize = 40;
+    shortened(word, 40)
+}
+
+/// The name of a file for a one-line message, like [`quote`].
+pub(super) fn quote_name(name: &str) -> String {
+    shortened(name.as_bytes(), 120)
+}
+
+fn shortened(word: &[u8], longest: usize) -> String {
     let mut text: String =
-        String::from_utf8_lossy(&word[..word.len().min(LONGEST)]).chars().flat_map(char::escape_debug).collect();
-    if word.len() > LONGEST {
+        String::from_utf8_lossy(&word[..word.len().min(longest)]).chars().flat_map(char::escape_debug).collect();
+    if word.len() > longest {
         text.push_str("...");
     }
     text

@@ -32,7 +32,7 @@ formats! { ply obj off stl vtk gltf gmsh gifti freesurfer }
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use atomic::{SharedFolder, is_leftover, read_file, read_text, remove_leftovers, write_atomically};
 pub use error::{FileError, FileProblem, Location};
@@ -76,13 +76,31 @@ pub struct WriteOptions {
 pub fn read_mesh(path: impl AsRef<Path>) -> Result<MeshFile, FileError> {
     let path = path.as_ref();
     let bytes = read_regular_file(path).map_err(|problem| problem.of_file().in_file(path))?;
+    parse_mesh_file(path, &bytes)
+}
+
+/// Reads a mesh file whose bytes are known. The files with its data ([`data_files`]) are read.
+///
+/// # Errors
+/// The content is not a valid mesh file, or a file with its data cannot be read.
+pub fn parse_mesh_file(path: &Path, bytes: &[u8]) -> Result<MeshFile, FileError> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    parse_with(path, &bytes, &|file| read_regular_file(&folder.join(file)))
+    parse_with(path, bytes, &|name| {
+        let refuse = |source| FileProblem::DataFile { file: error::quote_name(name), source };
+        read_file(&folder.join(name)).map_err(refuse)
+    })
+}
+
+/// The other files with data of a mesh file, given its content: those of glTF buffers, in the folder of the mesh file
+/// or below it. They may not exist.
+pub fn data_files(path: &Path, bytes: &[u8]) -> Vec<PathBuf> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    gltf::data_files(without_mark(bytes)).iter().map(|name| folder.join(name)).collect()
 }
 
 /// Reads a mesh file from memory. `name` appears in error messages; its extension decides the
-/// format if the content is ambiguous. Other files that it refers to are not read; [`read_mesh`]
-/// reads the buffers of a `.gltf` file.
+/// format if the content is ambiguous. Other files that it refers to are not read;
+/// [`parse_mesh_file`] reads the buffers of a `.gltf` file.
 ///
 /// ```
 /// use gemcnn_mesh::{FileFormat, parse_mesh};
@@ -99,10 +117,14 @@ pub fn parse_mesh(name: &Path, bytes: &[u8]) -> Result<MeshFile, FileError> {
 }
 
 fn parse_with(name: &Path, bytes: &[u8], read_other: ReadOther) -> Result<MeshFile, FileError> {
-    let content = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let source = Source::new(name, content, read_other);
+    let source = Source::new(name, without_mark(bytes), read_other);
     let format = source.format().map_err(|problem| problem.of_file().in_file(name))?;
     (format.read)(&source).map_err(|fault| fault.in_file(name))
+}
+
+/// The content without the byte order mark of UTF-8.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// Reads a regular file. A folder has no content, and a pipe or device may never end.

@@ -2,7 +2,7 @@
 
 use crate::files::{faces, load, parse, refuse, values};
 use crate::samples::{self, Brain, FLOW, LABELS, POINTS, Place, Vtp};
-use gemcnn_mesh::{AttributeValues, DVec3, FileFormat, FileProblem, MeshFile, parse_values, read_mesh};
+use gemcnn_mesh::{AttributeValues, DVec3, FileFormat, FileProblem, MeshFile, data_files, parse_values, read_mesh};
 use std::path::Path;
 
 fn has_points(file: &MeshFile) {
@@ -269,7 +269,75 @@ fn gltf_scenes_with_every_kind_of_buffer() {
         let text = external.replace("my%20data.bin", uri);
         std::fs::write(&path, text).unwrap();
         let problem = read_mesh(&path).unwrap_err().problem;
-        assert!(matches!(problem, FileProblem::ExternalData { .. }), "{uri}: {problem}");
+        assert!(matches!(problem, FileProblem::OutsideFolder { .. }), "{uri}: {problem}");
+    }
+    // The file that is not there is named, not the mesh.
+    std::fs::write(&path, &external).unwrap();
+    std::fs::remove_file(folder.path().join("my data.bin")).unwrap();
+    let problem = read_mesh(&path).unwrap_err().problem;
+    assert!(matches!(&problem, FileProblem::DataFile { file, .. } if file == "my data.bin"), "{problem}");
+    // A shorter one is named too.
+    std::fs::write(folder.path().join("my data.bin"), [0; 40]).unwrap();
+    let problem = read_mesh(&path).unwrap_err().problem;
+    let FileProblem::BadDocument { why } = problem else { panic!("{problem}") };
+    assert!(why.contains("my%20data.bin") && why.contains("40"), "{why}");
+}
+
+#[test]
+fn gltf_data_in_a_folder_may_be_larger_than_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let vertices = 20_000_u32;
+    let points = (0..vertices).flat_map(|vertex| [vertex as f32, 0.0, 1.0]);
+    let data: Vec<u8> = points.flat_map(f32::to_le_bytes).collect();
+    std::fs::write(folder.path().join("data/points.bin"), &data).unwrap();
+    let length = data.len();
+    let text = format!(
+        r#"{{"asset":{{"version":"2.0"}},"buffers":[{{"uri":"data/points.bin","byteLength":{length}}}],
+"bufferViews":[{{"buffer":0,"byteLength":{length}}}],
+"accessors":[{{"bufferView":0,"componentType":5126,"count":{vertices},"type":"VEC3"}}],
+"meshes":[{{"primitives":[{{"attributes":{{"POSITION":0}}}}]}}]}}"#
+    );
+    let path = folder.path().join("a.gltf");
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(read_mesh(&path).unwrap().mesh.vertex_count(), vertices as usize);
+    assert_eq!(data_files(&path, text.as_bytes()), [folder.path().join("data/points.bin")]);
+    assert!(data_files(&path, &samples::glb()).is_empty());
+}
+
+#[test]
+fn gltf_scenes_sparse_values_and_versions() {
+    let data = samples::base64(&[&samples::gltf_buffer()[..], &[1, 3, 0, 0], &[40, 50]].concat());
+    let text = samples::gltf(&format!(r#"{{"uri":"data:;base64,{data}"}}"#));
+    // Labels 6 and 8 are replaced.
+    let view = r#"{"buffer":0,"byteOffset":60,"byteLength":16,"byteStride":4}"#;
+    let further = r#"{"buffer":0,"byteOffset":76,"byteLength":2},{"buffer":0,"byteOffset":80,"byteLength":2}"#;
+    let sparse = r#""sparse":{"count":2,"indices":{"bufferView":3,"componentType":5121},"values":{"bufferView":4}},"#;
+    let label = r#"{"bufferView":2,"componentType":5121,"count":4,"type":"SCALAR"}"#;
+    let at = text.replace(view, &format!("{view},{further}"));
+    let file = load("a.gltf", at.replace(label, &label.replace(r#""count""#, &format!(r#"{sparse}"count""#))));
+    assert_eq!(values(&file, "label"), AttributeValues::U8(vec![5, 40, 7, 50]));
+    // Without a view the other values are zero.
+    let zero = label.replace(r#""bufferView":2,"#, sparse);
+    let file = load("a.gltf", at.replace(label, &zero));
+    assert_eq!(values(&file, "label"), AttributeValues::U8(vec![0, 40, 0, 50]));
+    for (from, to) in [(r#""count":2"#, r#""count":3"#), (r#""count":4"#, r#""count":3"#)] {
+        let problem = refuse("a.gltf", at.replace(label, &zero.replace(from, to))).problem;
+        assert!(matches!(problem, FileProblem::BadDocument { .. }), "{problem}");
+    }
+    // Of two scenes the chosen one is read.
+    let empty = r#""scenes":[{"nodes":[]},{"nodes":[0]}],"#;
+    let two = text.replace(r#""scene":0,"scenes":[{"nodes":[0]}],"#, &format!(r#""scene":1,{empty}"#));
+    let file = load("a.gltf", &two);
+    assert_eq!((file.mesh.vertex_count(), file.notes.len()), (4, 2));
+    // Version 1 has named objects in place of lists, and another header.
+    let old = r#"{"accessors":{"a":{"bufferView":"b"}},"asset":{"version":"1.0"},"buffers":{}}"#;
+    let mut binary = samples::glb();
+    binary[4] = 1;
+    for content in [old.as_bytes(), &binary] {
+        let problem = refuse("a.gltf", content).problem;
+        let FileProblem::Unsupported { what } = problem else { panic!("{problem}") };
+        assert!(what.contains("version 1"), "{what}");
     }
 }
 
@@ -279,27 +347,23 @@ fn gltf_that_lies_or_is_compressed_is_refused() {
     let text = samples::gltf(&format!(r#"{{"uri":"data:;base64,{data}"}}"#));
     for (from, to) in [
         (r#""count":4,"type":"VEC3""#, r#""count":1000000000000,"type":"VEC3""#),
-        (r#""byteLength":48"#, r#""byteLength":77"#),
+        (r#""byteLength":48"#, r#""byteLength":47"#),
         (r#""byteOffset":48"#, r#""byteOffset":18446744073709551615"#),
         (r#""byteStride":4"#, r#""byteStride":2"#),
         (r#""mesh":0"#, r#""mesh":7"#),
         (r#""nodes":[0]"#, r#""nodes":[4294967295]"#),
     ] {
         let problem = refuse("a.gltf", text.replacen(from, to, 1)).problem;
-        assert!(
-            matches!(problem, FileProblem::BadDocument { .. } | FileProblem::SceneTooLarge { .. }),
-            "{to}: {problem}"
-        );
+        assert!(matches!(problem, FileProblem::BadDocument { .. }), "{to}: {problem}");
     }
     for (from, to) in [
         (r#""asset":"#, r#""extensionsRequired":["KHR_draco_mesh_compression"],"asset":"#),
-        (r#""componentType":5126"#, r#""sparse":{},"componentType":5126"#),
         (r#"{"bufferView":0,"#, "{"),
     ] {
         let problem = refuse("a.gltf", text.replacen(from, to, 1)).problem;
         assert!(matches!(problem, FileProblem::Unsupported { .. }), "{to}: {problem}");
     }
-    // A cycle of nodes is read once, and a mesh in too many nodes is refused.
+    // A cycle of nodes is read once, and a mesh may be in many nodes.
     let cycle = text.replace(r#"{"mesh":0,"#, r#"{"mesh":0,"children":[0,1],"#);
     assert_eq!(load("a.gltf", cycle).mesh.vertex_count(), 4);
     let many = format!("{{\"children\":[1]}},{}", vec!["{\"mesh\":0}"; 500].join(","));
@@ -307,6 +371,13 @@ fn gltf_that_lies_or_is_compressed_is_refused() {
     let many = text
         .replace(r#"{"children":[1],"translation":[10,0,0]},"#, &(many + ","))
         .replace(r#""nodes":[0]"#, &format!("\"nodes\":[{}]", roots.join(",")));
+    assert_eq!(load("a.gltf", many).mesh.vertex_count(), 4 * 499);
+    // But a scene of far more data than the file is refused before memory is taken.
+    let sparse = r#""sparse":{"count":0,"indices":{"bufferView":1,"componentType":5121},"values":{"bufferView":1}},"#;
+    let many = text.replace(
+        r#"{"bufferView":0,"componentType":5126,"count":4"#,
+        &format!("{{{sparse}\"componentType\":5126,\"count\":100000000"),
+    );
     let problem = refuse("a.gltf", many).problem;
     assert!(matches!(problem, FileProblem::SceneTooLarge { .. }), "{problem}");
 }

@@ -4,7 +4,7 @@ use super::fields::{connected, read_fields};
 use crate::TaskError;
 use crate::features::{FieldName, Fields};
 use gemcnn_mesh::shapes::BodyFamily;
-use gemcnn_mesh::{Mesh, VertexAttribute, parse_mesh};
+use gemcnn_mesh::{FileError, FileProblem, Location, Mesh, VertexAttribute, data_files, parse_mesh_file, read_file};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
@@ -30,13 +30,18 @@ enum Origin<'a> {
 
 impl<'a> Content<'a> {
     pub fn read(path: &Path) -> Result<Self, TaskError> {
-        let metadata = std::fs::metadata(path).map_err(TaskError::file(path))?;
-        if !metadata.is_file() {
+        if !path.is_file() {
             // Returns the error of the mesh reader.
             gemcnn_mesh::read_mesh(path)?;
         }
-        let bytes = std::fs::read(path).map_err(TaskError::file(path))?;
-        let path = path.into();
+        let path: PathBuf = path.into();
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let problem = FileProblem::Read(error);
+                return Err(FileError { path, location: Location::File, problem }.into());
+            }
+        };
         Ok(Self::new(Origin::File { path, bytes }))
     }
 
@@ -58,6 +63,10 @@ impl<'a> Content<'a> {
                 hasher.update(extension.to_string_lossy().to_lowercase().as_bytes());
                 hasher.update(&[0]);
                 hasher.update(bytes);
+                for file in data_files(path, bytes) {
+                    // A file that cannot be read is an error of the mesh.
+                    hasher.update(&read_file(&file).unwrap_or_default());
+                }
             }
             Origin::Body { family, number } => {
                 hasher.update(format!("body {number} of {:?}", family.options()).as_bytes());
@@ -105,7 +114,7 @@ impl<'a> Content<'a> {
         }
         let made = match &self.origin {
             Origin::File { path, bytes } => {
-                let file = parse_mesh(path, bytes)?;
+                let file = parse_mesh_file(path, bytes)?;
                 let surface = connected(&file.mesh)?;
                 Made {
                     is_cloud: surface.is_some(),

@@ -3,7 +3,9 @@
 use super::npy;
 use crate::features::{FieldName, Fields};
 use crate::{FeatureConfig, TaskError};
-use gemcnn_mesh::{Mesh, MeshError, MeshFile, VertexAttribute, connect_points, parse_mesh, read_mesh, vector_name};
+use gemcnn_mesh::{
+    Mesh, MeshError, MeshFile, VertexAttribute, connect_points, parse_mesh_file, read_mesh, vector_name,
+};
 use std::path::Path;
 
 /// A mesh file as models read it.
@@ -26,9 +28,9 @@ impl SurfaceFile {
         Self::new(path, read_mesh(path)?, features)
     }
 
-    /// The same from the bytes of a file. Fields that are not in it are read next to `path`.
+    /// The same from the bytes of a file. Fields and data that are not in it are read next to `path`.
     pub fn parse(path: &Path, bytes: &[u8], features: &FeatureConfig) -> Result<Self, TaskError> {
-        Self::new(path, parse_mesh(path, bytes)?, features)
+        Self::new(path, parse_mesh_file(path, bytes)?, features)
     }
 
     fn new(path: &Path, file: MeshFile, features: &FeatureConfig) -> Result<Self, TaskError> {

@@ -55,10 +55,28 @@ pub(super) struct Accessor<'a> {
     pub(super) count: usize,
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) sparse: Option<&'a RawValue>,
+    pub(super) sparse: Option<Sparse>,
     #[serde(borrow)]
     pub(super) name: Option<Cow<'a, str>>,
+}
+
+/// Elements of an accessor that differ from those of its buffer view, or from zero.
+#[derive(Deserialize)]
+pub(super) struct Sparse {
+    pub(super) count: usize,
+    pub(super) indices: SparsePart,
+    pub(super) values: SparsePart,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SparsePart {
+    pub(super) buffer_view: usize,
+    #[serde(default)]
+    pub(super) byte_offset: usize,
+    /// Type of the indices.
+    #[serde(default)]
+    pub(super) component_type: u32,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +139,12 @@ fn bad_json(error: &serde_json::Error) -> FileProblem {
 
 impl<'a> Root<'a> {
     pub(super) fn parse(json: &'a [u8]) -> Result<Self, FileProblem> {
+        // Earlier versions have other types in place of the lists.
+        let document: Versioned = serde_json::from_slice(json).map_err(|error| bad_json(&error))?;
+        let version = document.asset.and_then(|asset| asset.version);
+        if let Some(version) = version.filter(|version| !version.starts_with("2.")) {
+            return Err(FileProblem::unsupported_gltf(&quote(version.as_bytes())));
+        }
         let root: Self = serde_json::from_slice(json).map_err(|error| bad_json(&error))?;
         for extension in &root.extensions_required {
             let name = extension.get();
@@ -130,6 +154,19 @@ impl<'a> Root<'a> {
         }
         Ok(root)
     }
+}
+
+/// The version of a document.
+#[derive(Deserialize)]
+struct Versioned<'a> {
+    #[serde(borrow)]
+    asset: Option<Asset<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Asset<'a> {
+    #[serde(borrow)]
+    version: Option<Cow<'a, str>>,
 }
 
 /// Parses element `index` of a list.

@@ -47,6 +47,21 @@ fn is_json(content: &[u8]) -> bool {
     content.trim_ascii_start().starts_with(b"{") && content.windows(7).any(|window| window == b"\"asset\"")
 }
 
+/// Names of the other files with data of a file, relative to its folder.
+pub(super) fn data_files(content: &[u8]) -> Vec<String> {
+    let json = match has_magic(content) {
+        true => chunks(content).map_or(&[][..], |(json, _)| json),
+        false if is_json(content) => content,
+        false => return Vec::new(),
+    };
+    let Ok(root) = json::Root::parse(json) else {
+        return Vec::new();
+    };
+    let uri = |at| json::element::<json::Buffer>(&root.buffers, at, "buffer").ok()?.uri;
+    let uris = (0..root.buffers.len()).filter_map(uri).filter(|uri| !uri.starts_with("data:"));
+    uris.filter_map(|uri| accessor::file_name(&uri).ok()).collect()
+}
+
 fn parse(file: &Source) -> Parsed<MeshFile> {
     let content = file.content;
     let (json, binary, format) = match has_magic(content) {
@@ -68,8 +83,7 @@ fn chunks(content: &[u8]) -> Parsed<(&[u8], Option<&[u8]>)> {
     bytes.take(4, 1, "byte")?;
     let version: u32 = bytes.value("the version")?;
     if version != 2 {
-        let problem = FileProblem::unsupported(format!("glTF version {version}"));
-        return Err(bytes.fail(problem));
+        return Err(bytes.fail(FileProblem::unsupported_gltf(&version)));
     }
     bytes.value::<u32>("the length")?;
     let (mut json, mut binary) = (None, None);

@@ -11,8 +11,10 @@ use crate::io::fields::{Columns, Field, join_columns};
 use crate::io::{Tally, push_strip, vertex_index};
 use crate::{AttributeValues, Faces, VertexAttribute};
 
-/// Bytes of the surface for each byte of the file. Without repeated meshes it is at most 6.
+/// Bytes of the surface for each byte of the file and of those with its data. Without repeated meshes it is at most 6.
 const MAX_BYTES_PER_BYTE: u64 = 12;
+/// A surface of this many bytes, about ten million vertices, may repeat meshes of a file of any size.
+const ALWAYS_ALLOWED: u64 = 256 << 20;
 
 const POSITION: &str = "POSITION";
 
@@ -57,8 +59,13 @@ pub(super) fn read<'a>(root: &'a Root<'a>, data: Data<'a>) -> Result<Surface, Fi
             reader.mesh(mesh, None)?;
         }
     } else {
-        let scene: Scene = element(&root.scenes, root.scene.unwrap_or(0), "scene")?;
+        let number = root.scene.unwrap_or(0);
+        let scene: Scene = element(&root.scenes, number, "scene")?;
         reader.nodes(scene.nodes)?;
+        if root.scenes.len() > 1 {
+            let note = format!("scene {number} of {} is read, counted from 0", root.scenes.len());
+            reader.surface.notes.push(note);
+        }
     }
     let Reader { mut surface, skipped, dropped_columns, .. } = reader;
     surface.attributes = surface.columns.take().unwrap_or_default();
@@ -139,7 +146,7 @@ impl Reader<'_> {
     fn claim(&mut self, count: usize, bytes: u64) -> Result<(), FileProblem> {
         let size = (count as u64).checked_mul(bytes);
         let size = size.and_then(|size| self.size.checked_add(size));
-        let limit = (self.data.file_size as u64).saturating_mul(MAX_BYTES_PER_BYTE);
+        let limit = (self.data.file_size as u64).saturating_mul(MAX_BYTES_PER_BYTE).max(ALWAYS_ALLOWED);
         self.size = size.filter(|&size| size <= limit).ok_or(FileProblem::SceneTooLarge {
             vertices: (self.surface.vertices.len() as u64).saturating_add(count as u64),
         })?;
