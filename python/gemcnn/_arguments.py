@@ -172,6 +172,21 @@ def device(error: _Error, value: Any) -> str:
     return word
 
 
+def settings(error: _Error, name: str, value: Any) -> Any:
+    """As `plain`, without the entries that are `None`, which stand for defaults."""
+
+    def given(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: given(f"{name}.{key}" if name else key, item) for key, item in value.items() if item is not None}
+        if isinstance(value, list):
+            if None in value:
+                raise wrong(error, f"{name}[{value.index(None)}]", "a number, a text, a list or a dictionary", None)
+            return [given(f"{name}[{place}]", item) for place, item in enumerate(value)]
+        return value
+
+    return given(name, plain(error, name, value))
+
+
 def plain(error: _Error, name: str, value: Any) -> Any:
     """Settings as JSON knows them: numbers of NumPy, paths, devices and tuples become numbers, texts and lists."""
     if isinstance(value, Mapping):

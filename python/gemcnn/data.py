@@ -22,7 +22,9 @@ PARTS = ("train", "validation", "test")
 def given(config: Mapping[str, Any] | str | os.PathLike[str]) -> tuple[str | None, str | None]:
     """A configuration as JSON, or its file."""
     if isinstance(config, Mapping):
-        return json.dumps(_arguments.plain(TaskError, "", config)), None
+        if isinstance(config.get("data"), (str, os.PathLike)):
+            raise _arguments.wrong(TaskError, "data", 'a dictionary such as {"folder": "meshes"}', config["data"])
+        return json.dumps(_arguments.settings(TaskError, "", config)), None
     if not isinstance(config, (str, os.PathLike)):
         raise _arguments.wrong(TaskError, "config", "a TOML file or a dictionary", config)
     return None, _arguments.path(TaskError, "config", config)

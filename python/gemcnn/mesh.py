@@ -138,7 +138,8 @@ class Mesh:
 
         Args:
             kind: `isotropic`, `simplify`, `subdivide`, `refine_locally`, `flip_randomly`, `jitter`, `crop`,
-                `resample` or `renumber`.
+                `resample`, `renumber` or `sequence`, which has several of them as
+                `steps=[{"kind": "subdivide"}, {"kind": "crop", "share": 0.2}]`.
             seed: of random choices.
             settings: those of the remesher (docs/remeshing.md), for example `size={"ratio": 0.5}`, `share=0.3` or
                 `resolution=60`.

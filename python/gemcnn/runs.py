@@ -49,7 +49,7 @@ def train(
 
     Args:
         config: a TOML file, or the same as a dictionary: `{"task": "segmentation", "data": {"folder": "meshes"},
-            "training": {"epochs": 20}}`.
+            "training": {"epochs": 20}}`. `None` stands for a default.
         run_dir: directory of the run, which must not exist (default: a new one in `runs`).
         resume: continues the run in `run_dir`.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.

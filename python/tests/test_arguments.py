@@ -1,6 +1,11 @@
-"""Every public function with everything: an exception of Python names the argument. Nothing panics."""
+"""Every public function with everything: an exception of Python names the argument. Nothing panics.
 
+`GEMCNN_FUZZ_INPUTS=100000` calls each function that often with several random arguments.
+"""
+
+import itertools
 import math
+import os
 import random
 import re
 from types import SimpleNamespace
@@ -149,6 +154,7 @@ def check(name, function, arguments, named):
 
 def attack(calls, values, synonyms=(), pairs=40):
     """Each argument of each call with each value, and some arguments at once. Gives the unhelpful exceptions."""
+    pairs = int(os.environ.get("GEMCNN_FUZZ_INPUTS", pairs))
     chance, found = random.Random(0), []
     for name, function, good in calls:
         function(**good)
@@ -257,6 +263,64 @@ def test_everything_with_everything(tmp_path, monkeypatch):
         found = attack(numpy_calls(tmp_path), ANYTHING, SYNONYMS.items())
     finally:
         gemcnn.set_num_threads(threads)
+    assert not found, "\n".join(sorted(set(found)))
+
+
+def runs_calls(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for index in range(4):
+        mesh = gemcnn.shapes.icosphere(1)
+        gemcnn.Mesh(mesh.vertices * [1, 1, 1 + index], mesh.faces).write(data / f"{index}.ply")
+        np.save(data / f"{index}.npy", (mesh.vertices[:, 2] > 0).astype(int))
+    (data / "test.txt").write_text("3\n")
+    network = {"kind": "gem", "blocks": 1, "channels": 2, "scalars": 2, "head": 2}
+    config = {"task": "segmentation", "data": {"folder": data}, "features": "xyz", "model": network}
+    config["training"] = {"epochs": 1, "validation": 0.0}
+    runs, quiet = itertools.count(), {"device": "cpu", "cache": False, "on_epoch": None}
+
+    def train(**given):
+        return gemcnn.train(config, **{"run_dir": tmp_path / f"run{next(runs)}"} | quiet | given)
+
+    def with_settings(table, **given):
+        return gemcnn.DataSet(config | {table: config[table] | given}, cache=False)
+
+    model = train()
+    rates = {"rate": 0.1, "epochs": 2, "batch": 2, "seed": 1, "weight_decay": 0.1, "validation": 0.2, "patience": 3}
+    return [
+        ("train", train, quiet | {"resume": False}),
+        ("DataSet", gemcnn.DataSet, {"config": config, "part": "train", "cache": False}),
+        ("DataSet", lambda data: gemcnn.DataSet(config | {"data": data}, cache=False), {"data": config["data"]}),
+        ("DataSet", lambda task: gemcnn.DataSet(config | {"task": task}, cache=False), {"task": "segmentation"}),
+        ("DataSet", lambda features: gemcnn.DataSet(config | {"features": features}, cache=False), {"features": "hks"}),
+        ("training", lambda **given: with_settings("training", **given), rates),
+        ("model", lambda **given: with_settings("model", **given), {"blocks": 1, "channels": 2, "dropout": 0.1}),
+        ("load", gemcnn.load, {"run": model.path, "device": "cpu"}),
+        ("predict", model.predict, {"mesh": MESH}),
+        ("prepare", model.prepare, {"mesh": MESH}),
+        ("evaluate", model.evaluate, {"data": data, "part": "test", "rotation": 1, "cache": False}),
+        ("save", lambda path: model.save(path), {"path": tmp_path / "saved.safetensors"}),
+    ]
+
+
+def test_everything_with_everything_of_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GEMCNN_CACHE", str(tmp_path / "cache"))
+    files = ["file", "directory", "path", "folder", "run", "model"]
+    synonyms = SYNONYMS | {
+        "config": ["task", "toml", *files],
+        "data": files,
+        "run": files,
+        "path": files,
+        "mesh": [*files, "vertices"],
+        "run_dir": files,
+        "resume": files,
+        "on_epoch": ["object"],
+        "features": ["feature", "kind"],
+    }
+    # What is small is trained and predicted in no time, what is large is not.
+    values = [value for value in ANYTHING if not (isinstance(value, str) and value == "word")]
+    found = attack(runs_calls(tmp_path), values, synonyms.items(), pairs=10)
     assert not found, "\n".join(sorted(set(found)))
 
 

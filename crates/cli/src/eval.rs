@@ -11,7 +11,7 @@ use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::evaluation::{ClassScores, Evaluation, EvaluationOptions, evaluate};
 use gemcnn_tasks::train::{RunConfig, TrainedModel};
-use gemcnn_tasks::{Task, TaskError};
+use gemcnn_tasks::{Task, TaskError, summed_up};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -118,7 +118,7 @@ impl EvalArgs {
             };
             let all = dataset.is_for_testing();
             let evaluation = evaluate(&model, &dataset, options, &self.cache.open(), &device)?;
-            Ok::<_, TaskError>((evaluation, all))
+            Ok::<_, TaskError>((evaluation.compared_with_training(&model.config, &dataset), all))
         })
         .map_err(Failure::input)?;
         // The scores are printed even if they cannot be written.
@@ -203,11 +203,14 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
         scores.loss
     );
     // Writing to a string does not fail.
-    for line in &evaluation.skipped {
+    for line in summed_up(&evaluation.skipped) {
         let _ = writeln!(text, "  skipped    {line}");
     }
     if let Some(accuracy) = scores.accuracy {
         let _ = writeln!(text, "  accuracy   {} of {what}", percent(accuracy));
+    }
+    for note in notes(evaluation) {
+        let _ = writeln!(text, "  note       {note}");
     }
     if let Some(segmentation) = &evaluation.segmentation {
         let _ = writeln!(text, "  by area    {} of the area", percent(segmentation.by_area));
@@ -274,6 +277,39 @@ fn in_words(evaluation: &Evaluation, task: Task, all: bool) -> String {
         text += &class_table(classes);
     }
     text
+}
+
+/// What limits the trust in the scores.
+fn notes(evaluation: &Evaluation) -> Vec<String> {
+    let Evaluation { in_training, absent_classes, classes, split, .. } = evaluation;
+    let mut notes = Vec::new();
+    if !in_training.is_empty() {
+        notes.push(format!(
+            "{} of {} of the {split} split are training meshes too, by content or name: {}; the scores are too optimistic",
+            grouped(in_training.len()),
+            count(evaluation.meshes, "mesh", "meshes"),
+            first_few(in_training)
+        ));
+    }
+    if let (Some(classes), false) = (classes, absent_classes.is_empty()) {
+        let all = classes.classes.len();
+        notes.push(format!(
+            "the scores are of {} of {} classes; the {split} split has none of {}",
+            grouped(all - absent_classes.len()),
+            grouped(all),
+            first_few(absent_classes)
+        ));
+    }
+    notes
+}
+
+/// Up to eight names, and the number of the others.
+fn first_few(names: &[String]) -> String {
+    let shown = names[..names.len().min(WORST_CLASSES)].join(", ");
+    match names.len().saturating_sub(WORST_CLASSES) {
+        0 => shown,
+        more => format!("{shown} and {} more", grouped(more)),
+    }
 }
 
 /// All classes with their confusion matrix if they are few, otherwise the worst classes.

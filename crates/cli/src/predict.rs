@@ -10,7 +10,7 @@ use gemcnn_nn::Workspace;
 use gemcnn_tasks::data::{SurfaceFile, csv_cell, is_mesh, mesh_files};
 use gemcnn_tasks::predict::{Pictures, Prediction, PredictionFiles, UniqueNames};
 use gemcnn_tasks::train::TrainedModel;
-use gemcnn_tasks::{Element, Sample, Task, TaskError};
+use gemcnn_tasks::{Element, Sample, Task, TaskError, summed_up};
 use gemcnn_view::render::Up;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -88,7 +88,7 @@ impl PredictArgs {
             say(format_args!(
                 "meshes without a prediction: {}\n  {}",
                 session.skipped.len(),
-                session.skipped.join("\n  ")
+                summed_up(&session.skipped).join("\n  ")
             ));
         }
         match session.bad + session.skipped.len() {

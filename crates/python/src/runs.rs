@@ -287,7 +287,8 @@ impl TrainedModel {
                     config.dataset()?
                 }
             };
-            evaluate(&self.model, &dataset, options, &cache(use_cache), &self.device)
+            let evaluation = evaluate(&self.model, &dataset, options, &cache(use_cache), &self.device)?;
+            Ok::<_, TaskError>(evaluation.compared_with_training(config, &dataset))
         })?;
         serde_json::to_string(&evaluation.map_err(errors::task)?).map_err(errors::task)
     }

@@ -22,7 +22,7 @@ pub mod train;
 pub mod tune;
 
 pub use elements::Element;
-pub use error::{DataError, TaskError};
+pub use error::{DataError, TaskError, summed_up};
 pub use features::FeatureConfig;
 pub use models::ModelConfig;
 pub use registry::{Choice, Chosen, Registry, Settings};

@@ -83,10 +83,31 @@ impl<C: Chosen + ?Sized> Registry<C> {
                 format!("`{kind}` is not a registered kind; the kinds are {}", self.named_kinds().join(", ")),
             ));
         };
-        let (settings, value) = parse(Value::Object(settings))
-            .map_err(|error| TaskError::setting(format!("{} `{kind}`", self.what), error.to_string()))?;
+        let (settings, value) = parse(Value::Object(settings.clone())).map_err(|error| {
+            let problem = in_words(&error);
+            // A setting that is wrong is so on its own.
+            let is_wrong = |(name, value): &(&String, &Value)| {
+                let alone = Map::from_iter([((*name).clone(), (*value).clone())]);
+                parse(Value::Object(alone)).is_err_and(|alone| in_words(&alone) == problem)
+            };
+            let wrong = settings.iter().find(is_wrong).filter(|_| problem.starts_with("invalid"));
+            let what = wrong.map_or(String::new(), |(name, _)| format!(": {name}"));
+            TaskError::setting(format!("{} `{kind}`{what}", self.what), problem)
+        })?;
         Ok(Choice { kind, settings, value })
     }
+}
+
+/// The problem with the type of a setting, without names of types of the program.
+fn in_words(error: &serde_json::Error) -> String {
+    let mut problem = error.to_string();
+    for (word, meaning) in [("usize", "a whole number"), ("u64", "a whole number"), ("f64", "a number")] {
+        if problem.ends_with(&format!("expected {word}")) {
+            problem.truncate(problem.len() - word.len());
+            problem += meaning;
+        }
+    }
+    problem
 }
 
 /// Reads the settings `S` of a kind and makes a `C` from them.

@@ -7,7 +7,7 @@ use crate::train::{
     Checked, Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag, TrainedModel,
     Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
-use crate::{ModelConfig, SampleSource, Task, TaskError};
+use crate::{ModelConfig, SampleSource, Task, TaskError, summed_up};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::path::Path;
@@ -44,8 +44,16 @@ pub fn train(
     }
     let (training, held_out) = (&splits[0], &splits[1]);
     data.dataset.leave_out(&unusable);
-    for line in data.dataset.skipped() {
+    for line in summed_up(data.dataset.skipped()) {
         observer.observe(Event::Note(&format!("skipped: {line}")));
+    }
+    let known = data.dataset.in_training(data.held_out, &data.dataset);
+    if let Some(first) = known.first() {
+        let (count, held_out) = (known.len(), data.held_out);
+        observer.observe(Event::Note(&format!(
+            "{count} meshes of the {held_out} split have the content of training meshes, so its scores are too \
+             optimistic; the first is {first}; `gemcnn data check` lists them"
+        )));
     }
     if let Some(note) = note_on_registration(&config.model, training)? {
         observer.observe(Event::Note(&note));
@@ -147,7 +155,12 @@ impl Data {
     /// not fit the data.
     fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
         if self.dataset.is_empty(Split::Train) {
-            return Err(TaskError::setting(self.dataset.name(), "the training split has no meshes"));
+            let skipped = summed_up(self.dataset.skipped());
+            let problem = match skipped.first() {
+                None => "the training split has no meshes".into(),
+                Some(first) => format!("the training split has no meshes that can be used: {first}"),
+            };
+            return Err(TaskError::setting(self.dataset.name(), problem));
         }
         let objective = config.training.objective(self.dataset.learned())?;
         let spec = ModelSpec {
@@ -264,7 +277,7 @@ fn notes_at_end(outcome: &Outcome, skipped: &[String]) -> Vec<String> {
         notes.push(format!("the model is that of epoch {model}, the best on the validation split"));
     }
     if !skipped.is_empty() {
-        let (count, list) = (skipped.len(), skipped.join("\n  "));
+        let (count, list) = (skipped.len(), summed_up(skipped).join("\n  "));
         notes.push(format!("meshes that were skipped, because they cannot be used: {count}\n  {list}"));
     }
     notes

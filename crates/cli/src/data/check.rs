@@ -5,8 +5,8 @@ use crate::kinds;
 use crate::output::{count, grouped, json_line, print, say, table};
 use crate::progress;
 use clap::Args;
-use gemcnn_tasks::Task;
 use gemcnn_tasks::data::{self, ClassCount, DataConfig, Split, SplitCount};
+use gemcnn_tasks::{Task, summed_up};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ impl Check {
         let check = progress::during(&what, || data::check(&config, self.task));
         print(&if self.json { json_line(&check)? } else { in_words(&check) })?;
         if !self.json {
-            for problem in &check.problems {
+            for problem in summed_up(&check.problems) {
                 say(format_args!("error: {problem}"));
             }
         }

@@ -10,7 +10,7 @@ use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::features::Feature;
 use gemcnn_tasks::models::Model;
 use gemcnn_tasks::train::RunConfig;
-use gemcnn_tasks::{FeatureConfig, ModelConfig, SampleSource, Task};
+use gemcnn_tasks::{FeatureConfig, ModelConfig, SampleSource, Task, summed_up};
 use std::path::PathBuf;
 
 /// Compute the geometry and features of all meshes, and store them in the cache.
@@ -87,7 +87,7 @@ impl Prepare {
             meshes += visited;
             versions += samples.len() - visited;
         }
-        for line in &skipped {
+        for line in summed_up(&skipped) {
             say(format_args!("skipped: {line}"));
         }
         let place = match cache.folder() {

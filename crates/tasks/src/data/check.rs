@@ -125,7 +125,7 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         }
     };
     let found: Vec<MeshContents> = (0..inner.items.len()).into_par_iter().map(|item| examine(&inner, item)).collect();
-    let mut problems: Vec<String> = problems.iter().map(TaskError::to_string).collect();
+    let mut problems: Vec<String> = problems.all().iter().map(TaskError::to_string).collect();
     for found in &found {
         // Inferring the classes has read the labels too: each problem is listed once.
         let new = found.problems.iter().filter(|p| !problems.contains(p));
@@ -154,11 +154,28 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
         ));
     }
     let classes = class_counts(&inner, &found, &split_of);
-    let absent: Vec<String> =
-        (classes.iter()).filter(|class| class.meshes[0] == 0).map(|class| format!("`{}`", class.name)).collect();
     // Classes may be in meshes that could not be read.
-    if found.iter().all(|found| found.problems.is_empty()) && !absent.is_empty() {
-        notes.push(format!("no sample in train has class {}", listed(&absent, 10)));
+    let is_known = found.iter().all(|found| found.problems.is_empty());
+    let filled = |split: &Split| *split == Split::Train || !inner.splits.of(*split).is_empty();
+    for split in Split::ALL.into_iter().filter(filled).filter(|_| is_known) {
+        let absent = classes.iter().filter(|class| class.meshes[split as usize] == 0);
+        let absent: Vec<String> = absent.map(|class| format!("`{}`", class.name)).collect();
+        if !absent.is_empty() {
+            notes.push(format!("no sample in {split} has class {}", listed(&absent, 10)));
+        }
+    }
+    // A class of labels with a single row is rather a mistake in a file.
+    if inner.task == Task::Segmentation {
+        for (class, count) in classes.iter().enumerate().filter(|(_, count)| count.vertices.iter().sum::<usize>() == 1)
+        {
+            let has = |found: &MeshContents| found.classes.contains_key(&(class as u32));
+            let item = found.iter().position(has).map_or("", |item| &*inner.items[item].name);
+            let [element, _] = inner.targets.per.words();
+            notes.push(format!(
+                "class `{}` has one {element}, on {item}; if this is a mistake, correct the target of that mesh",
+                count.name
+            ));
+        }
     }
     Check {
         name: inner.name.clone(),

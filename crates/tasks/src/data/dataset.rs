@@ -6,6 +6,7 @@ use super::content::Content;
 use super::groups::{Groups, SplitConfig};
 use super::meshes::{Item, find_meshes};
 use super::open::{gather, require};
+use super::problems::Problems;
 use super::source::TargetSource;
 use super::split::Split;
 use super::splits::Splits;
@@ -16,6 +17,8 @@ use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::BodyFamily;
 use gemcnn_nn::{FeatureType, Target};
+use rayon::prelude::*;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -94,7 +97,7 @@ impl Dataset {
     }
 
     /// As [`open`](Self::open), or [`open_for`](Self::open_for) a task. Unless it is `strict`, meshes that cannot be
-    /// read are left out ([`skipped`](Self::skipped)).
+    /// read, or whose targets cannot, are left out ([`skipped`](Self::skipped)).
     ///
     /// # Errors
     /// All other problems of its description and lists, or no mesh that can be read.
@@ -117,19 +120,13 @@ impl Dataset {
 
     fn open_usable(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self, TaskError> {
         let (mut inner, mut problems) = gather(config, split, task)?;
-        let all = problems.len();
-        problems.retain(|problem| {
-            let TaskError::Mesh(error) = problem else { return true };
-            match inner.items.iter().position(|item| item.path == error.path) {
-                Some(item) => inner.leave_out(item, problem),
-                None => return true,
-            }
-            false
-        });
-        match all > problems.len() && Split::ALL.iter().all(|&p| inner.splits.of(p).is_empty()) {
-            true => Self::open_as(config, split, task),
-            false => Self::without_problems(inner, problems),
+        for (item, problem) in &problems.of_meshes {
+            inner.leave_out(*item, problem);
         }
+        if Split::ALL.iter().any(|&split| !inner.splits.of(split).is_empty()) {
+            problems.of_meshes.clear();
+        }
+        Self::without_problems(inner, problems)
     }
 
     fn open_as(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self, TaskError> {
@@ -137,7 +134,8 @@ impl Dataset {
         Self::without_problems(inner, problems)
     }
 
-    fn without_problems(inner: Inner, mut problems: Vec<TaskError>) -> Result<Self, TaskError> {
+    fn without_problems(inner: Inner, problems: Problems) -> Result<Self, TaskError> {
+        let mut problems = problems.all();
         match problems.len() {
             0 => Ok(Self { inner: Arc::new(inner) }),
             1 => Err(problems.remove(0)),
@@ -224,6 +222,36 @@ impl Dataset {
         for (item, problem) in unusable {
             inner.leave_out(*item, problem);
         }
+    }
+
+    /// Names of the meshes of a split that are also training meshes of a data set: files of the same content, or, in
+    /// another data set, of the same name.
+    pub fn in_training(&self, split: Split, training: &Self) -> Vec<String> {
+        let is_same = std::ptr::eq(self, training) || Arc::ptr_eq(&self.inner, &training.inner);
+        let (own, other) = (&*self.inner, &*training.inner);
+        if own.bodies.is_some() || other.bodies.is_some() || (is_same && split == Split::Train) {
+            return Vec::new();
+        }
+        let size = |inner: &Inner, item: usize| Some(std::fs::metadata(&inner.items[item].path).ok()?.len());
+        let sizes = |inner: &Inner, items: &[usize]| -> HashSet<u64> {
+            items.iter().filter_map(|&item| size(inner, item)).collect()
+        };
+        let (tested, trained) = (own.splits.of(split), other.splits.of(Split::Train));
+        // Only files of the same size can be the same.
+        let (of_tested, of_trained) = (sizes(own, tested), sizes(other, trained));
+        let hash = |inner: &Inner, item: usize, among: &HashSet<u64>| {
+            let read = || Some(inner.content(item).ok()?.hash());
+            size(inner, item).filter(|size| among.contains(size)).and_then(|_| read())
+        };
+        let known: HashSet<blake3::Hash> =
+            trained.par_iter().filter_map(|&item| hash(other, item, &of_tested)).collect();
+        let named = trained.iter().filter(|_| !is_same).map(|&item| other.items[item].without_extension());
+        let named: HashSet<&str> = named.collect();
+        let is_known = |&&item: &&usize| {
+            named.contains(own.items[item].without_extension())
+                || hash(own, item, &of_trained).is_some_and(|hash| known.contains(&hash))
+        };
+        tested.par_iter().filter(is_known).map(|&item| own.items[item].name.clone()).collect()
     }
 
     /// Number of meshes of a split.

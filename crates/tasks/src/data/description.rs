@@ -66,9 +66,10 @@ pub struct TargetDescription {
     /// One or several vertex or face properties of mesh files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub property: Option<OneOrMany<String>>,
-    /// A file for each mesh: `.npy`, `.csv`, `.txt`, `.seg` or `.eseg`, or `.*` for any of these. `{stem}` is the file
-    /// name of the mesh without extension, `{name}` the same with its folders, `{inner}` the same without the outermost
-    /// folder.
+    /// A file for each mesh: `.npy`, `.csv`, `.txt`, `.seg`, `.eseg` or `.json`, or `.*` for any of these. `{stem}` is the
+    /// file name of the mesh without extension, `{name}` the same with its folders, `{inner}` the same without the
+    /// outermost folder, `{folder}` the folders alone, `{folder:1}` the outermost one, `{stem:2}` the first two parts of
+    /// the file name between `.`, `_` and `-`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
     /// Columns of the files or the table, by number from 0 or by name.
@@ -269,9 +270,9 @@ impl Description {
         }
         if let Some(files) = &target.files {
             let named = |placeholder: &str| files.contains(placeholder);
-            if !["{stem}", "{name}", "{inner}"].into_iter().any(named) {
+            if !["{stem}", "{stem:", "{name}", "{inner}", "{folder}", "{folder:"].into_iter().any(named) {
                 return Err(format!(
-                    "target.files is `{files}`, but needs {{stem}}, {{name}} or {{inner}} for the name of the mesh"
+                    "target.files is `{files}`, but needs {{stem}}, {{name}}, {{inner}} or {{folder}} for the name of the mesh"
                 ));
             }
         }

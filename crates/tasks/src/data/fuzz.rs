@@ -1,13 +1,20 @@
-//! Mutation fuzzing of all readers of data sets: no input panics, and every error message is one line.
+//! Mutation fuzzing of all readers of data sets and configurations: no input panics, and every error message is one line.
+//!
+//! `GEMCNN_FUZZ_INPUTS=1000000 cargo test -p gemcnn-tasks --lib data::fuzz` reads that many inputs of each kind. Every input
+//! is made from its number alone, so a failure is repeated by running it again.
 
-use super::description::Description;
+use super::description::{Column, Description};
 use super::extras::{Eigenvectors, ImplicitDiffusion};
+use super::mesh_classes::rows_of_list;
+use super::meshes::Item;
 use super::patches::{Patches, SparseMaps};
+use super::pattern::Pattern;
 use super::preparation::{HierarchySettings, Preparation};
+use super::source::TargetSource;
 use super::table::TextTable;
 use super::{entry, npy, npy_f32, npy_i64};
-use crate::Element;
 use crate::features::{FeatureError, Surface};
+use crate::{DataError, Element};
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::{NeighbourWeights, shapes};
 use gemcnn_nn::{Elements, PatchBatch, SparseMap};
@@ -18,7 +25,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-const INPUTS: u64 = 20_000;
+/// Inputs of each kind.
+fn inputs() -> u64 {
+    let given = std::env::var("GEMCNN_FUZZ_INPUTS");
+    given.map_or(20_000, |count| count.parse().expect("GEMCNN_FUZZ_INPUTS is a number"))
+}
 
 /// A seed with one to four mutations: bytes replaced, removed, repeated, or replaced by special words.
 fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
@@ -47,7 +58,7 @@ fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
 }
 
 /// Number of mutated inputs that are still valid. Error messages must be one line.
-fn survivors<E: ToString>(seeds: &[&[u8]], read: impl Fn(&[u8]) -> Result<(), E>) -> usize {
+pub(crate) fn survivors<E: ToString>(seeds: &[&[u8]], read: impl Fn(&[u8]) -> Result<(), E>) -> usize {
     let seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
     for seed in &seeds {
         assert!(read(seed).is_ok(), "the seeds are valid");
@@ -60,7 +71,7 @@ fn survivors<E: ToString>(seeds: &[&[u8]], read: impl Fn(&[u8]) -> Result<(), E>
             false
         }
     };
-    (0..INPUTS).filter(is_read).count()
+    (0..inputs()).filter(is_read).count()
 }
 
 #[test]
@@ -68,7 +79,7 @@ fn npy_files() {
     let (a, b) = (npy_f32(&[1.0; 6], Some(3)), npy_i64(&[1, 2, 3]));
     let read = |bytes: &[u8]| npy::parse(Path::new("a.npy"), bytes).map(drop);
     let read_still = survivors(&[&a, &b], read);
-    assert!((100..INPUTS as usize - 100).contains(&read_still));
+    assert!((100..inputs() as usize - 100).contains(&read_still));
 }
 
 #[test]
@@ -91,18 +102,63 @@ fn tables() {
 }
 
 #[test]
+fn words_of_labels() {
+    let columns = [Column::Number(1), Column::Name("part".into())];
+    let text: [&[u8]; 2] = [b"gum\ntooth\n-1\ngum\n\n12\n", b"vertex,part\n0,gum\n1,tooth\n2,\n"];
+    let json: [&[u8]; 3] =
+        [b"{\"jaw\": \"upper\", \"labels\": [0, 11, -1]}", b"[1, 2.5, null]", b"[\"gum\", \"tooth\", 3]"];
+    for (name, seeds) in [("a.txt", &text[..1]), ("a.csv", &text), ("a.json", &json)] {
+        let path = Path::new(name);
+        let read = |bytes: &[u8]| {
+            let table = TextTable::parse(path, bytes)?;
+            for columns in [&[][..], &columns[..1], &columns[1..], &columns] {
+                let rows = table.rows.len();
+                let words = table.words(columns).unwrap_or_default();
+                assert!(words.count + words.numbers + usize::from(words.first.is_some()) <= rows);
+                assert!(words.words.len() <= words.count && words.integers.len() <= words.numbers);
+            }
+            Ok::<(), DataError>(())
+        };
+        assert!(survivors(seeds, read) > 100);
+    }
+}
+
+#[test]
+fn lists_of_classes() {
+    let items: Vec<Item> = (0..4).map(|number| Item::new(format!("shapes/T{number}.off"), "")).collect();
+    let seed = b"PSB 1\n2 4\n\nant 0 2\n0\n2\n\nbear 0 2\nT1\nshapes/T3.off\n";
+    let read = |bytes: &[u8]| {
+        let path = Path::new("a.cla");
+        let mut rows = TextTable::parse(path, bytes)?.rows;
+        rows.retain(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));
+        rows_of_list(path, &rows, &items).map(|found| assert!(found.len() <= rows.len()))
+    };
+    assert!(survivors(&[seed], read) > 100);
+}
+
+#[test]
 fn descriptions() {
-    let seed = b"task = 'segmentation'\nclasses = ['a', 'b']\nunknown = [255]\n[target]\n\
-                 files = '{name}.npy'\n[split]\nfractions = { train = 0.5, test = 0.5 }\nseed = 3\n";
+    let seeds: [&[u8]; 2] = [
+        b"task = 'segmentation'\nclasses = ['a', 'b']\nunknown = [255]\n[target]\n\
+          files = '{name}.npy'\n[split]\nfractions = { train = 0.5, test = 0.5 }\nseed = 3\n",
+        b"task = 'regression'\nmeshes = '*/*.vtp'\n[target]\nfiles = '{folder:1}/labels/{stem:2}.json'\ncolumn = ['x', 1]\n\
+          [split.patterns]\ntest = ['a*', '[0-9]?/**']\n",
+    ];
+    let item = Item::new("patients/01/01_upper.obj", "");
     let read = |bytes: &[u8]| match std::str::from_utf8(bytes) {
         Ok(text) => {
             // Messages of TOML have several lines: only panics count here.
-            let _ = toml::from_str::<Description>(text).map(|description| description.check());
+            if let Ok(description) = toml::from_str::<Description>(text) {
+                let _ = description.check();
+                let source = TargetSource::new(Path::new("data"), &description);
+                assert!(source.file(&item).is_none_or(|file| file.starts_with("data") || file.is_absolute()));
+                let _ = Pattern::new(&description.meshes).matches("a/b.vtp");
+            }
             Ok::<(), String>(())
         }
         Err(error) => Err(error.to_string()),
     };
-    survivors(&[seed], read);
+    survivors(&seeds, read);
 }
 
 /// Two maps that copy the vertices, the second with weights and angles.

@@ -6,6 +6,7 @@ use super::is_default;
 use super::mesh_classes::words_in_table;
 use super::meshes::Item;
 use super::pattern::Pattern;
+use super::problems::Problems;
 use super::split::Split;
 use crate::{DataError, TaskError};
 use rand::seq::SliceRandom;
@@ -126,7 +127,10 @@ impl Groups {
                 Self::of_words(format!("the names ({pattern})"), groups)
             }
             GroupSource::Table(GroupTable { table, column }) => {
-                match words_in_table(&folder.join(table), column.as_ref(), items, problems) {
+                let mut found = Problems::default();
+                let words = words_in_table(&folder.join(table), column.as_ref(), items, &mut found);
+                problems.extend(found.all());
+                match words {
                     Ok(groups) => Self::of_words(table.display().to_string(), groups),
                     Err(error) => {
                         problems.push(error);
@@ -141,7 +145,7 @@ impl Groups {
     /// or more. Groups that say the class or the split of a mesh are none.
     pub fn infer(folder: &Path, items: &[Item]) -> Option<Self> {
         let tables = TABLES.iter().filter_map(|table| {
-            let mut problems = Vec::new();
+            let mut problems = Problems::default();
             let words = words_in_table(&folder.join(table), None, items, &mut problems).ok()?;
             Self::of_words((*table).into(), words).filter(|_| problems.is_empty())
         });

@@ -3,17 +3,17 @@
 use super::content::Content;
 use super::description::{Description, OneOrMany, SplitDescription, TargetDescription};
 use super::infer_split::{split, split_in_words, split_patterns};
-use super::meshes::{Item, find_meshes};
+use super::meshes::{Item, find_meshes, other_files};
 use super::source::{ANY_EXTENSION, TargetSource};
 use super::split::Split;
-use super::table::NumberTable;
+use super::table::{NumberTable, TextTable};
 use super::target::{TargetReader, ValueColumns};
 use crate::layout::is_made;
 use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
 use gemcnn_nn::Target;
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 /// Properties that are never targets: colours, normals, texture coordinates and others.
@@ -41,11 +41,11 @@ pub(crate) fn infer(folder: &Path, task: Option<Task>) -> Result<(Description, V
     let items = find_meshes(folder, "**/*")?;
     let (below, top): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| item.name.contains('/'));
     match (top.len(), below.len()) {
-        (0, _) => infer_for(folder, "**/*", &below, task),
-        (_, 0) => infer_for(folder, "*", &top, task),
+        (0, _) => infer_within(folder, "**/*", &below, task),
+        (_, 0) => infer_within(folder, "*", &top, task),
         counts => {
             let chosen = |meshes: &str, items: &[Item]| {
-                let inferred = infer_for(folder, meshes, items, task);
+                let inferred = infer_within(folder, meshes, items, task);
                 let mut description = inferred.map_or_else(|_| example(task), |(it, _)| it);
                 description.meshes = meshes.into();
                 description.to_toml()
@@ -59,6 +59,32 @@ pub(crate) fn infer(folder: &Path, task: Option<Task>) -> Result<(Description, V
             }
             .into())
         }
+    }
+}
+
+/// Infers the description for the meshes of a pattern, or for those with the only extension that have targets.
+fn infer_within(
+    folder: &Path,
+    meshes: &str,
+    items: &[Item],
+    task: Option<Task>,
+) -> Result<(Description, Vec<String>), TaskError> {
+    let extension = |item: &Item| item.path.extension().unwrap_or_default().to_string_lossy().into_owned();
+    let extensions: BTreeSet<String> = items.iter().map(extension).collect();
+    let mut with_targets = Vec::new();
+    for ending in extensions.iter().filter(|_| extensions.len() > 1) {
+        let own: Vec<Item> = items.iter().filter(|item| extension(item) == *ending).cloned().collect();
+        let inferred = infer_for(folder, &format!("{meshes}.{ending}"), &own, task);
+        if matches!(inferred, Ok(_) | Err(TaskError::Data(DataError::Ambiguous { .. }))) {
+            with_targets.push(inferred);
+        }
+    }
+    match with_targets.pop() {
+        Some(only) if with_targets.is_empty() => only.map(|(description, mut notes)| {
+            notes.push(format!("only meshes {} have targets; the others are not used", description.meshes));
+            (description, notes)
+        }),
+        _ => infer_for(folder, meshes, items, task),
     }
 }
 
@@ -85,10 +111,11 @@ fn infer_for(
     }
     if fits(Task::Classification) {
         candidates.extend(class_folders(items));
-        for table in ["classes.csv", "labels.csv"] {
-            if folder.join(table).is_file() {
-                let target = TargetDescription { table: Some(table.into()), ..Default::default() };
+        let lists = other_files(folder)?.into_iter().filter(|name| !name.contains('/') && name.ends_with(".cla"));
+        for table in ["classes.csv".into(), "labels.csv".into()].into_iter().chain(lists) {
+            if folder.join(&table).is_file() {
                 let words = format!("the classes in {table}");
+                let target = TargetDescription { table: Some(table.into()), ..Default::default() };
                 candidates.push(Candidate::new(Task::Classification, words, target));
             }
         }
@@ -135,7 +162,10 @@ fn nothing(folder: &Path, first: &Item, content: &Content, task: Option<Task>) -
     };
     let why = match task {
         Some(Task::Classification) => "the meshes are not in folders of classes, and there is no classes.csv".into(),
-        _ => format!("{} has {properties}, and there is no .npy, .csv, .txt, .seg or .eseg file for it", first.name),
+        _ => format!(
+            "{} has {properties}, and there is no .npy, .csv, .txt, .seg, .eseg or .json file for it",
+            first.name
+        ),
     };
     let wanted = task.map_or("any task".to_string(), |task| task.to_string());
     DataError::NothingToLearn {
@@ -255,8 +285,16 @@ fn files(
         let within = |place: &&str| with_extensions(folder, items, &format!("{name}/{place}"));
         places.iter().flat_map(within).collect::<Vec<String>>()
     });
-    let patterns: Vec<String> = beside.iter().cloned().chain(elsewhere).collect();
+    let mut patterns: Vec<String> = beside.iter().cloned().chain(elsewhere).collect();
+    let has_any = |pattern: &String| {
+        let source = TargetSource::files(folder, pattern);
+        probes.iter().any(|(item, _)| source.has_file(item))
+    };
+    if !patterns.iter().any(has_any) {
+        patterns = further_patterns(folder, items)?;
+    }
     let mut candidates = Vec::new();
+    let mut whole = Vec::new();
     let mut refused = None;
     for pattern in patterns {
         let mut targets = TargetReader::new(TargetSource::files(folder, &pattern), Target::Classes(None));
@@ -265,6 +303,7 @@ fn files(
         if with_file.is_empty() {
             continue;
         }
+        targets.name_classes(&with_file.iter().map(|(item, _)| *item).collect::<Vec<_>>());
         let contents = with_file.iter().map(|(item, content)| (*item, content));
         targets.per = match targets.found_element(contents) {
             Ok(per) => per,
@@ -300,14 +339,79 @@ fn files(
             |table: &NumberTable| task.is_some() || table.columns != 1 || !table.values.iter().copied().all(is_whole);
         let tables = given(&targets)?.into_iter().filter_map(Target::values);
         let Some(table) = tables.into_iter().find(is_values) else { continue };
-        candidates.push(Candidate::new(Task::Regression, words, described.clone()));
+        // Whole numbers are rather labels, even if values are asked for.
+        let found = match table.values.iter().copied().all(is_whole) {
+            true => &mut whole,
+            false => &mut candidates,
+        };
+        found.push(Candidate::new(Task::Regression, words, described.clone()));
         if table.columns == 3 && targets.per == Element::Vertex {
             let target = TargetDescription { vectors: true, ..described };
             let words = format!("the vectors in {pattern}");
             candidates.push(Candidate::new(Task::Regression, words, target));
         }
     }
+    candidates.append(&mut whole);
     Ok((candidates, refused))
+}
+
+/// Patterns of files that belong to meshes by the folder or by the start of the name, and that every mesh has.
+fn further_patterns(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskError> {
+    let is_target = |name: &String| {
+        let path = Path::new(name);
+        TextTable::has_name(path) || path.extension().is_some_and(|e| e == "npy") || gemcnn_mesh::has_value_name(path)
+    };
+    let Some(first) = items.first() else {
+        return Ok(Vec::new());
+    };
+    let files = other_files(folder)?;
+    let possible: BTreeSet<String> =
+        files.iter().filter(|file| is_target(file)).filter_map(|file| pattern_of(first, file)).collect();
+    // Stops at the first mesh without a file of its own: most patterns do not even fit the second.
+    let fits = |pattern: &String| {
+        let source = TargetSource::files(folder, pattern);
+        let mut known = HashSet::new();
+        let is_own = |item: &Item| source.file(item).is_some_and(|file| file.is_file() && known.insert(file));
+        items.iter().all(is_own)
+    };
+    Ok(possible.into_iter().filter(fits).collect())
+}
+
+/// The pattern of a file that belongs to a mesh: with the folders of the mesh, its name, or the most parts of its name
+/// that the file name begins with.
+fn pattern_of(item: &Item, file: &str) -> Option<String> {
+    let own = file.strip_prefix(item.folders()).filter(|_| !item.folders().is_empty());
+    let shared = (1..10).rev().find_map(|count| Some((count, file.strip_prefix(item.first_folders(count)?)?)));
+    let (folders, within) = match (own, shared) {
+        (Some(within), _) => ("{folder}/".into(), within),
+        (None, Some((count, within))) => (format!("{{folder:{count}}}/"), within),
+        (None, None) => (String::new(), file),
+    };
+    let is_end = |text: &str| !text.starts_with(|c: char| c.is_alphanumeric());
+    // The first place in a folder or a file name where the name of the mesh stands alone.
+    let marked = |part: &str| {
+        let stands = |at: &usize| {
+            part[..*at].chars().next_back().is_none_or(|c| !c.is_alphanumeric())
+                && is_end(&part[at + item.stem().len()..])
+        };
+        let at = part.match_indices(item.stem()).map(|(at, _)| at).find(stands)?;
+        Some(format!("{}{{stem}}{}", &part[..at], &part[at + item.stem().len()..]))
+    };
+    let parts: Vec<String> = within.split('/').map(|part| marked(part).unwrap_or_else(|| part.into())).collect();
+    let with_stem = parts.join("/");
+    if with_stem != within {
+        return Some(folders + &with_stem);
+    }
+    let name = within.rsplit_once('/').map_or(within, |(_, name)| name);
+    let place = &within[..within.len() - name.len()];
+    let starts = |parts: &usize| item.first_parts(*parts).is_some_and(|s| name.strip_prefix(s).is_some_and(is_end));
+    match (1..10).rev().find(starts) {
+        Some(parts) => {
+            let rest = &name[item.first_parts(parts)?.len()..];
+            Some(format!("{folders}{place}{{stem:{parts}}}{rest}"))
+        }
+        None => own.map(|within| format!("{{folder}}/{within}")),
+    }
 }
 
 /// The placeholders that give different names to meshes in folders of this depth.
@@ -369,7 +473,8 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
     }
     let folders: Option<BTreeSet<&str>> = items.iter().map(Item::folder).collect();
     let folders = folders?;
-    if folders.len() < 2 || folders.iter().any(|folder| is_split(folder)) {
+    // A folder for each mesh is no class.
+    if folders.len() < 2 || folders.len() == items.len() || folders.iter().any(|folder| is_split(folder)) {
         return None;
     }
     let target = TargetDescription { folders: true, ..Default::default() };

@@ -4,6 +4,7 @@ use super::classes::Classes;
 use super::description::{Column, Description};
 use super::meshes::{Item, Names};
 use super::pattern::Pattern;
+use super::problems::Problems;
 use super::table::{NumberTable, Row, read_rows};
 use crate::{DataError, TaskError};
 use gemcnn_nn::Target;
@@ -15,7 +16,7 @@ fn mesh_classes(
     folder: &Path,
     description: &Description,
     items: &[Item],
-    problems: &mut Vec<TaskError>,
+    problems: &mut Problems,
 ) -> Result<Vec<Option<String>>, TaskError> {
     let target = &description.target;
     let unknown = |word: &String| {
@@ -37,13 +38,13 @@ fn mesh_classes(
         None => item.folder().map(String::from),
     };
     let words: Vec<Option<String>> = items.iter().map(word).collect();
-    for (item, word) in items.iter().zip(&words) {
+    for (number, (item, word)) in items.iter().zip(&words).enumerate() {
         if word.is_none() {
             let problem = match &pattern {
                 Some(pattern) => format!("its name does not match target.pattern `{pattern}`"),
                 None => "it is not in a folder with the name of its class".to_string(),
             };
-            problems.push(DataError::target(&item.name, problem).into());
+            problems.of(number, DataError::target(&item.name, problem).into());
         }
     }
     Ok(words.into_iter().map(known).collect())
@@ -54,9 +55,12 @@ pub(super) fn words_in_table(
     path: &Path,
     column: Option<&Column>,
     items: &[Item],
-    problems: &mut Vec<TaskError>,
+    problems: &mut Problems,
 ) -> Result<Vec<Option<String>>, TaskError> {
-    let rows = read_rows(path)?;
+    let mut rows = read_rows(path)?;
+    if path.extension().is_some_and(|extension| extension == "cla") {
+        rows = rows_of_list(path, &rows, items)?;
+    }
     let place = match column {
         None => Some(1),
         Some(column) => place_of(&rows, column),
@@ -68,6 +72,37 @@ pub(super) fn words_in_table(
     let of_meshes = rows_of_meshes(path, &rows, place + 1, items, problems);
     let word = |cells: Option<&[String]>| Some(cells?.get(place)?.clone());
     Ok(of_meshes.into_iter().map(word).collect())
+}
+
+/// The rows of a classification list of the Princeton Shape Benchmark, also used by SHREC: `PSB 1`, the numbers of
+/// classes and meshes, and for each class its name, that of the class above it and the number of its meshes, which
+/// follow. Meshes may be called by the number alone that is in their names.
+pub(super) fn rows_of_list(path: &Path, rows: &[Row], items: &[Item]) -> Result<Vec<Row>, TaskError> {
+    let refuse = |line: usize, problem: &str| TaskError::from(DataError::table(path, Some(line), problem));
+    let names = Names::new(items);
+    let prefix = items.first().map_or("", |item| item.stem().trim_end_matches(|c: char| c.is_ascii_digit()));
+    let mut found = Vec::new();
+    let mut rest = rows.get(2..).unwrap_or_default().iter();
+    while let Some((line, cells)) = rest.next() {
+        let count = match &cells[..] {
+            [_, _, count] => count.parse::<usize>().ok(),
+            _ => None,
+        };
+        let count =
+            count.ok_or_else(|| refuse(*line, "expected a class, the one above it and its number of meshes"))?;
+        for _ in 0..count {
+            let Some((line, mesh)) = rest.next() else {
+                return Err(refuse(*line, "the list ends before the last mesh of this class"));
+            };
+            let mesh = mesh.join(" ");
+            let called = match names.has(&mesh) {
+                true => mesh,
+                false => format!("{prefix}{mesh}"),
+            };
+            found.push((*line, vec![called, cells[0].clone()]));
+        }
+    }
+    Ok(found)
 }
 
 /// Place of a column in the rows of a table.
@@ -92,32 +127,33 @@ fn rows_of_meshes<'r>(
     rows: &'r [Row],
     width: usize,
     items: &[Item],
-    problems: &mut Vec<TaskError>,
+    problems: &mut Problems,
 ) -> Vec<Option<&'r [String]>> {
-    let mut refuse = |line: Option<usize>, problem: String| {
-        problems.push(DataError::table(path, line, problem).into());
+    let mut refuse = |line: usize, problem: String| {
+        problems.push(DataError::table(path, Some(line), problem).into());
     };
     let names = Names::new(items);
     let mut found = vec![None; items.len()];
     for (row, (line, cells)) in rows.iter().enumerate() {
         let Some(name) = cells.first().filter(|_| cells.len() >= width) else {
             let problem = format!("{} cell(s), but a row needs {width}", cells.len());
-            refuse(Some(*line), problem);
+            refuse(*line, problem);
             continue;
         };
         match names.find(name) {
             Ok(index) if found[index].is_some() => {
-                refuse(Some(*line), format!("`{name}` occurs twice"));
+                refuse(*line, format!("`{name}` occurs twice"));
             }
             Ok(index) => found[index] = Some(&cells[..]),
             // A header.
             Err(_) if row == 0 && !names.has(name) => {}
-            Err(problem) => refuse(Some(*line), problem),
+            Err(problem) => refuse(*line, problem),
         }
     }
-    for (item, found) in items.iter().zip(&found) {
+    for (number, (item, found)) in items.iter().zip(&found).enumerate() {
         if found.is_none() {
-            refuse(None, format!("no row for `{}`", item.name));
+            let problem = format!("it has no row in {}", path.display());
+            problems.of(number, DataError::target(&item.name, problem).into());
         }
     }
     found
@@ -134,7 +170,7 @@ pub(super) fn assign_values(
     path: &Path,
     description: &Description,
     items: &mut [Item],
-    problems: &mut Vec<TaskError>,
+    problems: &mut Problems,
 ) -> Result<(), TaskError> {
     let rows = read_rows(path)?;
     let columns = rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
@@ -158,12 +194,12 @@ pub(super) fn assign_values(
         .map(|(_, cells)| cells)
         .filter(|cells| places.iter().any(|&place| cells.get(place).is_some_and(|cell| !is_number(cell))));
     let header = header.map_or(Vec::new(), |cells| chosen(cells, &places));
-    for (item, cells) in items.iter_mut().zip(found) {
+    for (place, (item, cells)) in items.iter_mut().zip(found).enumerate() {
         let Some(cells) = cells else { continue };
         let number = |cell: &String| if cell.is_empty() { Some(f64::NAN) } else { cell.parse().ok() };
         if let Some(word) = cells.iter().find(|cell| number(cell).is_none()) {
-            let problem = format!("`{}`: `{word}` is not a number", item.name);
-            problems.push(DataError::table(path, None, problem).into());
+            let problem = format!("`{word}` in {} is not a number", path.display());
+            problems.of(place, DataError::target(&item.name, problem).into());
             continue;
         }
         let values = cells.iter().filter_map(number).collect();
@@ -188,18 +224,18 @@ pub(super) fn assign_classes(
     description: &Description,
     items: &mut [Item],
     given: Option<Classes>,
-    problems: &mut Vec<TaskError>,
+    problems: &mut Problems,
 ) -> Result<Classes, TaskError> {
     let words = mesh_classes(folder, description, items, problems)?;
     let classes = given.unwrap_or_else(|| classes_from_words(words.iter().flatten()));
-    for (item, word) in items.iter_mut().zip(&words) {
+    for (number, (item, word)) in items.iter_mut().zip(&words).enumerate() {
         let Some(word) = word else { continue };
         match classes.named_or_labelled(word) {
             Some(class) => item.target = Target::Classes(class as u32),
             None => {
                 let names: Vec<String> = (0..classes.count()).map(|c| classes.name(c)).collect();
                 let problem = format!("class `{word}` is not one of {}", names.join(", "));
-                problems.push(DataError::target(&item.name, problem).into());
+                problems.of(number, DataError::target(&item.name, problem).into());
             }
         }
     }

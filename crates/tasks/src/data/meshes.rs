@@ -49,6 +49,24 @@ impl Item {
         name.split_once('/').map_or(name, |(_, inner)| inner)
     }
 
+    /// Folders of the mesh within the data set, with a `/` after each.
+    pub fn folders(&self) -> &str {
+        self.name.rfind('/').map_or("", |at| &self.name[..=at])
+    }
+
+    /// The outermost folders, with a `/` after each; `None` if there are fewer.
+    pub fn first_folders(&self, count: usize) -> Option<&str> {
+        let ends = self.name.match_indices('/').map(|(at, _)| at + 1);
+        ends.into_iter().nth(count.checked_sub(1)?).map(|end| &self.name[..end])
+    }
+
+    /// The first parts of the file name, which are separated by `.`, `_` or `-`; `None` if there are fewer.
+    pub fn first_parts(&self, parts: usize) -> Option<&str> {
+        let stem = self.stem();
+        let mut ends = stem.match_indices(['.', '_', '-']).map(|(at, _)| at).chain([stem.len()]);
+        ends.nth(parts.checked_sub(1)?).map(|end| &stem[..end])
+    }
+
     /// Folder of the mesh; `None` for the folder of the data set itself.
     pub fn folder(&self) -> Option<&str> {
         let (folders, _) = self.name.rsplit_once('/')?;
@@ -147,6 +165,18 @@ pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
     })?;
     files.sort();
     Ok(files)
+}
+
+/// All files of a folder other than meshes, by their names within it, sorted.
+pub(super) fn other_files(folder: &Path) -> Result<Vec<String>, TaskError> {
+    let mut names = Vec::new();
+    collect(folder, "", &|_| false, &mut HashSet::new(), &mut |name, path| {
+        if !is_mesh(&path) {
+            names.push(name);
+        }
+    })?;
+    names.sort();
+    Ok(names)
 }
 
 /// True if a file has the name of a mesh.

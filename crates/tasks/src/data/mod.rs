@@ -18,7 +18,7 @@ mod extras;
 mod faust;
 mod fields;
 #[cfg(test)]
-mod fuzz;
+pub(crate) mod fuzz;
 mod groups;
 mod infer;
 mod infer_split;
@@ -31,6 +31,7 @@ mod patches;
 mod pattern;
 mod preparation;
 mod prepared;
+mod problems;
 mod resampling;
 mod source;
 mod split;

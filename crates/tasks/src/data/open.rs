@@ -1,6 +1,6 @@
 //! Opening data sets: folders, FAUST and synthetic bodies.
 
-use super::classes::Classes;
+use super::classes::{Classes, listed};
 use super::config::{BodiesConfig, DataConfig};
 use super::content::Content;
 use super::dataset::Inner;
@@ -9,6 +9,7 @@ use super::groups::{GroupSource, Groups, SplitConfig, ValidationUnit};
 use super::infer_split::split_in_words;
 use super::mesh_classes::{assign_classes, assign_values};
 use super::meshes::{Item, find_meshes};
+use super::problems::Problems;
 use super::source::TargetSource;
 use super::split::Split;
 use super::splits::Splits;
@@ -28,13 +29,13 @@ const MANY_CLASSES: usize = 100;
 /// Largest number of classes that is inferred from labels.
 const MAX_INFERRED_CLASSES: usize = 10_000;
 
-/// Opens a data set and collects the problems of its lists.
+/// Opens a data set and collects the problems of its lists, and of meshes that had to be read.
 pub(crate) fn gather(
     config: &DataConfig,
     split: &SplitConfig,
     task: Option<Task>,
-) -> Result<(Inner, Vec<TaskError>), TaskError> {
-    let mut problems = Vec::new();
+) -> Result<(Inner, Problems), TaskError> {
+    let mut problems = Problems::default();
     let inner = match config {
         DataConfig::Folder(folder) => {
             let described = folder.join(DESCRIPTION_FILE).exists();
@@ -61,9 +62,17 @@ pub(super) fn require(folder: &Path, found: Task, wanted: Option<Task>) -> Resul
     }
 }
 
-fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Vec<TaskError>) -> Result<Inner, TaskError> {
+fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Problems) -> Result<Inner, TaskError> {
     require(folder, Task::Correspondence, task)?;
-    let (items, template) = faust::registrations(folder, problems)?;
+    let mut found = Vec::new();
+    let (items, template) = faust::registrations(folder, &mut found)?;
+    for problem in found {
+        let is_named = |item: &Item| matches!(&problem, TaskError::Mesh(error) if error.path == item.path);
+        match items.iter().position(is_named) {
+            Some(item) => problems.of(item, problem),
+            None => problems.push(problem),
+        }
+    }
     let note = format!(
         "FAUST: {} registrations, the first {} for training, the others for testing",
         faust::COUNT,
@@ -137,7 +146,7 @@ fn open_folder(
     folder: &Path,
     split: &SplitConfig,
     task: Option<Task>,
-    problems: &mut Vec<TaskError>,
+    problems: &mut Problems,
 ) -> Result<Inner, TaskError> {
     if !folder.is_dir() {
         // Returns the system error.
@@ -154,13 +163,13 @@ fn open_folder(
     let learned = assign_targets(folder, &description, &mut items, problems)?;
     let source = split.groups.as_ref().or(description.split.groups.as_ref()).unwrap_or(&GroupSource::Inferred(true));
     source.check().map_err(|problem| TaskError::setting("split.groups", problem))?;
-    let groups = Groups::new(folder, source, &items, problems);
+    let groups = Groups::new(folder, source, &items, &mut problems.of_lists);
     let splits = match (split.fold, &groups) {
         (Some(number), Some(groups)) => {
             let fold = groups.fold(number).map_err(|problem| TaskError::setting("split.fold", problem))?;
             Splits::fold(fold, description.split.seed)
         }
-        _ => Splits::new(folder, &description.split, (&items, groups.as_ref()), problems),
+        _ => Splits::new(folder, &description.split, (&items, groups.as_ref()), &mut problems.of_lists),
     };
     if let Some(groups) = &groups
         && (split.fold.is_some() || description.split.is_random())
@@ -182,6 +191,9 @@ fn open_folder(
         unknown: description.unknown.clone(),
         ..TargetReader::new(TargetSource::new(folder, &description), learned)
     };
+    if description.task == Task::Segmentation && matches!(targets.learned, Target::Classes(None)) {
+        targets.name_classes(&items.iter().collect::<Vec<_>>());
+    }
     match element(&description, &targets, &items) {
         Ok(per) => targets.per = per,
         Err(error) => problems.push(error),
@@ -193,7 +205,7 @@ fn open_folder(
     let used: BTreeSet<usize> = used.copied().collect();
     let unused = items.len() - used.len();
     let used = used.into_iter().map(|item| &items[item]);
-    problems.extend(shared_targets(used, &targets.source));
+    problems.of_lists.extend(shared_targets(used, &targets.source));
     let mut inner = Inner {
         name: folder.display().to_string(),
         items,
@@ -233,7 +245,7 @@ fn assign_targets(
     folder: &Path,
     description: &Description,
     items: &mut [Item],
-    problems: &mut Vec<TaskError>,
+    problems: &mut Problems,
 ) -> Result<Learned, TaskError> {
     let given = description.given_classes();
     Ok(match (description.task, &description.target.table) {
@@ -251,19 +263,21 @@ fn assign_targets(
 }
 
 /// Finds the template, whose vertices are the classes: the given one, or the first mesh of the training split.
-fn find_template(inner: &mut Inner, folder: &Path, description: &Description, problems: &mut Vec<TaskError>) {
-    let paths: Vec<PathBuf> = match &description.template {
-        Some(path) => vec![folder.join(path)],
-        None => inner.splits.of(Split::Train).iter().map(|&item| inner.items[item].path.clone()).collect(),
+fn find_template(inner: &mut Inner, folder: &Path, description: &Description, problems: &mut Problems) {
+    inner.template = match &description.template {
+        Some(path) => Mesh::read(folder.join(path)).map_err(|error| problems.push(error.into())).ok(),
+        None => {
+            let training = inner.splits.of(Split::Train).iter().copied();
+            first_usable(training, problems, |item| Ok(Mesh::read(&inner.items[item].path)?))
+        }
     };
-    inner.template = first_usable(paths.iter(), problems, |path| Ok(Mesh::read(path)?));
     if let Some(mesh) = &inner.template {
         inner.targets.learned = Target::Classes(Some(Classes::numbered(mesh.vertex_count())));
     }
 }
 
 /// Infers the classes from the labels of all meshes.
-fn find_classes(inner: &mut Inner, problems: &mut Vec<TaskError>) -> Result<(), TaskError> {
+fn find_classes(inner: &mut Inner, problems: &mut Problems) -> Result<(), TaskError> {
     let found = found_labels(&inner.items, &inner.targets, problems);
     if found.len() > MAX_INFERRED_CLASSES {
         let problem = format!(
@@ -272,9 +286,17 @@ fn find_classes(inner: &mut Inner, problems: &mut Vec<TaskError>) -> Result<(), 
         );
         return Err(TaskError::setting(&inner.name, problem));
     }
-    let classes = Classes::labelled(found.into_iter().collect());
+    let named = &inner.targets.class_names;
+    let classes = match named.is_empty() {
+        true => Classes::labelled(found.into_iter().collect()),
+        false => {
+            let labels = named.iter().map(|(_, label)| *label).collect();
+            Classes::named(named.iter().map(|(name, _)| name.clone()).collect(), labels)
+        }
+    };
     if classes.count() > 0 {
-        inner.notes.push(format!("{} classes, inferred from the labels: {}", classes.count(), classes.allowed()));
+        let names: Vec<String> = (0..classes.count()).map(|class| classes.name(class)).collect();
+        inner.notes.push(format!("{} classes, inferred from the labels: {}", names.len(), listed(&names, 50)));
     }
     if classes.count() > MANY_CLASSES {
         inner.notes.push("if these are values and not labels, use regression".into());
@@ -284,11 +306,12 @@ fn find_classes(inner: &mut Inner, problems: &mut Vec<TaskError>) -> Result<(), 
 }
 
 /// Finds the columns of values from the first training mesh, or from any mesh if there is none.
-fn find_columns(inner: &mut Inner, problems: &mut Vec<TaskError>) {
+fn find_columns(inner: &mut Inner, problems: &mut Problems) {
     let Inner { items, splits, targets, notes, .. } = inner;
-    let first = splits.of(Split::Train).iter().map(|&item| &items[item]);
-    let first = first.chain(items.first().filter(|_| splits.of(Split::Train).is_empty()));
-    let read = |item: &Item| {
+    let training = splits.of(Split::Train);
+    let first = training.iter().copied().chain((0..items.len()).filter(|_| training.is_empty()).take(1));
+    let read = |item: usize| {
+        let item = &items[item];
         let content = Content::read(&item.path)?;
         let vertices = content.mesh()?.vertex_count();
         Ok(targets.given(item, &content, vertices)?.values())
@@ -344,17 +367,18 @@ fn shared_targets<'a>(items: impl Iterator<Item = &'a Item>, source: &TargetSour
 }
 
 /// The first result that is not a problem of a single mesh. Problems are listed.
-fn first_usable<I, R>(
-    mut of: impl Iterator<Item = I>,
-    problems: &mut Vec<TaskError>,
-    read: impl Fn(I) -> Result<R, TaskError>,
+fn first_usable<R>(
+    mut of: impl Iterator<Item = usize>,
+    problems: &mut Problems,
+    read: impl Fn(usize) -> Result<R, TaskError>,
 ) -> Option<R> {
     loop {
-        match read(of.next()?) {
+        let item = of.next()?;
+        match read(item) {
             Ok(found) => return Some(found),
             Err(error) => {
                 let goes_on = error.is_of_mesh();
-                problems.push(error);
+                problems.of(item, error);
                 if !goes_on {
                     return None;
                 }
@@ -378,7 +402,7 @@ fn element(description: &Description, targets: &TargetReader, items: &[Item]) ->
 }
 
 /// The distinct labels of all meshes.
-fn found_labels(items: &[Item], targets: &TargetReader, problems: &mut Vec<TaskError>) -> BTreeSet<i64> {
+fn found_labels(items: &[Item], targets: &TargetReader, problems: &mut Problems) -> BTreeSet<i64> {
     let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
         let content = Content::read(&item.path)?;
         let vertices = content.mesh()?.vertex_count();
@@ -387,10 +411,10 @@ fn found_labels(items: &[Item], targets: &TargetReader, problems: &mut Vec<TaskE
     };
     let found: Vec<_> = items.par_iter().map(labels_of).collect();
     let mut all = BTreeSet::new();
-    for labels in found {
+    for (item, labels) in found.into_iter().enumerate() {
         match labels {
             Ok(labels) => all.extend(labels),
-            Err(error) => problems.push(error),
+            Err(error) => problems.of(item, error),
         }
     }
     all

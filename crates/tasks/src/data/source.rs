@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Extensions that `.*` stands for at the end of target files.
-pub(crate) const ANY_EXTENSION: [&str; 5] = ["npy", "csv", "txt", "seg", "eseg"];
+pub(crate) const ANY_EXTENSION: [&str; 6] = ["npy", "csv", "txt", "seg", "eseg", "json"];
 
 /// Source of targets.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub(crate) enum TargetSource {
     /// A file for each mesh.
     Files {
         folder: PathBuf,
-        /// File name with `{stem}`, `{name}` or `{inner}` in it.
+        /// File name with `{stem}`, `{name}`, `{inner}`, `{folder}`, `{stem:2}` or `{folder:1}` in it.
         pattern: String,
         /// Selected columns; empty for all.
         columns: Vec<Column>,
@@ -75,10 +75,19 @@ impl TargetSource {
     /// All names that the target file of a mesh may have.
     fn ways(&self, item: &Item) -> Vec<PathBuf> {
         let Self::Files { folder, pattern, .. } = self else { return Vec::new() };
-        let name = pattern
+        let mut name = pattern
             .replace("{stem}", item.stem())
             .replace("{name}", item.without_extension())
-            .replace("{inner}", item.inner());
+            .replace("{inner}", item.inner())
+            .replace("{folder}/", item.folders());
+        for parts in 1..10 {
+            if let Some(start) = item.first_parts(parts) {
+                name = name.replace(&format!("{{stem:{parts}}}"), start);
+            }
+            if let Some(start) = item.first_folders(parts) {
+                name = name.replace(&format!("{{folder:{parts}}}/"), start);
+            }
+        }
         match pattern.ends_with(".*") {
             true => {
                 ANY_EXTENSION.map(|extension| folder.join(format!("{}{extension}", &name[..name.len() - 1]))).to_vec()

@@ -1,10 +1,11 @@
-//! Text tables: `.csv` with commas, semicolons or tabs, and `.txt` and `.seg` with spaces.
+//! Text tables: `.csv` with commas, semicolons or tabs, `.txt` and `.seg` with spaces, and lists in `.json` files.
 //!
 //! An empty line is a row of unknown values, which readers of CSV skip, and a quote that is not closed on its
 //! line is an error, not a cell that extends over the rest of the file. So the reader is our own.
 
+use super::description::Column;
 use crate::{DataError, TaskError};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// A line number and the cells of the line.
@@ -50,12 +51,85 @@ enum Separator {
     Spaces,
 }
 
+/// Text in a column of labels.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    /// The cell of the first row, if it is neither empty nor a number.
+    pub first: Option<String>,
+    /// Other cells that are neither empty nor numbers, and how many there are.
+    pub words: BTreeSet<String>,
+    pub count: usize,
+    /// The integers, and the number of cells that are numbers.
+    pub integers: BTreeSet<i64>,
+    pub numbers: usize,
+}
+
 impl TextTable {
+    /// Extensions of tables, without that of JSON.
+    const EXTENSIONS: [&str; 4] = ["csv", "txt", "seg", "eseg"];
+
+    /// True if a path has the extension of a table.
+    pub fn has_name(path: &Path) -> bool {
+        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+        extension == "json" || Self::EXTENSIONS.iter().any(|known| extension == *known)
+    }
+
+    /// The rows of a JSON file: its list, or its list `labels`.
+    fn parse_json(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
+        let refuse = |problem: String| DataError::table(path, None, problem);
+        let mut value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| refuse(error.to_string()))?;
+        if let Some(labels) = value.get_mut("labels") {
+            value = labels.take();
+        }
+        let serde_json::Value::Array(list) = value else {
+            return Err(refuse("the file has neither a list nor an object with a list `labels`".into()));
+        };
+        let row = |(at, cell): (usize, serde_json::Value)| match cell {
+            serde_json::Value::Null => Ok((at + 1, vec![String::new()])),
+            serde_json::Value::Number(number) => Ok((at + 1, vec![number.to_string()])),
+            serde_json::Value::String(word) => Ok((at + 1, vec![word])),
+            _ => Err(refuse(format!("element {at} of the list is neither a number nor a word"))),
+        };
+        Ok(Self { rows: list.into_iter().enumerate().map(row).collect::<Result<_, _>>()? })
+    }
+
+    /// The words of a column: the only one, or that which is selected. `None` if there is no such column.
+    pub fn words(&self, columns: &[Column]) -> Option<Words> {
+        let (_, first) = self.rows.first()?;
+        let place = match columns {
+            [] => Some(0).filter(|_| self.rows.iter().all(|(_, cells)| cells.len() == 1)),
+            [Column::Number(number)] => Some(*number),
+            [Column::Name(name)] => first.iter().position(|cell| cell == name),
+            _ => None,
+        }?;
+        let mut found = Words::default();
+        for (row, (_, cells)) in self.rows.iter().enumerate() {
+            let Some(cell) = cells.get(place).filter(|cell| !cell.is_empty()) else { continue };
+            match (cell.parse::<f64>(), cell.parse::<i64>()) {
+                (Err(_), _) if row == 0 => found.first = Some(cell.clone()),
+                (Err(_), _) => {
+                    found.count += 1;
+                    if !found.words.contains(cell) {
+                        found.words.insert(cell.clone());
+                    }
+                }
+                (Ok(_), integer) => {
+                    found.numbers += 1;
+                    found.integers.extend(integer);
+                }
+            }
+        }
+        Some(found)
+    }
+
     /// Parses a table, with the separator of a `.csv` file if the path has this extension, otherwise with spaces.
     /// Lines that begin with `#` and empty lines at the end are skipped. Other empty lines are rows of one empty
     /// cell.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+            return Self::parse_json(path, bytes);
+        }
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
             DataError::table(path, Some(line), "the text is not UTF-8")

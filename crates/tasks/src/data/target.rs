@@ -5,15 +5,16 @@ use super::content::Content;
 use super::description::Column;
 use super::meshes::Item;
 use super::source::TargetSource;
-use super::table::{NumberTable, TextTable};
+use super::table::{NumberTable, TextTable, Words};
 use super::{npy, vectors};
 use crate::{DataError, Element, TaskError};
 use gemcnn_mesh::remesh::{SurfacePoint, carry_labels, carry_values};
 use gemcnn_mesh::{DVec3, Frame, ValueFile, VertexAttribute};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
 use glam::DMat3;
+use rayon::prelude::*;
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// Largest integer up to which all are exact in f64.
@@ -133,6 +134,43 @@ impl TargetReader {
         learned.try_map(|_| self.labels(item, content, vertices), |_| self.values(item, content, vertices))
     }
 
+    /// Takes the words in the files of meshes as names of classes. Numbers among them are labels; words have the
+    /// smallest labels that are free. Changes nothing if there are hardly any words.
+    pub fn name_classes(&mut self, items: &[&Item]) {
+        let TargetSource::Files { columns, .. } = &self.source else {
+            return;
+        };
+        let read = |item: &&Item| {
+            let path = self.source.file(item).filter(|path| TextTable::has_name(path))?;
+            let bytes = gemcnn_mesh::read_file(&path).ok()?;
+            TextTable::parse(&path, &bytes).ok()?.words(columns)
+        };
+        let found: Vec<Words> = items.par_iter().filter_map(read).collect();
+        let (mut words, mut integers, [mut count, mut numbers]) = (BTreeSet::new(), BTreeSet::new(), [0, 0]);
+        for Words { words: own, count: of_words, integers: labels, numbers: of_numbers, .. } in &found {
+            words.extend(own.iter().cloned());
+            integers.extend(labels.iter().copied());
+            count += of_words;
+            numbers += of_numbers;
+        }
+        // A word in one file may be a mistake.
+        if count == 0 || count * 20 < numbers {
+            return;
+        }
+        let first: BTreeSet<&Option<String>> = found.iter().map(|words| &words.first).collect();
+        let is_header = first.len() == 1 && first.iter().all(|word| word.as_ref().is_some_and(|w| !words.contains(w)));
+        if !is_header {
+            words.extend(found.iter().filter_map(|words| words.first.clone()));
+        }
+        integers.retain(|label| *label != -1 && !self.unknown.contains(label));
+        let mut free = (0..).filter(|label| !integers.contains(label) && !self.unknown.contains(label));
+        let words: Vec<(String, i64)> = words.into_iter().filter_map(|word| Some((word, free.next()?))).collect();
+        let numbers = integers.iter().map(|&label| (label.to_string(), label));
+        let mut names: Vec<(String, i64)> = numbers.chain(words).collect();
+        names.sort_by_key(|(_, label)| *label);
+        self.class_names = names;
+    }
+
     /// The classes; `None` for values, and until they are known.
     pub fn classes(&self) -> Option<&Classes> {
         self.learned.as_ref().classes()?.as_ref()
@@ -196,11 +234,14 @@ impl TargetReader {
             Element::Vertex => {
                 let mesh = content.mesh()?;
                 let (faces, edges) = (mesh.face_count(), Element::Edge.count(mesh));
-                format!("{vertices} vertices, {faces} faces and {edges} edges")
+                format!(
+                    "{vertices} vertices, {faces} faces and {edges} edges; give a row for each vertex, face or edge"
+                )
             }
-            _ => format!("{expected} {elements}"),
+            _ => format!("{expected} {elements}; give a row for each"),
         };
-        Err(self.refuse(item, format!("{rows} rows, but the mesh has {problem}")))
+        let unit = if rows == 1 { "row" } else { "rows" };
+        Err(self.refuse(item, format!("{rows} {unit}, but the mesh has {problem}")))
     }
 
     /// The element that has as many rows as the targets of all these meshes; vertices if no target can be read.
@@ -388,10 +429,13 @@ impl TargetReader {
                 };
                 let bytes = gemcnn_mesh::read_file(&path).map_err(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => {
-                        DataError::target(&item.name, format!("the target file {} does not exist", path.display()))
-                            .into()
+                        let problem = format!(
+                            "the target file {} does not exist; add it, or leave the mesh out of the splits",
+                            path.display()
+                        );
+                        DataError::target(&item.name, problem)
                     }
-                    _ => TaskError::file(&path)(error),
+                    _ => DataError::table(&path, None, error.to_string()),
                 })?;
                 let table = self.parse(&path, &bytes)?;
                 Ok(select(&path, table, columns)?)
@@ -403,7 +447,7 @@ impl TargetReader {
         let extension = path.extension().unwrap_or_default().to_string_lossy();
         match extension.to_lowercase().as_str() {
             "npy" => npy::parse(path, bytes),
-            "csv" | "txt" | "seg" | "eseg" => {
+            _ if TextTable::has_name(path) => {
                 let names: HashMap<&str, f64> =
                     self.class_names.iter().map(|(name, label)| (name.as_str(), *label as f64)).collect();
                 TextTable::parse(path, bytes)?.numbers(path, &names)
@@ -421,7 +465,7 @@ impl TargetReader {
             _ => Err(DataError::table(
                 path,
                 None,
-                "unknown extension: targets are .npy, .csv, .txt, .seg, .eseg, .annot, .gii or FreeSurfer files",
+                "unknown extension: targets are .npy, .csv, .txt, .seg, .eseg, .json, .annot, .gii or FreeSurfer files",
             )),
         }
     }

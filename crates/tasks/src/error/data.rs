@@ -1,5 +1,6 @@
 //! Errors of data sets.
 
+use super::summed_up;
 use crate::Task;
 use std::fmt;
 use std::path::PathBuf;
@@ -124,18 +125,19 @@ impl DataError {
     }
 }
 
-/// Prints the first few of many problems.
+/// Prints the first few kinds of many problems.
 struct Listed<'a>(&'a [String]);
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} problems:", self.0.len())?;
-        for problem in self.0.iter().take(SHOWN) {
+        let lines = summed_up(self.0);
+        for problem in lines.iter().take(SHOWN) {
             write!(f, "\n  {problem}")?;
         }
-        match self.0.len().saturating_sub(SHOWN) {
+        match lines.len().saturating_sub(SHOWN) {
             0 => Ok(()),
-            more => write!(f, "\n  and {more} more; `gemcnn data check` lists all"),
+            more => write!(f, "\n  and {more} more; `gemcnn data check` lists them"),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Errors of data, training and evaluation.
 
 mod data;
+mod summary;
 
 pub use data::DataError;
+pub use summary::summed_up;
 
 use gemcnn_mesh::surface::SurfaceError;
 use gemcnn_mesh::{FileError, GeometryError, HierarchyError};
@@ -75,7 +77,7 @@ pub enum TaskError {
         problem: String,
     },
     /// A file that cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}{}", remedy(source))]
     File {
         /// The file.
         path: PathBuf,
@@ -139,6 +141,18 @@ pub enum TaskError {
     Network(#[from] NnError),
 }
 
+/// What to do about an error of the operating system.
+fn remedy(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    match error.kind() {
+        NotFound => "; check the path",
+        NotADirectory => "; give a folder",
+        IsADirectory => "; give a file",
+        PermissionDenied => "; check the permissions",
+        _ => "",
+    }
+}
+
 impl TaskError {
     /// An invalid setting, sample or file.
     pub fn setting(what: impl Into<String>, problem: impl Into<String>) -> Self {
@@ -150,8 +164,8 @@ impl TaskError {
         Self::setting(path.display().to_string(), problem)
     }
 
-    /// True for problems of a single mesh: a file that is not a mesh, or geometry and features that cannot be computed.
-    /// Data sets can do without such a mesh.
+    /// True for problems of a single mesh: a file that is not a mesh, a target that does not fit it, or geometry and
+    /// features that cannot be computed. Data sets can do without such a mesh.
     pub fn is_of_mesh(&self) -> bool {
         matches!(
             self,
@@ -161,6 +175,7 @@ impl TaskError {
                 | Self::Hierarchy { .. }
                 | Self::Surface { .. }
                 | Self::TooLarge { .. }
+                | Self::Data(DataError::Target { .. } | DataError::Table { .. })
         )
     }
 

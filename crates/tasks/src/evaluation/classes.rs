@@ -91,6 +91,11 @@ impl ClassScores {
         worst
     }
 
+    /// Names of the classes that do not occur.
+    pub(super) fn absent(&self) -> Vec<String> {
+        self.classes.iter().filter(|class| class.counted == 0).map(|class| class.name.clone()).collect()
+    }
+
     pub(super) fn to_csv(&self) -> String {
         let mut text = "class,label,counted,predicted,right\n".to_string();
         for class in &self.classes {

@@ -11,10 +11,10 @@ pub use classes::{ClassScore, ClassScores};
 pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
 pub use segmentation::{BORDER, SegmentationScores};
 
-use crate::data::{Cache, Classes, Dataset, GaugeChoice, PreparedSplit, Split, csv_cell};
+use crate::data::{Cache, Classes, DataConfig, Dataset, GaugeChoice, PreparedSplit, Split, csv_cell};
 use crate::predict::Prediction;
 use crate::train::{
-    BatchPlan, BatchSource, Division, GeometryCache, Outputs, Prefetch, Scaled, Scores, Tally, TrainedModel,
+    BatchPlan, BatchSource, Division, GeometryCache, Outputs, Prefetch, RunConfig, Scaled, Scores, Tally, TrainedModel,
     evaluate_batch, names,
 };
 use crate::{Element, Sample, SampleSource, Task, TaskError};
@@ -70,6 +70,14 @@ pub struct Evaluation {
     /// Meshes that were left out because they cannot be used, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
+    /// Meshes that are also training meshes, by content or name, if they were
+    /// [compared](Self::compared_with_training).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_training: Vec<String>,
+    /// Segmentation and classification: names of the classes without a target in the split, of which the scores say
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent_classes: Vec<String>,
     /// Loss (without class weights), and accuracy or error.
     pub scores: Scores,
     /// Fraction of the vertices with another predicted class than on the meshes as they are.
@@ -90,6 +98,19 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// Finds the meshes that the model of a configuration was trained on, if its data still exist. `dataset` is that of
+    /// the evaluation.
+    pub fn compared_with_training(mut self, config: &RunConfig, dataset: &Dataset) -> Self {
+        self.in_training = match &config.data {
+            DataConfig::Folder(folder) if folder.display().to_string() != dataset.name() => {
+                let training = folder.exists().then(|| config.dataset().ok()).flatten();
+                training.map_or(Vec::new(), |training| dataset.in_training(self.split, &training))
+            }
+            _ => dataset.in_training(self.split, dataset),
+        };
+        self
+    }
+
     /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` if there is a table or a chart. Returns the
     /// paths.
     pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
@@ -210,6 +231,11 @@ pub fn evaluate(
         meshes: samples.len() - counts.skipped.len(),
         per: model.per,
         skipped: [dataset.skipped(), &counts.skipped].concat(),
+        in_training: Vec::new(),
+        absent_classes: match (&counts.classes, config.task) {
+            (Some(classes), Task::Segmentation | Task::Classification) => classes.absent(),
+            _ => Vec::new(),
+        },
         scores,
         changed,
         classes: counts.classes,
@@ -377,7 +403,7 @@ fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>
     match map.iter().position(Option::is_none) {
         None => Ok(map.into_iter().collect()),
         Some(class) => refuse(format!(
-            "the model has no class `{}`; its classes are {}",
+            "the model has no class `{}`, its classes are {}; correct the labels, or list `classes` in dataset.toml",
             found.name(class),
             (0..known.count()).map(|class| known.name(class)).collect::<Vec<_>>().join(", ")
         )),

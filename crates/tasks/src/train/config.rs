@@ -262,6 +262,29 @@ impl Checked<RunConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::fuzz::survivors;
+
+    #[test]
+    fn a_wrong_setting_of_a_model_is_named() {
+        for (name, value) in [("dropout", "'much'"), ("blocks", "0.5"), ("channels", "[4]")] {
+            let text = format!("task = 'segmentation'\n[model]\nkind = 'gem'\nscalars = 4\n{name} = {value}\n");
+            let said = RunConfig::parse(&text).unwrap_err().to_string();
+            assert!(said.contains(&format!("`gem`: {name}: ")) && !said.contains("usize"), "{said}");
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_configuration_panics() {
+        let seeds: Vec<String> = Task::ALL.iter().map(|&task| RunConfig::new(task).to_toml().unwrap()).collect();
+        let seeds: Vec<&[u8]> = seeds.iter().map(String::as_bytes).collect();
+        let read = |bytes: &[u8]| {
+            let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+            // Messages of TOML have several lines: only panics count here.
+            let _ = RunConfig::parse(text).and_then(RunConfig::checked);
+            Ok::<(), String>(())
+        };
+        survivors(&seeds, read);
+    }
 
     #[test]
     fn presets_scale_the_defaults() {

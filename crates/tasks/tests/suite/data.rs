@@ -502,9 +502,14 @@ fn classes_of_meshes_come_from_tables_folders_and_names() {
     assert_eq!((dataset.len(Split::Train), dataset.len(Split::Test)), (6, 3));
     // An unknown class, a mesh that is not there, one without a row.
     let table = table.replace("m00.ply,cat", "m00.ply,-1").replace("m22", "m99");
-    fs::write(by_table.path().join("classes.csv"), table).unwrap();
+    fs::write(by_table.path().join("classes.csv"), &table).unwrap();
     let said = refusal(open(&by_table));
-    assert_mentions(&said, &["classes.csv:10: ", "`m99.ply`", "`m22.ply`"]);
+    assert_mentions(&said, &["classes.csv:10: ", "`m99.ply`", "m22.ply: "]);
+    // A mesh without a row can be left out, but not a row without a mesh.
+    assert!(Dataset::open_with(&config(&by_table), None, false).is_err());
+    fs::write(by_table.path().join("classes.csv"), table.replace("m99.ply,eel\n", "")).unwrap();
+    let dataset = Dataset::open_with(&config(&by_table), None, false).unwrap();
+    assert_eq!((dataset.skipped().len(), all_samples(&dataset).len()), (1, 8));
 }
 
 #[test]

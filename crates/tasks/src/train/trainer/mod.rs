@@ -247,7 +247,7 @@ impl<'a> Trainer<'a> {
             network: &*self.state.network,
             epochs,
             steps,
-            training: self.problem.training.len(),
+            training: self.problem.training.len() / self.problem.training.versions(),
             held_out: self.problem.held_out.len(),
         });
         self.clock = Clock::new();
