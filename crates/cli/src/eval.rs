@@ -102,6 +102,7 @@ impl EvalArgs {
                 folder.display()
             )));
         }
+        let cache = self.cache.open()?;
         let (evaluation, all) = progress::during("evaluating", || {
             let dataset = Dataset::open_with(&data, Some(model.config.task), self.strict)?;
             // The training meshes of the model are not for testing.
@@ -111,7 +112,7 @@ impl EvalArgs {
                 false => dataset,
             };
             let all = dataset.is_for_testing();
-            let evaluation = evaluate(&model, &dataset, options, &self.cache.open(), &device)?;
+            let evaluation = evaluate(&model, &dataset, options, &cache, &device)?;
             Ok::<_, TaskError>((evaluation, all))
         })
         .map_err(Failure::input)?;

@@ -58,7 +58,7 @@ pub struct Prepare {
 
 impl Prepare {
     pub fn run(self) -> Result<(), Failure> {
-        let cache = self.cache.open();
+        let cache = self.cache.open()?;
         let config = DataConfig::Folder(self.folder);
         let dataset = Dataset::open_with(&config, self.task, self.strict);
         let dataset = dataset.map_err(Failure::input)?;

@@ -20,7 +20,7 @@ pub(super) fn run_seeds(
     device: &Device,
     stop: &StopFlag,
 ) -> Result<(), Failure> {
-    let cache = args.cache.open();
+    let cache = args.cache.open()?;
     let first = config.training.seed;
     let mut rows = vec![["seed", "accuracy", "run"].map(String::from).to_vec()];
     let mut scores = Vec::new();

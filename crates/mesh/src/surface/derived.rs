@@ -51,8 +51,9 @@ pub(super) fn lowest_in_span(
     count: usize,
 ) -> Result<Eigenbasis, SurfaceError> {
     let (order, laplacian) = (connection.order(), connection.laplacian);
+    let empty = || Ok(Eigenbasis { order, values: Vec::new(), vectors: Vec::new() });
     if columns == 0 {
-        return Ok(Eigenbasis { order, values: Vec::new(), vectors: Vec::new() });
+        return empty();
     }
     // Fields of equal norm: those of high frequency are larger, and would hide others.
     let norms = laplacian.squared_norms(&fields, columns);
@@ -82,12 +83,15 @@ pub(super) fn lowest_in_span(
     let inner = gram.self_adjoint_eigen(Side::Lower).map_err(failed)?;
     let squares: Vec<f64> = inner.S().column_vector().iter().map(|value| value.re).collect();
     let first = squares.iter().take_while(|&&square| square <= DEPENDENT * squares[columns - 1]).count();
+    let found = count.min(columns - first);
+    if found == 0 {
+        return empty();
+    }
     let orthonormal = Mat::from_fn(columns, columns - first, |row, column| {
         inner.U()[(row, first + column)] * squares[first + column].sqrt().recip()
     });
     let reduced = orthonormal.adjoint() * &energy * &orthonormal;
     let lowest = reduced.self_adjoint_eigen(Side::Lower).map_err(failed)?;
-    let found = count.min(columns - first);
     let coefficients = &orthonormal * lowest.U().subcols(0, found);
     let mut combined = vec![c64::new(0.0, 0.0); vertices * found];
     let left = MatRef::from_row_major_slice(&fields, vertices, columns);

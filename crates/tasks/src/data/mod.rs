@@ -6,6 +6,7 @@
 
 mod augmentation;
 mod cache;
+mod cache_room;
 mod check;
 mod classes;
 mod comparison;
@@ -42,6 +43,7 @@ pub mod vectors;
 pub use crate::error::DataError;
 pub use augmentation::Augmentation;
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
+pub use cache_room::{CACHE_LIMIT_VARIABLE, CacheLimit};
 pub use check::{Check, ClassCount, SplitCount, ValueRange, check};
 pub use classes::Classes;
 pub use config::{BodiesConfig, DataConfig};

@@ -169,7 +169,8 @@ fn derived_bases_of_the_sphere_are_its_eigenvectors() {
     }
     // Vectors are needed for tensors, even if nobody asked for them.
     let tensors = SurfaceOperators::new(&mesh, &plain, &options([0, 0, 21])).unwrap();
-    assert_eq!(tensors.bases, one.bases[2..]);
+    let kinds: Vec<[usize; 2]> = tensors.bases.iter().map(|basis| [basis.order, basis.len()]).collect();
+    assert_eq!(kinds, [[2, 21]]);
     assert!(tensors.gradient.is_empty());
 }
 
