@@ -249,6 +249,9 @@ impl<'a> Trainer<'a> {
         self.clock = Clock::new();
         let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
         self.checkpoint()?;
+        let checkpoint = std::fs::metadata(self.run.checkpoint()).map_or(0, |file| file.len() as usize);
+        // A checkpoint is written beside the one before; models are smaller.
+        self.run.reserve(2 * checkpoint)?;
         let objective = self.objective.clone();
         let device = self.state.workspace.device().clone();
         let cache = std::mem::replace(&mut self.cache, GeometryCache::new(&device));
@@ -272,7 +275,7 @@ impl<'a> Trainer<'a> {
                     observer.observe(Event::StepDone(&self.report()));
                 } else {
                     let record = self.finish_epoch()?;
-                    log.append(&record)?;
+                    log.append(self.run, &record)?;
                     observer.observe(Event::EpochDone(&record));
                     if observer.wants_model() {
                         let model = self.archive(self.progress.epoch)?;
