@@ -16,6 +16,7 @@ use super::identity::Identity;
 use super::metrics::{MetricsLog, Record, Scores, Tally, evaluations_since_best};
 use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
+use super::originals::Originals;
 use super::problem::Problem;
 use super::ranges::TrainingRanges;
 use super::run_directory::RunDirectory;
@@ -163,7 +164,7 @@ impl<'a> Trainer<'a> {
     /// Class weights, ranges, scaling and calibration, before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
-        let training = self.problem.training;
+        let training = &Originals(self.problem.training);
         if let Objective::Classes { count, .. } = self.problem.objective {
             self.progress.class_weights = config.class_weights.of(*count, training)?;
         }
@@ -179,7 +180,7 @@ impl<'a> Trainer<'a> {
             self.progress.target_scaling = Some(scaling);
         }
         if config.calibrate {
-            let training = self.progress.scaled(training);
+            let training = self.progress.scaled(self.problem.training);
             let first = self.plan.first();
             let source = BatchSource {
                 samples: &training,
