@@ -194,7 +194,9 @@ fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Op
         return Ok(None);
     }
     let mut first = None;
-    for index in (0..split.len()).step_by(split.versions()) {
+    // All meshes, and the versions of the first: others change like these.
+    let versions = split.versions().min(split.len());
+    for index in (0..split.len()).step_by(versions.max(1)).chain(1..versions) {
         let hierarchy = split.load(index)?.hierarchy;
         let first = first.get_or_insert_with(|| Arc::clone(&hierarchy));
         if first.graph().adjacency() != hierarchy.graph().adjacency() {
