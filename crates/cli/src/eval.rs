@@ -103,6 +103,7 @@ impl EvalArgs {
                 folder.display()
             )));
         }
+        let cache = self.cache.open()?;
         let (evaluation, all) = progress::during("evaluating", || {
             // The training meshes of the model are not for testing.
             let dataset = match is_same(&data, &model.config.data) {
@@ -117,7 +118,7 @@ impl EvalArgs {
                 }
             };
             let all = dataset.is_for_testing();
-            let evaluation = evaluate(&model, &dataset, options, &self.cache.open(), &device)?;
+            let evaluation = evaluate(&model, &dataset, options, &cache, &device)?;
             Ok::<_, TaskError>((evaluation.compared_with_training(&model.config, &dataset), all))
         })
         .map_err(Failure::input)?;

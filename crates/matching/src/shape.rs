@@ -164,8 +164,11 @@ impl Shape {
         }
         let graph = GaugeGraph::new(surface, &GeometryOptions { estimate_normals: true, ..Default::default() })?;
         let pairs = options.eigenpairs.min(vertices / 2);
-        let operators =
-            SurfaceOperators::new(surface, &graph, &OperatorOptions { eigenpairs: [pairs, 0, 0], jets: true })?;
+        let operators = SurfaceOperators::new(
+            surface,
+            &graph,
+            &OperatorOptions { eigenpairs: [pairs, 0, 0], ..Default::default() },
+        )?;
         let eigen = operators.basis(0);
         let basis = Basis {
             size: eigen.map_or(0, |eigen| eigen.len()),

@@ -60,10 +60,10 @@ pub fn configuration(text: Option<&str>, file: Option<&PathBuf>) -> PyResult<Che
 }
 
 /// The cache of prepared meshes, or none.
-pub fn cache(use_cache: bool) -> Cache {
+pub fn cache(use_cache: bool) -> Result<Cache, gemcnn_tasks::TaskError> {
     match use_cache {
-        true => Cache::of_user(),
-        false => Cache::none(),
+        true => Cache::of_user().limited(None),
+        false => Ok(Cache::none()),
     }
 }
 
@@ -90,7 +90,7 @@ impl DataSet {
         let part: Split = serde_json::from_value(part.into()).map_err(errors::task)?;
         let opened = work(py, || {
             let dataset = config.dataset()?;
-            let samples = dataset.split(part, &config.preparation(), &cache(use_cache))?;
+            let samples = dataset.split(part, &config.preparation(), &cache(use_cache)?)?;
             Ok((dataset, samples))
         })?;
         let (dataset, samples) = opened.map_err(|error: gemcnn_tasks::TaskError| errors::task(error))?;

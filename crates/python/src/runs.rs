@@ -85,6 +85,7 @@ fn train(
     expect_first_process()?;
     let config = configuration(text, file.as_ref())?;
     let device = open(device, &config)?;
+    let cache = cache(use_cache).map_err(errors::task)?;
     let run = match (&directory, resume) {
         (Some(path), true) => RunDirectory::open(path),
         (Some(path), false) => RunDirectory::create(path),
@@ -98,7 +99,6 @@ fn train(
         std::thread::scope(|scope| {
             let training = scope.spawn(|| {
                 let mut observer = Callback { on_epoch: on_epoch.as_ref(), stop: &stop, raised: &raised };
-                let cache = cache(use_cache);
                 pool.install(|| gemcnn_tasks::run::train(&config, &run, &cache, &device, &mut observer, &stop))
             });
             while !training.is_finished() {
@@ -287,7 +287,7 @@ impl TrainedModel {
                     config.dataset()?
                 }
             };
-            let evaluation = evaluate(&self.model, &dataset, options, &cache(use_cache), &self.device)?;
+            let evaluation = evaluate(&self.model, &dataset, options, &cache(use_cache)?, &self.device)?;
             Ok::<_, TaskError>(evaluation.compared_with_training(config, &dataset))
         })?;
         serde_json::to_string(&evaluation.map_err(errors::task)?).map_err(errors::task)

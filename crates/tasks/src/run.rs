@@ -1,17 +1,18 @@
 //! From a configuration to a trained model.
 
-use crate::data::{Cache, Dataset, PreparedSplit, Split, listed};
+use crate::data::{Cache, Dataset, PreparedSplit, Split, listed, size_in_memory};
 use crate::models::{ModelSpec, ModelWithParameters};
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
     Checked, Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag, TrainedModel,
     Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
-use crate::{ModelConfig, SampleSource, Task, TaskError, summed_up};
+use crate::{ModelConfig, Sample, SampleSource, Task, TaskError, summed_up};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// A validation split with fewer vertices of a class says little about it.
 const FEW: usize = 20;
@@ -222,7 +223,9 @@ fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Op
         return Ok(None);
     }
     let mut first = None;
-    for index in 0..split.len() {
+    // All meshes, and the versions of the first: others change like these.
+    let versions = split.versions().min(split.len());
+    for index in (0..split.len()).step_by(versions.max(1)).chain(1..versions) {
         let hierarchy = split.load(index)?.hierarchy;
         let first = first.get_or_insert_with(|| Arc::clone(&hierarchy));
         if first.graph().adjacency() != hierarchy.graph().adjacency() {
@@ -310,20 +313,28 @@ fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError>
 }
 
 /// Loads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot
-/// be used, and returns them.
+/// be used, and returns them. Versions of the training meshes are prepared while others train the model.
 fn prepare(
     splits: &mut [PreparedSplit],
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Vec<(usize, TaskError)>, TaskError> {
-    let total = splits.iter().map(|split| split.len()).sum();
-    let progress = Mutex::new((0, observer));
-    let loaded = || {
+    let total: usize = splits.iter().map(|split| split.len() / split.versions()).sum();
+    let since = Instant::now();
+    let progress = Mutex::new((0, 0, observer));
+    let loaded = |sample: &Sample| {
         // The lock is poisoned after a panic of the observer, which is then not called again.
         if let Ok(mut progress) = progress.lock() {
-            progress.0 += 1;
-            let done = progress.0;
-            progress.1.observe(Event::Preparing { done, total });
+            let (done, bytes, observer) = &mut *progress;
+            *done += 1;
+            *bytes += size_in_memory(sample);
+            let left = (total - *done) as f64 / *done as f64;
+            observer.observe(Event::Preparing {
+                done: *done,
+                total,
+                bytes: *bytes / *done * total,
+                time_left: since.elapsed().mul_f64(left),
+            });
         }
     };
     let go_on = || !stop.is_requested();

@@ -10,7 +10,7 @@ pub use make::TrajectoryArgs;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use gemcnn_tasks::data::Cache;
+use gemcnn_tasks::data::{Cache, CacheLimit};
 use std::path::PathBuf;
 
 /// The commands; each is documented where it is defined.
@@ -43,14 +43,20 @@ pub struct CacheArgs {
     /// Do not use the cache: prepare all meshes again.
     #[arg(long, conflicts_with = "cache", help_heading = "Cache")]
     no_cache: bool,
+
+    /// Largest size of the cache, such as "20 GB". Entries that were not used for longest leave first. A tenth of the
+    /// disk always stays free [default: GEMCNN_CACHE_LIMIT, or half of the space that the disk has without the cache]
+    #[arg(long, value_name = "SIZE", conflicts_with = "no_cache", help_heading = "Cache")]
+    cache_limit: Option<CacheLimit>,
 }
 
 impl CacheArgs {
-    pub fn open(&self) -> Cache {
-        match &self.cache {
+    pub fn open(&self) -> Result<Cache, Failure> {
+        let cache = match &self.cache {
             _ if self.no_cache => Cache::none(),
             Some(folder) => Cache::new(folder),
             None => Cache::of_user(),
-        }
+        };
+        cache.limited(self.cache_limit).map_err(Failure::input)
     }
 }

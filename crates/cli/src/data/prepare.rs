@@ -58,7 +58,7 @@ pub struct Prepare {
 
 impl Prepare {
     pub fn run(self) -> Result<(), Failure> {
-        let cache = self.cache.open();
+        let cache = self.cache.open()?;
         let config = DataConfig::Folder(self.folder);
         let dataset = Dataset::open_with(&config, self.task, self.strict);
         let dataset = dataset.map_err(Failure::input)?;
@@ -79,7 +79,10 @@ impl Prepare {
             };
             let mut samples = samples.map_err(Failure::input)?.with_memory(0);
             let what = format!("preparing {}", count(samples.len(), "mesh", "meshes"));
-            let unusable = progress::during(&what, || samples.load_usable(&|| true, &|| {}));
+            let unusable = progress::during(&what, || {
+                let unusable = samples.load_usable(&|| true, &|_| {})?;
+                samples.prepare_versions().map(|()| unusable)
+            });
             for (_, problem) in unusable.map_err(Failure::input)? {
                 if self.strict { return Err(Failure::input(problem)) } else { skipped.push(problem.to_string()) }
             }

@@ -166,7 +166,7 @@ impl SweepArgs {
             .map_err(Failure::usage)?;
         let directory = directory(self.out, &name, self.quick);
         let first = sweep.config(sweep.world_names()[0], sweep.row_names()[0], 1).map_err(Failure::input)?;
-        let (device, cache) = (self.device.open(first.training.precision.into())?, self.cache.open());
+        let (device, cache) = (self.device.open(first.training.precision.into())?, self.cache.open()?);
         train(&device, &directory, |device, progress, stop| {
             sweep.run(RunContext { directory: &directory, cache: &cache, device, stop }, progress)
         })

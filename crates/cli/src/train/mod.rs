@@ -164,13 +164,14 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     if args.tune {
         return tuning::tune_and_train(&args, config, &device, &stop);
     }
+    let cache = args.cache.open()?;
     let run = match (&args.resume, &args.run_dir) {
         (Some(path), _) => RunDirectory::open(path),
         (None, Some(path)) => RunDirectory::create(path),
         (None, None) => RunDirectory::create_next(Path::new(RUNS), &config.name()),
     };
     let run = run.map_err(Failure::input)?;
-    train_in(&args, &config, run, &args.cache.open(), &device, &stop)
+    train_in(&args, &config, run, &cache, &device, &stop)
 }
 
 /// Trains in a run directory, and prints where the results are.

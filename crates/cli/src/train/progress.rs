@@ -72,8 +72,9 @@ impl Observer for TrainProgress {
     fn observe(&mut self, event: Event<'_>) {
         match event {
             Event::Note(note) => self.say(note),
-            Event::Preparing { done, total } => {
-                self.show("meshes", done as u64, total as u64, String::new);
+            Event::Preparing { done, total, bytes, time_left } => {
+                let estimate = || format!("{} left, {:.1} GB of memory", time(time_left), bytes as f64 / 1e9);
+                self.show("preparing", done as u64, total as u64, estimate);
             }
             Event::Started { run, network, epochs, steps, training, held_out } => {
                 self.say(&format!(

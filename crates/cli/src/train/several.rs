@@ -71,7 +71,7 @@ impl Runs<'_> {
     /// Trains and evaluates all, each with a number and a name, and returns the table of the test scores and the scores.
     fn table(&self, configs: impl Iterator<Item = (u64, String, RunConfig)>) -> Result<(String, Vec<f64>), Failure> {
         let Self { args, device, stop, what } = *self;
-        let cache = args.cache.open();
+        let cache = args.cache.open()?;
         let mut rows = vec![[what, "accuracy", "run"].map(String::from).to_vec()];
         let mut scores = Vec::new();
         for (number, name, config) in configs {

@@ -22,7 +22,7 @@ pub(super) fn tune_and_train(
     };
     let parent = parent.map_err(Failure::input)?;
     let directory = parent.path().to_path_buf();
-    let cache = args.cache.open();
+    let cache = args.cache.open()?;
     let tuned = {
         let mut observer = TrainProgress::new(args.quiet);
         tune(&config, &directory, &cache, device, &mut observer, stop)

@@ -67,7 +67,7 @@ impl ViewArgs {
     pub fn run(self) -> Result<(), Failure> {
         let mut page = match &self.inputs[..] {
             [run] if is_run(run) => {
-                progress::during("evaluating held-out meshes", || run::page(run, self.meshes, &self.cache.open()))?
+                progress::during("evaluating held-out meshes", || run::page(run, self.meshes, &self.cache.open()?))?
             }
             inputs if inputs.iter().any(|input| is_run(input)) => {
                 return Err(Failure::usage("give one run directory alone, or meshes"));

@@ -3,6 +3,7 @@
 mod bench;
 #[cfg(unix)]
 mod browser;
+mod cache;
 mod cut_off;
 mod data;
 mod elements;

@@ -217,7 +217,7 @@ pub(super) fn store_graph(archive: &mut Archive, graph: &GaugeGraph, meshes: usi
 /// Stores the masses and the scalar eigenbasis of the mesh that a batch repeats: `mass` `[V]`, `eigenvalues` `[K]`,
 /// `basis` `[V, K]`, and the gradients of the eigenvectors, `gradient` `[V, 2, K]`.
 fn store_spectra(archive: &mut Archive, mesh: &Mesh, graph: &GaugeGraph) -> Result<(), TaskError> {
-    let options = OperatorOptions { eigenpairs: [EIGENVECTORS, 0, 0], jets: false };
+    let options = OperatorOptions { eigenpairs: [EIGENVECTORS, 0, 0], jets: false, ..Default::default() };
     let operators = SurfaceOperators::new(mesh, graph, &options)
         .map_err(|source| TaskError::Surface { name: "torus".into(), source })?;
     let spectra = SpectraBatch::<f32>::new(&operators, &[EIGENVECTORS])?;

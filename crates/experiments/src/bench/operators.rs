@@ -8,7 +8,7 @@ use gemcnn_mesh::features::shot::{self, ShotOptions};
 use gemcnn_mesh::features::{MatrixOptions, RelativeTangentialOptions, matrix_features, relative_tangential};
 use gemcnn_mesh::remesh::remesh;
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
-use gemcnn_mesh::surface::{Jets, OperatorOptions, SurfaceLaplacian, SurfaceOperators};
+use gemcnn_mesh::surface::{BasisSource, Jets, OperatorOptions, SurfaceLaplacian, SurfaceOperators};
 use gemcnn_mesh::{GaugeGraph, GeodesicSolver, GeometryOptions, Mesh, NormalWeighting};
 use gemcnn_nn::layers::{Norms, Regular};
 use gemcnn_nn::{Activation, Device, FeatureType, Geometry, GraphBatch, Network, NetworkConfig, NnError};
@@ -134,6 +134,8 @@ fn surface(bench: &mut Bench<'_>, _: &Works) -> Result<(), TaskError> {
         }
         let options = OperatorOptions::default();
         bench.mesh_row("surface_operators", mesh, |mesh| SurfaceOperators::new(mesh, &graph, &options))?;
+        let derived = OperatorOptions { basis: BasisSource::Derived, ..options };
+        bench.mesh_row("surface_operators_derived", mesh, |mesh| SurfaceOperators::new(mesh, &graph, &derived))?;
     }
     Ok(())
 }

@@ -45,6 +45,16 @@ impl Eigenbasis {
     pub fn vertex_count(&self) -> usize {
         self.vectors.len() / (self.len() * parts(self.order)).max(1)
     }
+
+    /// The first eigenpairs.
+    pub(super) fn first(&self, count: usize) -> Self {
+        let rows = self.vectors.chunks_exact(self.len().max(1));
+        Self {
+            order: self.order,
+            values: self.values.iter().take(count).copied().collect(),
+            vectors: rows.flat_map(|row| row.iter().take(count)).copied().collect(),
+        }
+    }
 }
 
 impl ConnectionLaplacian<'_> {

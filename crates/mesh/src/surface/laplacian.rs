@@ -182,6 +182,18 @@ impl SurfaceLaplacian {
         self.nodes.representative[node as usize]
     }
 
+    /// Squared norms of the columns of a field of rows of `columns` numbers, by mass.
+    pub(super) fn squared_norms(&self, field: &[f64], columns: usize) -> Vec<f64> {
+        let mut norms = vec![0.0; columns];
+        let width = (field.len() / self.mass.len().max(1)).max(1);
+        for (values, mass) in field.chunks_exact(width).zip(&self.mass) {
+            for row in values.chunks_exact(columns) {
+                norms.iter_mut().zip(row).for_each(|(norm, value)| *norm += mass * value * value);
+            }
+        }
+        norms
+    }
+
     pub(super) fn node_mass(&self) -> &[f64] {
         &self.node_mass
     }

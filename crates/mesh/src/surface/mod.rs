@@ -20,6 +20,7 @@
 //! Vertices at exactly equal positions are merged into one node. Results are copied back by transport, so coincident
 //! vertices have equal values. Vertices that no triangle reaches have those of the nearest node.
 
+mod derived;
 mod eigen;
 mod error;
 mod evolution;
@@ -43,4 +44,4 @@ pub(crate) use heat::PointHeat;
 pub use heat_arrays::HeatArrays;
 pub use jets::{Derivative, Jets};
 pub use laplacian::{ConnectionLaplacian, SurfaceLaplacian};
-pub use operators::{OperatorOptions, OperatorStoreError, SurfaceOperators};
+pub use operators::{BasisSource, OperatorOptions, OperatorStoreError, SurfaceOperators};

@@ -11,6 +11,7 @@
 //! | `jets.coefficients` | E, 5 | f32 |
 //! | `jets.transport` | E, 2 | f32 |
 
+use super::derived::{factors_for, fields_for, lowest_in_span, products};
 use super::{Eigenbasis, Jets, SurfaceError, SurfaceLaplacian};
 use crate::geometry::check_length;
 use crate::{GaugeGraph, Mesh};
@@ -22,19 +23,33 @@ const VERSION: &str = "2";
 /// Name of the version in the metadata.
 const VERSION_KEY: &str = "surface_operators";
 
+/// Where the eigenbases of orders 1 and 2 come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BasisSource {
+    /// Eigenvectors of the connection Laplacian.
+    #[default]
+    Connection,
+    /// Gradients of scalar eigenvectors and products of such fields, combined to approximate those of the connection
+    /// Laplacian. They take less time, and need no other eigenvectors.
+    Derived,
+}
+
 /// Options of [`SurfaceOperators::new`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorOptions {
     /// Number of eigenpairs of orders 0, 1 and 2 (default 128, 64 and 64). Orders with 0 pairs are
     /// left out.
     pub eigenpairs: [usize; 3],
+    /// Where the eigenbases of orders 1 and 2 come from (default: the connection Laplacian).
+    pub basis: BasisSource,
     /// Whether to keep the jets (default true).
     pub jets: bool,
 }
 
 impl Default for OperatorOptions {
     fn default() -> Self {
-        Self { eigenpairs: [128, 64, 64], jets: true }
+        Self { eigenpairs: [128, 64, 64], basis: BasisSource::default(), jets: true }
     }
 }
 
@@ -96,22 +111,49 @@ impl SurfaceOperators {
         check_length("vertices of a graph", graph.vertex_count(), mesh.vertex_count())?;
         let laplacian = SurfaceLaplacian::new(mesh)?;
         let frames = graph.frames();
-        let basis = |order: usize| -> Result<Option<Eigenbasis>, SurfaceError> {
-            let count = options.eigenpairs[order];
+        let [scalars, vectors, tensors] = options.eigenpairs;
+        let is_derived = options.basis == BasisSource::Derived;
+        let needs_jets = options.jets || scalars > 0 || (is_derived && vectors.max(tensors) > 0);
+        let jets = if needs_jets { Some(Jets::new(&laplacian, frames)?) } else { None };
+        let basis = |order: usize, count: usize| -> Result<Option<Eigenbasis>, SurfaceError> {
             if count == 0 {
                 return Ok(None);
             }
-            let connection = laplacian.connection(order, frames)?;
-            connection.eigenbasis(count).map(Some)
+            laplacian.connection(order, frames)?.eigenbasis(count).map(Some)
         };
-        let (zero, (one, two)) = rayon::join(|| basis(0), || rayon::join(|| basis(1), || basis(2)));
-        let bases: Vec<Eigenbasis> = [zero?, one?, two?].into_iter().flatten().collect();
-        let scalar = bases.first().filter(|basis| basis.order == 0);
-        let jets = if options.jets || scalar.is_some() { Some(Jets::new(&laplacian, frames)?) } else { None };
-        let gradient = match (&jets, scalar) {
+        let [zero, one, two] = match (&jets, is_derived) {
+            (Some(jets), true) => {
+                let factors = vectors.max(factors_for(tensors));
+                let scalar = basis(0, scalars.max(fields_for(factors)))?;
+                let derived = |order: usize, (fields, columns): (Vec<f64>, usize), count: usize| {
+                    lowest_in_span(&laplacian.connection(order, frames)?, fields, columns, count)
+                };
+                let one = match &scalar {
+                    Some(scalar) if factors > 0 => {
+                        let used = scalar.first(fields_for(factors));
+                        Some(derived(1, (jets.gradient_basis(&used)?, used.len()), factors)?)
+                    }
+                    _ => None,
+                };
+                let two = match &one {
+                    Some(one) if tensors > 0 => Some(derived(2, products(one, factors_for(tensors)), tensors)?),
+                    _ => None,
+                };
+                let first =
+                    |basis: Option<Eigenbasis>, count: usize| basis.filter(|_| count > 0).map(|b| b.first(count));
+                [first(scalar, scalars), first(one, vectors), two]
+            }
+            _ => {
+                let others = || rayon::join(|| basis(1, vectors), || basis(2, tensors));
+                let (zero, (one, two)) = rayon::join(|| basis(0, scalars), others);
+                [zero?, one?, two?]
+            }
+        };
+        let gradient = match (&jets, &zero) {
             (Some(jets), Some(scalar)) => jets.gradient_basis(scalar)?,
             _ => Vec::new(),
         };
+        let bases = [zero, one, two].into_iter().flatten().collect();
         Ok(Self { mass: laplacian.mass().to_vec(), bases, gradient, jets: jets.filter(|_| options.jets) })
     }
 

@@ -420,7 +420,8 @@ fn coincident_vertices_have_equal_values() {
     let mesh = cube_sphere(6);
     let graph = graph(&mesh);
     let operators =
-        SurfaceOperators::new(&mesh, &graph, &OperatorOptions { eigenpairs: [12, 8, 8], jets: true }).unwrap();
+        SurfaceOperators::new(&mesh, &graph, &OperatorOptions { eigenpairs: [12, 8, 8], ..Default::default() })
+            .unwrap();
     let laplacian = SurfaceLaplacian::new(&mesh).unwrap();
     let scalar = &operators.bases[0];
     let mut copies = 0;

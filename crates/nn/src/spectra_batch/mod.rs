@@ -1,6 +1,7 @@
 //! The eigenbases of a batch of surfaces, for diffusion.
 
 mod points;
+mod stored;
 
 use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};

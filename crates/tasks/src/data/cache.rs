@@ -3,12 +3,14 @@
 //! The name of an entry is a hash of everything that determines its content. An entry begins with a checksum
 //! of its name and content. Entries are written to temporary files and renamed, so any number of processes may
 //! share a folder and be killed at any time. The next process that writes alone removes what is left of them. A damaged
-//! entry is computed again. Errors of the folder never stop a run.
+//! entry is computed again. Errors of the folder, and a full one, never stop a run.
 
+use super::cache_room::{CACHE_LIMIT_VARIABLE, CacheFile, CacheLimit, Room};
 use crate::TaskError;
 use gemcnn_mesh::{SharedFolder, is_leftover, write_atomically};
 use std::fmt;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,6 +57,7 @@ pub struct Cache {
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
+    room: Room,
     /// Set after the first write error. Nothing more is written or reported then.
     broken: AtomicBool,
     /// Held since the first write; `None` if the folder cannot be locked.
@@ -80,13 +83,28 @@ impl Cache {
 
     /// A cache in a folder, which is created by the first write.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: Some(Arc::new(Folder {
-                path: folder.into(),
-                broken: AtomicBool::new(false),
-                lock: OnceLock::new(),
-            })),
-        }
+        Self::with_room(folder.into(), CacheLimit::default())
+    }
+
+    fn with_room(path: PathBuf, limit: CacheLimit) -> Self {
+        let (room, broken, lock) = (Room::new(limit), AtomicBool::new(false), OnceLock::new());
+        Self { folder: Some(Arc::new(Folder { path, room, broken, lock })) }
+    }
+
+    /// The same folder with a limit, or with that of the environment variable `GEMCNN_CACHE_LIMIT` if there is none.
+    ///
+    /// # Errors
+    /// A variable that is not a size.
+    pub fn limited(self, limit: Option<CacheLimit>) -> Result<Self, TaskError> {
+        let Some(folder) = self.folder else {
+            return Ok(Self::none());
+        };
+        let set = || std::env::var(CACHE_LIMIT_VARIABLE).ok().filter(|text| !text.trim().is_empty());
+        let limit = match limit {
+            Some(limit) => limit,
+            None => set().map_or(Ok(CacheLimit::default()), |text| text.parse())?,
+        };
+        Ok(Self::with_room(folder.path.clone(), limit))
     }
 
     /// The cache of the user: the folder in `GEMCNN_CACHE`, else `$XDG_CACHE_HOME/gemcnn/meshes`, else
@@ -113,7 +131,11 @@ impl Cache {
 
     /// Content of an entry, if it exists and is intact.
     pub fn get(&self, key: CacheKey) -> Option<Vec<u8>> {
-        let mut file = std::fs::read(self.file(key)?).ok()?;
+        let mut open = File::open(self.file(key)?).ok()?;
+        let mut file = Vec::new();
+        open.read_to_end(&mut file).ok()?;
+        // Entries leave in the order of this time. Without it, this one leaves early.
+        let _ = open.set_modified(SystemTime::now());
         let head = MAGIC.len() + blake3::OUT_LEN;
         let seal = file.get(MAGIC.len()..head)?;
         let content = file.get(head..)?;
@@ -121,7 +143,9 @@ impl Cache {
         whole.then(|| file.split_off(head))
     }
 
-    /// Writes an entry. The first error is reported on standard error, and nothing is written after it.
+    /// Writes an entry, after those that were not used for longest have left if there is no room for it. The first error
+    /// is reported on standard error, and nothing is written after it. A cache without room for what the run uses is an
+    /// error.
     pub fn put(&self, key: CacheKey, content: &[u8]) {
         let Some(folder) = &self.folder else { return };
         let Some(file) = self.file(key) else { return };
@@ -130,6 +154,8 @@ impl Cache {
         }
         let written = std::fs::create_dir_all(&folder.path).and_then(|()| {
             (folder.lock).get_or_init(|| SharedFolder::open(&folder.path, &folder.path.join(LOCK)).ok());
+            let bytes = (MAGIC.len() + blake3::OUT_LEN + content.len()) as u64;
+            folder.room.admit(&folder.path, bytes, || self.files())?;
             write_atomically(&file, |out| {
                 out.write_all(MAGIC)?;
                 out.write_all(checksum(key, content).as_bytes())?;
@@ -142,7 +168,8 @@ impl Cache {
             // An error here only loses the warning.
             let _ = writeln!(
                 std::io::stderr(),
-                "warning: cannot write to the cache in {} ({error}); continuing without it. Set {CACHE_VARIABLE} to use another folder",
+                "warning: cannot write to the cache in {} ({error}); continuing without it. Set {CACHE_VARIABLE} to use \
+                 another folder, or {CACHE_LIMIT_VARIABLE} for another limit",
                 folder.path.display()
             );
         }
@@ -190,6 +217,18 @@ impl Cache {
             }
         })?;
         Ok(usage)
+    }
+
+    /// All files that count.
+    fn files(&self) -> Result<Vec<CacheFile>, TaskError> {
+        let mut files = Vec::new();
+        self.each_file(|path, kind, metadata| {
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let is_entry = matches!(kind, Kind::Entry);
+            files.push(CacheFile { path: path.into(), bytes: metadata.len(), used, is_entry });
+            Ok(())
+        })?;
+        Ok(files)
     }
 
     fn each_file(

@@ -14,7 +14,7 @@ use gemcnn_nn::{Elements, Extras, Target};
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-pub(crate) const ENTRY_VERSION: u32 = 8;
+pub(crate) const ENTRY_VERSION: u32 = 9;
 
 /// A prepared mesh, and where it comes from if it was remeshed.
 #[derive(Debug, Clone, PartialEq)]

@@ -141,19 +141,24 @@ impl ExtraSource for Eigenvectors {
 
     fn compute(&self, surface: Surface<'_>) -> Result<SpectraBatch<f32>, FeatureError> {
         let operators = surface.operators.ok_or("there are no eigenvectors")?;
-        Ok(SpectraBatch::new(operators, self.columns())?)
+        // The same as from the cache.
+        Ok(SpectraBatch::new(operators, self.columns())?.rounded()?)
     }
 
     fn store(&self, spectra: &SpectraBatch<f32>, entry: &mut EntryWriter) {
         let arrays = spectra.arrays();
+        let (steps, numbers) = spectra.in_16_bits();
         entry.numbers(arrays.mass);
-        entry.numbers(arrays.bases);
+        entry.numbers(&steps);
+        entry.numbers(&numbers);
         entry.numbers(arrays.eigenvalues);
     }
 
     fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<SpectraBatch<f32>> {
-        let [mass, bases, eigenvalues] = [entry.numbers()?, entry.numbers()?, entry.numbers()?];
-        let spectra = SpectraBatch::from_parts(self.columns().to_vec(), mass, bases, eigenvalues).ok()?;
+        let (mass, steps): (Vec<f32>, Vec<f32>) = (entry.numbers()?, entry.numbers()?);
+        let numbers: Vec<i16> = entry.numbers()?;
+        let columns = self.columns().to_vec();
+        let spectra = SpectraBatch::from_16_bits(columns, mass, entry.numbers()?, &steps, &numbers).ok()?;
         (spectra.vertex_count() == vertices).then_some(spectra)
     }
 }

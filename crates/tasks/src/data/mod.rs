@@ -6,6 +6,7 @@
 
 mod augmentation;
 mod cache;
+mod cache_room;
 mod check;
 mod classes;
 mod comparison;
@@ -44,6 +45,7 @@ pub mod vectors;
 pub use crate::error::DataError;
 pub use augmentation::Augmentation;
 pub use cache::{CACHE_VARIABLE, Cache, CacheKey, CacheUsage};
+pub use cache_room::{CACHE_LIMIT_VARIABLE, CacheLimit};
 pub use check::{Check, ClassCount, SplitCount, ValueRange, check};
 pub use classes::Classes;
 pub(crate) use classes::listed;
@@ -64,7 +66,7 @@ pub use patches::{Patches, SparseMaps};
 pub use pattern::Pattern;
 pub use preparation::{Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation};
 pub use prepared::PreparedSplit;
-pub(crate) use prepared::Scoring;
+pub(crate) use prepared::{Scoring, size_in_memory};
 pub use split::Split;
 pub use table::csv_cell;
 pub(crate) use template::TemplateDistances;

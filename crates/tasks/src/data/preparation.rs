@@ -5,7 +5,7 @@ use super::is_default;
 use crate::features::{Fields, Surface};
 use crate::{Element, FeatureConfig, Sample, TaskError};
 use gemcnn_mesh::features::shot;
-use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
+use gemcnn_mesh::surface::{BasisSource, OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
     Adjacency, Gauge, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyOptions, Mesh, MeshError,
     NeighbourWeights, Neighbourhood, NormalWeighting, uniform_rotation, vertex_areas,
@@ -78,6 +78,9 @@ pub struct GeometrySettings {
     /// and those within this radius, in units of the square root of the area of the mesh (default 0.03).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<f64>,
+    /// Where eigenvectors of orders 1 and 2 come from (default: the connection Laplacian).
+    #[serde(skip_serializing_if = "is_default")]
+    pub basis: BasisSource,
 }
 
 /// Direction of the first axis of the frame at each vertex.
@@ -189,7 +192,7 @@ impl Preparation {
         let operators = match self.eigenpairs() {
             [0, 0, 0] => None,
             eigenpairs => {
-                let options = OperatorOptions { eigenpairs, ..Default::default() };
+                let options = OperatorOptions { eigenpairs, basis: self.geometry.basis, ..Default::default() };
                 Some(SurfaceOperators::new(mesh, graph, &options).map_err(of_surface)?)
             }
         };

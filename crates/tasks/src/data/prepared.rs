@@ -156,32 +156,31 @@ impl PreparedSplit {
         self
     }
 
-    /// Loads every sample once, in parallel, to detect problems before training and to fill the cache, and leaves out
-    /// the meshes that cannot be used. `go_on` is called before each sample, from any thread; the rest is skipped once
-    /// it returns false. `loaded` is called after each sample. Returns the numbers of unusable meshes in the data set
-    /// and the problem of each.
+    /// Loads every mesh once, in parallel, to detect problems before training and to fill the cache, and leaves out
+    /// those that cannot be used. Their versions are prepared when they are loaded. `go_on` is called before each
+    /// mesh, from any thread; the rest is skipped once it returns false. `loaded` is called after each mesh. Returns
+    /// the numbers of unusable meshes in the data set and the problem of each.
     ///
     /// # Errors
     /// The first problem that is not of a single mesh.
     pub fn load_usable(
         &mut self,
         go_on: &(dyn Fn() -> bool + Sync),
-        loaded: &(dyn Fn() + Sync),
+        loaded: &(dyn Fn(&Sample) + Sync),
     ) -> Result<Vec<(usize, TaskError)>, TaskError> {
         let results: Vec<Result<(), TaskError>> = (0..self.len())
             .into_par_iter()
+            .step_by(self.versions())
             .map(|index| match go_on() {
-                true => self.load(index).map(|_| loaded()),
+                true => self.load(index).map(|sample| loaded(&sample)),
                 false => Ok(()),
             })
             .collect();
         let mut unusable: Vec<(usize, TaskError)> = Vec::new();
-        for (index, result) in results.into_iter().enumerate() {
-            let (item, _) = self.place(index);
+        for (&item, result) in self.items.iter().zip(results) {
             match result {
                 Ok(()) => {}
                 Err(error) if !error.is_of_mesh() => return Err(error),
-                Err(_) if unusable.iter().any(|(other, _)| *other == item) => {}
                 Err(error) => unusable.push((item, error)),
             }
         }
@@ -195,9 +194,21 @@ impl PreparedSplit {
         Ok(unusable)
     }
 
+    /// Prepares the versions of all meshes, in parallel, to fill the cache.
+    ///
+    /// # Errors
+    /// The first version that cannot be loaded.
+    pub fn prepare_versions(&self) -> Result<(), TaskError> {
+        (0..self.len()).into_par_iter().try_for_each(|index| self.load(index).map(drop))
+    }
+
     fn read(&self, index: usize) -> Result<Sample, TaskError> {
         let (item, version) = self.place(index);
-        let (mut sample, content) = self.make(item, version as u64, &self.cache)?;
+        let (mut sample, content) = match self.make(item, version as u64, &self.cache) {
+            // It is known only now that this version cannot be prepared.
+            Err(error) if version > 0 && error.is_of_mesh() => self.make(item, 0, &self.cache)?,
+            made => made?,
+        };
         sample.name = self.name(index);
         let item = &self.dataset.items[item];
         self.checksums[index].get_or_init(|| checksum(item, content, &sample.target));
@@ -449,7 +460,7 @@ fn checksum(item: &Item, content: blake3::Hash, target: &Target) -> [u8; 32] {
 }
 
 /// Approximate size of a sample in bytes.
-fn size_in_memory(sample: &Sample) -> usize {
+pub(crate) fn size_in_memory(sample: &Sample) -> usize {
     let graph = |graph: &gemcnn_mesh::GaugeGraph| {
         graph.vertex_count() * (size_of::<gemcnn_mesh::Frame>() + 4)
             + graph.edge_count() * (3 * size_of::<f64>() + 2 * size_of::<u32>())

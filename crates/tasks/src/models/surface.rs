@@ -115,7 +115,10 @@ impl Model for SurfaceModel {
 
     fn extras(&self) -> Vec<ExtraConfig> {
         vec![match self.diffusion {
-            DiffusionChoice::Spectral => Eigenvectors(self.eigenvectors).into(),
+            DiffusionChoice::Spectral => {
+                let is_read = |order: usize| usize::from(self.channels[order] > 0);
+                Eigenvectors(std::array::from_fn(|order| self.eigenvectors[order] * is_read(order))).into()
+            }
             DiffusionChoice::Implicit => ImplicitDiffusion.into(),
         }]
     }

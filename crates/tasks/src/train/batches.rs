@@ -182,10 +182,11 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
 }
 
 /// Number of threads that load samples: one for training on the CPU, which needs the cores itself, and up to
-/// eight for a GPU.
-fn loading_threads(device: &Device) -> usize {
+/// eight for a GPU. As many as there are cores if the samples have versions, which are prepared during the first epochs.
+fn loading_threads(device: &Device, samples: &dyn SampleSource) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match device {
+        _ if samples.versions() > 1 => cores,
         Device::Cpu => 1,
         Device::Cuda(_) => (cores / 2).clamp(1, 8),
     }
@@ -216,7 +217,7 @@ impl Prefetch {
         plan: BatchPlan,
         range: (u64, u64),
     ) -> Self {
-        Self::with_threads(scope, source, plan, range, loading_threads(source.device))
+        Self::with_threads(scope, source, plan, range, loading_threads(source.device, source.samples))
     }
 
     fn with_threads<'scope, 'env>(

@@ -1,5 +1,6 @@
 //! Scores, and the metrics file with one JSON object for each epoch.
 
+use super::run_directory::RunDirectory;
 use crate::TaskError;
 use gemcnn_mesh::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -148,9 +149,18 @@ impl MetricsLog {
         Ok(Self { path: path.into(), file })
     }
 
-    pub fn append(&mut self, record: &Record) -> Result<(), TaskError> {
+    pub fn append(&mut self, run: &RunDirectory, record: &Record) -> Result<(), TaskError> {
         let line = line(record)?;
-        (self.file.write_all(line.as_bytes())).map_err(TaskError::file(&self.path))
+        let write = || {
+            let before = self.file.metadata()?.len();
+            let written = self.file.write_all(line.as_bytes());
+            if written.is_err() {
+                // A part of a line may be there.
+                self.file.set_len(before)?;
+            }
+            written
+        };
+        run.with_reserve(write).map_err(TaskError::file(&self.path))
     }
 }
 
@@ -247,14 +257,15 @@ mod tests {
     #[test]
     fn a_log_goes_on_where_a_checkpoint_was() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.jsonl");
+        let run = RunDirectory::create(&folder.path().join("run")).unwrap();
+        let path = run.metrics();
         let mut log = MetricsLog::rewrite(&path, &[]).unwrap();
-        log.append(&record(1)).unwrap();
-        log.append(&record(2)).unwrap();
+        log.append(&run, &record(1)).unwrap();
+        log.append(&run, &record(2)).unwrap();
         log.file.write_all(b"{\"epoch\":3,\"st").unwrap();
         assert_eq!(read_metrics(&path).unwrap(), [record(1), record(2)]);
         let mut log = MetricsLog::rewrite(&path, &[record(1)]).unwrap();
-        log.append(&record(2)).unwrap();
+        log.append(&run, &record(2)).unwrap();
         assert_eq!(read_metrics(&path).unwrap(), [record(1), record(2)]);
         std::fs::write(&path, "{\"epoch\":1}\n").unwrap();
         match read_metrics(&path).unwrap_err() {

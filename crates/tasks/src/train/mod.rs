@@ -17,6 +17,7 @@ mod metrics;
 mod model;
 mod objective;
 mod observer;
+mod originals;
 mod problem;
 mod ranges;
 mod regression;

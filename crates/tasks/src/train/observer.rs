@@ -36,6 +36,10 @@ pub enum Event<'a> {
         done: usize,
         /// Number of all meshes.
         total: usize,
+        /// Estimated memory of all of them, in bytes.
+        bytes: usize,
+        /// Estimated time until they are prepared.
+        time_left: Duration,
     },
     /// Training starts or continues.
     Started {

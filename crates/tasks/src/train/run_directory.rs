@@ -4,8 +4,9 @@ use crate::TaskError;
 use crate::layout::{CONFIG, LOCK};
 use gemcnn_mesh::{is_leftover, remove_leftovers};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A run directory, locked by this process. No other process can open it until this value is dropped. The
 /// system releases the lock when the process ends, even when it is killed.
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
+    /// Bytes that are set aside on the disk for checkpoints and models.
+    reserved: AtomicUsize,
     /// Locked while it is open.
     _lock: File,
 }
@@ -101,7 +104,7 @@ impl RunDirectory {
             .open(&file)
             .map_err(TaskError::file(&file))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
+            Ok(()) => Ok(Self { path, reserved: AtomicUsize::new(0), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(TaskError::at(
                 &path,
                 "another process is training in this directory; wait until it ends, or stop it",
@@ -211,9 +214,47 @@ impl RunDirectory {
     /// Writes a file completely or not at all, and flushes both the file and the directory to disk, so that
     /// it survives a power cut.
     pub(crate) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
-        gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes))
+        self.with_reserve(|| gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes)))
             .and_then(|()| self.sync())
             .map_err(TaskError::file(path))
+    }
+
+    /// Writes, and if the disk is full, once more in the space that was set aside.
+    pub(crate) fn with_reserve<T>(&self, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        match write() {
+            Err(error) if error.kind() == ErrorKind::StorageFull && self.release() => {
+                let written = write();
+                // There may be room for a part of the reserve, which is better than nothing.
+                let _ = self.fill(self.reserved.load(Ordering::Relaxed));
+                written
+            }
+            other => other,
+        }
+    }
+
+    /// Sets space aside on the disk for the time when it is full. A run that is killed leaves it to the next one, which
+    /// removes it.
+    ///
+    /// # Errors
+    /// The disk does not have the space.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), TaskError> {
+        self.reserved.store(bytes, Ordering::Relaxed);
+        self.fill(bytes).map_err(TaskError::file(&self.path))
+    }
+
+    /// Fills the reserve: a file without blocks on the disk would reserve nothing.
+    fn fill(&self, bytes: usize) -> io::Result<()> {
+        let mut file = File::create(self.path.join(RESERVE))?;
+        let block = [0xa5; 1 << 16];
+        for start in (0..bytes).step_by(block.len()) {
+            file.write_all(&block[..block.len().min(bytes - start)])?;
+        }
+        Ok(())
+    }
+
+    /// Gives the reserve back to the disk. False if there is none.
+    fn release(&self) -> bool {
+        fs::remove_file(self.path.join(RESERVE)).is_ok()
     }
 
     #[cfg(unix)]
@@ -228,10 +269,18 @@ impl RunDirectory {
     }
 }
 
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 const VERSIONS: &str = "versions.toml";
 pub(super) const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";
 const PREDICTIONS: &str = "predictions";
+/// Space for checkpoints. The name is that of an unfinished file, which the next process removes.
+const RESERVE: &str = ".gemcnn-reserve.tmp";
 /// Empty file of a run that is finished.
 const FINISHED: &str = "finished";
 /// Beginning of the names of evaluations.
@@ -261,7 +310,7 @@ mod tests {
         fs::create_dir_all(runs.join("a-7")).unwrap();
         fs::create_dir_all(runs.join("a-b-9")).unwrap();
         let paths: Vec<PathBuf> = std::thread::scope(|scope| {
-            let make = || RunDirectory::create_next(&runs, "a").unwrap().path;
+            let make = || RunDirectory::create_next(&runs, "a").unwrap().path.clone();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
             threads.into_iter().map(|t| t.join().unwrap()).collect()
         });

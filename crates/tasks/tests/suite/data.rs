@@ -988,7 +988,7 @@ fn samples_are_the_same_with_and_without_memory() {
         let split = dataset.split(Split::Train, &Preparation::default(), &cache).unwrap();
         let mut split = split.with_memory(memory);
         let count = std::sync::atomic::AtomicUsize::new(0);
-        let unusable = split.load_usable(&|| true, &|| {
+        let unusable = split.load_usable(&|| true, &|_| {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         });
         assert!(unusable.unwrap().is_empty());

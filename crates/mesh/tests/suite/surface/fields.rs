@@ -1,14 +1,16 @@
 //! Derivatives, diffusion, features and storage.
 
-use super::{basis, graph, irregular_square, random_angles};
+use super::{basis, graph, inner, irregular_square, random_angles, sphere_eigenvalues};
 use gemcnn_mesh::features::{
     Curvature, centroid_features, heat_kernel_signatures, signature_times, wave_kernel_signatures,
 };
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::surface::{
-    Derivative, HeatSolver, Jets, OperatorOptions, OperatorStoreError, SurfaceError, SurfaceLaplacian, SurfaceOperators,
+    BasisSource, Derivative, Eigenbasis, HeatSolver, Jets, OperatorOptions, OperatorStoreError, SurfaceError,
+    SurfaceLaplacian, SurfaceOperators,
 };
 use gemcnn_mesh::{DVec3, Mesh};
+use std::f64::consts::PI;
 
 #[test]
 fn jets_are_exact_on_quadratic_polynomials_in_the_plane() {
@@ -138,9 +140,44 @@ fn gradients_of_the_sphere_are_tangent_derivatives() {
 }
 
 #[test]
+fn derived_bases_of_the_sphere_are_its_eigenvectors() {
+    let mesh = shapes::icosphere(4).unwrap();
+    let plain = graph(&mesh);
+    let turned = plain.clone().gauge_transform(&random_angles(mesh.vertex_count(), 3)).unwrap();
+    let options = |eigenpairs| OperatorOptions { eigenpairs, basis: BasisSource::Derived, jets: false };
+    // All of degree up to 4.
+    let [one, other] =
+        [&plain, &turned].map(|graph| SurfaceOperators::new(&mesh, graph, &options([7, 24, 21])).unwrap());
+    assert!(one.bases.iter().map(Eigenbasis::len).eq([7, 24, 21]));
+    assert_eq!(one.gradient.len(), 2 * 7 * mesh.vertex_count());
+    for (basis, moved) in one.bases.iter().zip(&other.bases).skip(1) {
+        let count = basis.len();
+        for (value, exact) in basis.values.iter().zip(sphere_eigenvalues(basis.order, count)) {
+            assert!((value / (4.0 * PI) - exact).abs() < 0.05 * exact.max(1.0), "{}: {value} {exact}", basis.order);
+        }
+        for (value, other) in basis.values.iter().zip(&moved.values) {
+            // The factors of order 2 end inside an eigenspace, where they are arbitrary.
+            assert!((value - other).abs() < 1e-4 * value, "{value} {other}");
+        }
+        for i in 0..count {
+            for j in 0..=i {
+                let [re, im] = inner(&one.mass, basis, i, basis, j);
+                let expected = if i == j { 1.0 } else { 0.0 };
+                assert!((re - expected).abs() < 1e-9 && im.abs() < 1e-9, "{i} {j}: {re} {im}");
+            }
+        }
+    }
+    // Vectors are needed for tensors, even if nobody asked for them.
+    let tensors = SurfaceOperators::new(&mesh, &plain, &options([0, 0, 21])).unwrap();
+    let kinds: Vec<[usize; 2]> = tensors.bases.iter().map(|basis| [basis.order, basis.len()]).collect();
+    assert_eq!(kinds, [[2, 21]]);
+    assert!(tensors.gradient.is_empty());
+}
+
+#[test]
 fn stored_operators_are_read_back_and_checked() {
     let mesh = shapes::icosphere(2).unwrap();
-    let options = OperatorOptions { eigenpairs: [10, 0, 6], jets: true };
+    let options = OperatorOptions { eigenpairs: [10, 0, 6], ..Default::default() };
     let operators = SurfaceOperators::new(&mesh, &graph(&mesh), &options).unwrap();
     let orders: Vec<usize> = operators.bases.iter().map(|basis| basis.order).collect();
     assert_eq!(orders, [0, 2]);

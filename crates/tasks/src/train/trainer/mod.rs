@@ -16,6 +16,7 @@ use super::identity::Identity;
 use super::metrics::{MetricsLog, Record, Scores, Tally, evaluations_since_best};
 use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
+use super::originals::Originals;
 use super::problem::Problem;
 use super::ranges::TrainingRanges;
 use super::run_directory::RunDirectory;
@@ -163,7 +164,7 @@ impl<'a> Trainer<'a> {
     /// Class weights, ranges, scaling and calibration, before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
-        let training = self.problem.training;
+        let training = &Originals(self.problem.training);
         if let Objective::Classes { count, .. } = self.problem.objective {
             self.progress.class_weights = config.class_weights.of(*count, training)?;
         }
@@ -179,7 +180,7 @@ impl<'a> Trainer<'a> {
             self.progress.target_scaling = Some(scaling);
         }
         if config.calibrate {
-            let training = self.progress.scaled(training);
+            let training = self.progress.scaled(self.problem.training);
             let first = self.plan.first();
             let source = BatchSource {
                 samples: &training,
@@ -253,6 +254,9 @@ impl<'a> Trainer<'a> {
         self.clock = Clock::new();
         let mut log = MetricsLog::rewrite(&self.run.metrics(), &self.progress.history)?;
         self.checkpoint()?;
+        let checkpoint = std::fs::metadata(self.run.checkpoint()).map_or(0, |file| file.len() as usize);
+        // A checkpoint is written beside the one before; models are smaller.
+        self.run.reserve(2 * checkpoint)?;
         let objective = self.objective.clone();
         let device = self.state.workspace.device().clone();
         let cache = std::mem::replace(&mut self.cache, GeometryCache::new(&device));
@@ -276,7 +280,7 @@ impl<'a> Trainer<'a> {
                     observer.observe(Event::StepDone(&self.report()));
                 } else {
                     let record = self.finish_epoch()?;
-                    log.append(&record)?;
+                    log.append(self.run, &record)?;
                     observer.observe(Event::EpochDone(&record));
                     if observer.wants_model() {
                         let model = self.archive(self.progress.epoch)?;
