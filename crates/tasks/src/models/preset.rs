@@ -1,6 +1,6 @@
 //! Sizes of the default models.
 
-use super::{GemModel, ModelConfig, SurfaceModel};
+use super::{DiffusionModel, GemModel, ModelConfig, SurfaceModel};
 use crate::Task;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,13 +9,13 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// Half the channels, one changed version of each mesh where there are two, and half the epochs.
+    /// Half the channels, half of the changed versions of each mesh, and half the epochs.
     Small,
     /// The defaults.
     #[default]
     Default,
-    /// Twice the channels, four changed versions of each mesh where there are two, twice the epochs, and clipped
-    /// gradients except for correspondence.
+    /// Twice the channels, twice the changed versions of each mesh, twice the epochs, and clipped gradients except for
+    /// correspondence.
     Large,
 }
 
@@ -40,12 +40,13 @@ impl Preset {
 }
 
 impl ModelConfig {
-    /// The default model of a task: the paper's network for correspondence, where the meshes are registered, and
-    /// [`SurfaceModel`] for all others.
+    /// The default model of a task: the paper's network for correspondence, where the meshes are registered,
+    /// [`DiffusionModel`] for classes, and [`SurfaceModel`], which also predicts vectors, for values.
     pub fn for_task(task: Task, preset: Preset) -> Self {
         let model: Self = match task {
             Task::Correspondence => GemModel::default().into(),
-            Task::Segmentation | Task::Classification | Task::Regression => SurfaceModel::default().into(),
+            Task::Segmentation | Task::Classification => DiffusionModel::default().into(),
+            Task::Regression => SurfaceModel::default().into(),
         };
         model.scaled(preset).unwrap_or(model)
     }

@@ -46,23 +46,24 @@ impl Recipe {
         Self { features, batch: 1, rate: 3e-3, ..Self::of_convolutions(task) }
     }
 
-    /// For networks on surfaces, which train best on single meshes. Two remeshed versions of each mesh and random
-    /// points of the surface keep them from learning the meshing. Where targets are classes, versions are also
-    /// deformed; a correspondence or a measured value may belong to the shape as it is.
+    /// For networks on surfaces, which train best on single meshes. Remeshed versions of each mesh and random points of the
+    /// surface keep them from learning the meshing. Where targets are classes, versions are also deformed, and kinds of
+    /// features are left out at random, so that none decides alone; a correspondence or a measured value may belong to
+    /// the shape as it is.
     pub fn of_surfaces(task: Task) -> Self {
         let has_classes = matches!(task, Task::Segmentation | Task::Classification);
         let features = Combined {
             of: vec![HeatKernel::default().into(), Position::default().into(), Curvature::default().into()],
-            drop: 0.0,
+            drop: if has_classes { 0.2 } else { 0.0 },
         };
         Self {
             features: features.into(),
             geometry: GeometrySettings { normalise: true, ..Default::default() },
             augmentation: Augmentation {
-                versions: 2,
+                versions: if has_classes { 3 } else { 2 },
                 resample: 0.7,
-                stretch: if has_classes { 0.1 } else { 0.0 },
-                bend: if has_classes { 0.03 } else { 0.0 },
+                stretch: if has_classes { 0.2 } else { 0.0 },
+                bend: if has_classes { 0.06 } else { 0.0 },
                 ..Default::default()
             },
             batch: 1,

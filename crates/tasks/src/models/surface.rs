@@ -192,6 +192,11 @@ impl Model for DiffusionModel {
     }
 
     fn recipe(&self, task: Task) -> Recipe {
-        Recipe { features: HeatKernel::default().into(), augmentation: Default::default(), ..Recipe::of_surfaces(task) }
+        let recipe = Recipe::of_surfaces(task);
+        match task {
+            Task::Segmentation | Task::Classification => recipe,
+            // As published.
+            _ => Recipe { features: HeatKernel::default().into(), augmentation: Default::default(), ..recipe },
+        }
     }
 }

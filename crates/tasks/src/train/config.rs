@@ -3,7 +3,6 @@
 use super::batch_size::BatchSize;
 use super::checked::Checked;
 use super::settings::TrainingConfig;
-use crate::data::is_default;
 use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, Preparation, SplitConfig};
 use crate::models::Preset;
 use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
@@ -30,8 +29,8 @@ pub struct RunConfig {
     /// Source of the meshes (default: synthetic bodies).
     #[serde(default)]
     pub data: DataConfig,
-    /// How it is divided (default: as the data set says).
-    #[serde(default, skip_serializing_if = "is_default")]
+    /// How it is divided (default: as the data set says). Runs that do not say it are from before groups were inferred.
+    #[serde(default = "SplitConfig::without_groups")]
     pub split: SplitConfig,
     /// Input features (default: those of the recipe of the model).
     pub features: FeatureConfig,

@@ -364,7 +364,7 @@ fn bad_targets_are_left_out_like_bad_meshes() {
     fs::write(folder.path().join("scan4.txt"), "7\n".repeat(42)).unwrap();
     let dataset = Dataset::open_with(&config, None, false).unwrap();
     let mut samples = dataset.split(Split::Train, &Preparation::default(), &Cache::none()).unwrap();
-    let unusable = samples.load_usable(&|| true, &|| {}).unwrap();
+    let unusable = samples.load_usable(&|| true, &|_| {}).unwrap();
     assert_eq!((unusable.len(), samples.len()), (5, 3));
 }
 
