@@ -85,7 +85,7 @@ class Crate:
         self.modules = {}
         for name in re.findall(r"^(?:pub(?:\([^)]*\))? )?mod (\w+);", self.root, re.MULTILINE):
             files = [folder / f"src/{name}.rs", *sorted((folder / "src" / name).rglob("*.rs"))]
-            self.modules[name] = {f: code_of(f) for f in files if f.exists() and f.stem != "tests"}
+            self.modules[name] = {f: code_of(f) for f in files if f.exists() and f.stem != "tests" and "tests" not in f.parts}
         self.at_root = self.names_at_root()
 
     def names_at_root(self):

@@ -269,3 +269,8 @@ impl<'de, C: Chosen + ?Sized> Deserialize<'de> for Choice<C> {
         choice.map_err(|error| D::Error::custom(error.to_string()))
     }
 }
+
+/// True for settings that are not written.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -136,8 +136,14 @@ fn features(config: &RunConfig) -> Vec<(String, RunConfig)> {
         Task::Correspondence => &[],
         _ => &["hks", "hks,position,curvature", "hks,wks,position,curvature,matrix"],
     };
+    // Several kinds are left out as often as those of the configuration.
+    let drop = serde_json::to_value(&config.features).ok().and_then(|now| now.get("drop").cloned());
     let found = kinds.iter().filter_map(|kinds| {
-        let features = FeatureConfig::of_kinds(kinds).ok()?;
+        let mut features = serde_json::to_value(FeatureConfig::of_kinds(kinds).ok()?).ok()?;
+        if let (Some(drop), Some(_)) = (&drop, features.get("of")) {
+            features["drop"] = drop.clone();
+        }
+        let features: FeatureConfig = serde_json::from_value(features).ok()?;
         let config = (features != config.features).then(|| RunConfig { features, ..config.clone() })?;
         Some((format!("features {kinds}"), config))
     });
@@ -202,6 +208,6 @@ mod tests {
         }
         let json = |config: &RunConfig| serde_json::to_value(&config.model).unwrap();
         let channels: Vec<Value> = widths(&config).iter().map(|(_, config)| json(config)["channels"].clone()).collect();
-        assert_eq!(channels, [serde_json::json!([64, 16, 8]), serde_json::json!([256, 64, 32])]);
+        assert_eq!(channels, [serde_json::json!(64), serde_json::json!(256)]);
     }
 }

@@ -43,7 +43,7 @@ pub struct Prepare {
         value_name = "KIND",
         value_parser = ModelConfig::of_kind,
         help = kinds::listed::<dyn Model>(
-            "Model to prepare for, with its default settings [default: gem for correspondence, otherwise surface]",
+            "Model to prepare for, with its default settings [default: gem for correspondence, surface for values, otherwise diffusion]",
         ),
     )]
     model: Option<ModelConfig>,

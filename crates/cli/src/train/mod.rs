@@ -58,7 +58,7 @@ pub struct TrainArgs {
         value_name = "KIND",
         help_heading = "Training",
         value_parser = ModelConfig::of_kind,
-        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem for correspondence, otherwise surface]"),
+        help = kinds::listed::<dyn Model>("Model, with its default settings [default: gem for correspondence, surface for values, otherwise diffusion]"),
     )]
     model: Option<ModelConfig>,
 

@@ -1,9 +1,9 @@
 //! Augmentation of the training meshes.
 
 use super::classes::Classes;
-use super::is_default;
 use super::motions::{Mirrors, Rotations};
 use crate::features::Fields;
+use crate::registry::is_default;
 use crate::{Element, Task, TaskError};
 use gemcnn_mesh::remesh::{
     Crop, FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Remeshed, Resample, Sequence, Simplify,

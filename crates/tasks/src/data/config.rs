@@ -1,6 +1,6 @@
 //! Sources of meshes.
 
-use super::is_default;
+use crate::registry::is_default;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -2,9 +2,9 @@
 
 use super::classes::Classes;
 use super::groups::GroupSource;
-use super::is_default;
 use super::pattern::Pattern;
 use super::split::Split;
+use crate::registry::is_default;
 use crate::{DataError, Element, Task, TaskError};
 use gemcnn_mesh::write_atomically;
 use serde::{Deserialize, Serialize};

@@ -2,12 +2,12 @@
 //! every random split.
 
 use super::description::Column;
-use super::is_default;
 use super::mesh_classes::words_in_table;
 use super::meshes::Item;
 use super::pattern::Pattern;
 use super::problems::Problems;
 use super::split::Split;
+use crate::registry::is_default;
 use crate::{DataError, TaskError};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;

@@ -70,8 +70,3 @@ pub(crate) use prepared::{Scoring, size_in_memory};
 pub use split::Split;
 pub use table::csv_cell;
 pub(crate) use template::TemplateDistances;
-
-/// True for settings that are not written.
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}

@@ -161,7 +161,12 @@ fn open_folder(
     notes.extend(leave_out_template(folder, &description, &mut items));
     // Before the split, because splits at random have a share of each class.
     let learned = assign_targets(folder, &description, &mut items, problems)?;
-    let source = split.groups.as_ref().or(description.split.groups.as_ref()).unwrap_or(&GroupSource::Inferred(true));
+    let source = match &split.groups {
+        None | Some(GroupSource::Inferred(true)) => {
+            description.split.groups.as_ref().unwrap_or(&GroupSource::Inferred(true))
+        }
+        Some(source) => source,
+    };
     source.check().map_err(|problem| TaskError::setting("split.groups", problem))?;
     let groups = Groups::new(folder, source, &items, &mut problems.of_lists);
     let splits = match (split.fold, &groups) {

@@ -1,8 +1,8 @@
 //! Preparation of meshes: geometry, coarser levels, features.
 
 use super::extras::{ExtraConfig, all_extras, in_key};
-use super::is_default;
 use crate::features::{Fields, Surface};
+use crate::registry::is_default;
 use crate::{Element, FeatureConfig, Sample, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{BasisSource, OperatorOptions, SurfaceOperators};

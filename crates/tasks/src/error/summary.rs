@@ -40,7 +40,7 @@ pub fn summed_up(problems: &[String]) -> Vec<String> {
 fn kind(file: &str, what: &str) -> String {
     let file = file.split(':').next().unwrap_or(file);
     let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str()).filter(|stem| !stem.is_empty());
-    let what = stem.map_or_else(|| what.to_owned(), |stem| what.replace(stem, "#"));
+    let what = stem.map_or_else(|| what.to_owned(), |stem| without_word(what, stem));
     let mut kind = String::with_capacity(what.len());
     for character in what.chars() {
         let character = if character.is_ascii_digit() { '#' } else { character };
@@ -49,4 +49,20 @@ fn kind(file: &str, what: &str) -> String {
         }
     }
     kind
+}
+
+/// A text with `#` in place of a word, where it is not part of a longer one.
+fn without_word(text: &str, word: &str) -> String {
+    let mut rest = String::with_capacity(text.len());
+    let mut end = 0;
+    for (start, _) in text.match_indices(word) {
+        let (before, after) = (&text[..start], &text[start + word.len()..]);
+        let is_whole = !before.ends_with(char::is_alphanumeric) && !after.starts_with(char::is_alphanumeric);
+        if is_whole {
+            rest.push_str(&text[end..start]);
+            rest.push('#');
+            end = start + word.len();
+        }
+    }
+    rest + &text[end..]
 }

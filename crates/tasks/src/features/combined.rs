@@ -2,8 +2,8 @@
 
 use super::{Feature, FeatureConfig, FeatureError, FieldName, Surface};
 use crate::Settings;
-use crate::data::is_default;
 use crate::registry::COMBINED;
+use crate::registry::is_default;
 use gemcnn_nn::FeatureType;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

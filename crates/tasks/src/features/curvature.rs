@@ -1,7 +1,7 @@
 //! The curvature tensor.
 
 use super::{Feature, FeatureError, Surface, need};
-use crate::data::is_default;
+use crate::registry::is_default;
 use crate::registry::settings;
 use gemcnn_mesh::features::Curvature as Tensor;
 use gemcnn_nn::FeatureType;

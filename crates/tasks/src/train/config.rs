@@ -3,8 +3,9 @@
 use super::batch_size::BatchSize;
 use super::checked::Checked;
 use super::settings::TrainingConfig;
-use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, Preparation, SplitConfig};
+use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, GroupSource, Preparation, SplitConfig};
 use crate::models::Preset;
+use crate::registry::is_default;
 use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ pub struct RunConfig {
     #[serde(default)]
     pub data: DataConfig,
     /// How it is divided (default: as the data set says). Runs that do not say it are from before groups were inferred.
-    #[serde(default = "SplitConfig::without_groups")]
+    #[serde(default = "SplitConfig::without_groups", skip_serializing_if = "is_default")]
     pub split: SplitConfig,
     /// Input features (default: those of the recipe of the model).
     pub features: FeatureConfig,
@@ -194,7 +195,11 @@ impl RunConfig {
         }
         self.augmentation.check()?;
         self.training.check()?;
-        self.anchored().map(Checked)
+        let mut config = self.anchored()?;
+        if let DataConfig::Folder(_) = config.data {
+            config.split.groups.get_or_insert(GroupSource::Inferred(true));
+        }
+        Ok(Checked(config))
     }
 
     /// The same configuration with an absolute path of the data folder.
@@ -301,7 +306,7 @@ mod tests {
             let of = |text: &str| RunConfig::parse(text).unwrap();
             let plain = of(&format!("task = '{task}'"));
             assert_eq!(default.0[0], plain.training.epochs);
-            assert_eq!(small.0.map(|count| 2 * count), default.0);
+            assert_eq!(small.0, default.0.map(|count| count / 2));
             assert_eq!(large.0, default.0.map(|count| 2 * count));
             assert_ne!(small.1, default.1);
             assert_ne!(large.1, default.1);

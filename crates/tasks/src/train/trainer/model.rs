@@ -58,7 +58,11 @@ impl Trainer<'_> {
     /// A failed GPU operation, or a file that cannot be read.
     pub fn final_model(&self) -> Result<Vec<u8>, TaskError> {
         match self.best()? {
-            Some((_, best)) => Ok(sealed(best)?),
+            Some((_, mut best)) => {
+                // The data may have moved since.
+                best.set_json(model::CONFIG, self.problem.settings)?;
+                Ok(sealed(best)?)
+            }
             None => self.model(self.progress.epoch),
         }
     }
