@@ -112,7 +112,7 @@ def test_data_sets_are_those_of_training(trained, tmp_path):
     for _ in range(2):
         command = [sys.executable, "-c", program, str(tmp_path / "config.toml")]
         assert subprocess.run(command, env=environment, capture_output=True, check=True).stdout.strip() == b"5"
-        seen.append({path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.prepared")})
+        seen.append({path: path.stat().st_ino for path in (tmp_path / "cache").rglob("*.prepared")})
     assert len(seen[0]) == 5 and seen[0] == seen[1]
 
 

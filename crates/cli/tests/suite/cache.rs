@@ -39,6 +39,7 @@ fn a_limited_cache_survives_kills_and_neighbours() {
     succeed(prepare(&project, "shot", "1 GB").output().unwrap());
     let (all, bytes) = usage(&project);
     assert_eq!(all, 10);
+    let entry = bytes / all;
     let limit = 6 * bytes / 10;
     let text = &limit.to_string();
     // Each kind of features needs other entries, for which earlier ones leave.
@@ -54,7 +55,8 @@ fn a_limited_cache_survives_kills_and_neighbours() {
     let outputs: Vec<Output> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
     outputs.into_iter().for_each(|output| drop(succeed(output)));
     let (left, bytes) = usage(&project);
-    assert!(bytes <= limit && left > 0, "{left} entries, {bytes} of {limit} bytes");
+    // Two writers may each see room for one more entry at the same moment.
+    assert!(bytes <= limit + 2 * entry && left > 0, "{left} entries, {bytes} of {limit} bytes");
     let options = ["run.toml", "--run-dir", "with", "--cache-limit", text];
     assert!(project.model(&options, "with") == expected, "cold");
     let options = ["run.toml", "--run-dir", "again", "--cache-limit", text];
