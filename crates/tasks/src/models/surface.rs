@@ -3,7 +3,7 @@
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, Recipe, WIDTHS, within};
 use crate::data::{Eigenvectors, ExtraConfig, ImplicitDiffusion};
-use crate::features::HeatKernel;
+use crate::features::{Combined, HeatKernel, Position};
 use crate::registry::settings;
 use crate::{Task, TaskError};
 use gemcnn_nn::layers::{DiffusionBlockConfig, GlobalPool};
@@ -194,7 +194,15 @@ impl Model for DiffusionModel {
     fn recipe(&self, task: Task) -> Recipe {
         let recipe = Recipe::of_surfaces(task);
         match task {
-            Task::Segmentation | Task::Classification => recipe,
+            // Without curvature, which differs between sources.
+            Task::Segmentation | Task::Classification => Recipe {
+                features: Combined {
+                    of: vec![HeatKernel::default().into(), Position::default().into()],
+                    ..Combined::default()
+                }
+                .into(),
+                ..recipe
+            },
             // As published.
             _ => Recipe { features: HeatKernel::default().into(), augmentation: Default::default(), ..recipe },
         }
