@@ -134,7 +134,7 @@ fn features(config: &RunConfig) -> Vec<(String, RunConfig)> {
     // A correspondence on registered meshes is learned from positions.
     let kinds: &[&str] = match config.task {
         Task::Correspondence => &[],
-        _ => &["hks", "hks,position,curvature", "hks,wks,position,curvature,matrix"],
+        _ => &["hks,position", "hks,position,curvature", "hks,wks,position,curvature,matrix"],
     };
     // Several kinds are left out as often as those of the configuration.
     let drop = serde_json::to_value(&config.features).ok().and_then(|now| now.get("drop").cloned());
