@@ -107,7 +107,7 @@ pub fn train(
 /// A directory with a run of other settings, or in which another process trains.
 pub fn opened(config: &Checked<RunConfig>, path: &Path) -> Result<RunDirectory, TaskError> {
     let run = RunDirectory::open_or_create(path)?;
-    if run.config().exists() && *RunConfig::read(&run.config())?.checked()? != **config {
+    if run.config().exists() && RunConfig::read(&run.config())? != **config {
         let problem = "the directory holds a run with other settings; choose another directory or remove this one";
         return Err(TaskError::at(path, problem));
     }

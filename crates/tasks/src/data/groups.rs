@@ -63,13 +63,6 @@ pub struct SplitConfig {
     pub validation: ValidationUnit,
 }
 
-impl SplitConfig {
-    /// The splits of a data set whose groups are not inferred.
-    pub fn without_groups() -> Self {
-        Self { groups: Some(GroupSource::Inferred(false)), ..Self::default() }
-    }
-}
-
 /// What a validation split that is held out consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -3,7 +3,7 @@
 use super::batch_size::BatchSize;
 use super::checked::Checked;
 use super::settings::TrainingConfig;
-use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, GroupSource, Preparation, SplitConfig};
+use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, Preparation, SplitConfig};
 use crate::models::Preset;
 use crate::registry::is_default;
 use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
@@ -30,8 +30,8 @@ pub struct RunConfig {
     /// Source of the meshes (default: synthetic bodies).
     #[serde(default)]
     pub data: DataConfig,
-    /// How it is divided (default: as the data set says). Runs that do not say it are from before groups were inferred.
-    #[serde(default = "SplitConfig::without_groups", skip_serializing_if = "is_default")]
+    /// How it is divided (default: as the data set says).
+    #[serde(default, skip_serializing_if = "is_default")]
     pub split: SplitConfig,
     /// Input features (default: those of the recipe of the model).
     pub features: FeatureConfig,
@@ -195,11 +195,7 @@ impl RunConfig {
         }
         self.augmentation.check()?;
         self.training.check()?;
-        let mut config = self.anchored()?;
-        if let DataConfig::Folder(_) = config.data {
-            config.split.groups.get_or_insert(GroupSource::Inferred(true));
-        }
-        Ok(Checked(config))
+        self.anchored().map(Checked)
     }
 
     /// The same configuration with an absolute path of the data folder.
