@@ -22,6 +22,7 @@ use gemcnn_tasks::train::{BatchSize, Checked, Outcome, RunConfig, RunDirectory, 
 use gemcnn_tasks::{FeatureConfig, ModelConfig, Task, TaskError};
 use gemcnn_view::render::Up;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Default directory of runs.
 const RUNS: &str = "runs";
@@ -279,14 +280,24 @@ fn make_quick(config: &mut RunConfig) {
     }
 }
 
-/// A flag that the first Ctrl-C or termination signal sets, to save and stop. The second one stops at once.
+/// Signals within this time are one request.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
+
+/// A flag that the first Ctrl-C or termination signal sets, to save and stop. A later one stops at once. A second
+/// signal right after the first is the same request: `timeout` and schedulers send theirs to the process and to its
+/// group.
 pub fn stop_on_signals() -> Result<StopFlag, Failure> {
     let stop = StopFlag::new();
     let requested = stop.clone();
+    let mut first = None;
     let handler = move || {
         if requested.request() {
-            std::process::exit(Failure::INTERRUPTED.into());
+            if first.is_none_or(|first: Instant| first.elapsed() > SAME_REQUEST) {
+                std::process::exit(Failure::INTERRUPTED.into());
+            }
+            return;
         }
+        first = Some(Instant::now());
         say("\nsaving and stopping after this step; repeat to stop at once");
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::input(format!("cannot listen for Ctrl-C: {error}")))?;

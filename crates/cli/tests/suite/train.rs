@@ -157,6 +157,8 @@ fn signals_save_and_stop() {
     for name in ["INT", "TERM"] {
         let child = project.start("stopped");
         let before = modified(&project.checkpoint("stopped"));
+        // Twice, as `timeout` does: to the process and to its group.
+        signal(&child, name);
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         let message = stderr(&output);
