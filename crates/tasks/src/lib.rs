@@ -35,11 +35,6 @@ pub use task::Task;
 #[doc = include_str!("../../../docs/data.md")]
 struct DataPage;
 
-/// Runs the code of the page on models.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/models.md")]
-struct ModelsPage;
-
 /// Compiles the code of the page on trained models.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/using.md")]
