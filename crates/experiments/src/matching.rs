@@ -5,7 +5,7 @@ mod trouble;
 
 use crate::Report;
 use crate::output::{Table, invalid};
-use gemcnn_matching::{Evidence, MatchError, Matcher, RefineOptions, Shape, Verdict, refine};
+use gemcnn_matching::{Evidence, Match, MatchError, Matcher, Shape, Verdict};
 use gemcnn_mesh::features::wave_kernel_signatures;
 use gemcnn_mesh::remesh::{
     FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Resample, Sequence, Simplify, Subdivide,
@@ -232,9 +232,9 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
             };
             let mut maps = || {
                 let (a, b) = (shape(&a.mesh, &mut workspace)?, shape(&b.mesh, &mut workspace)?);
-                refine(&a, &b, &RefineOptions::default())
+                Match::new(&a, &b)
             };
-            let map = maps().map_err(invalid(format!("pair {pair}")))?.forward;
+            let map = maps().map_err(invalid(format!("pair {pair}")))?.vertices();
             row.seconds.push(start.elapsed().as_secs_f64());
             let [mean, flips] = bodies.errors(&a, &b, &map)?;
             row.means.push(mean);

@@ -12,13 +12,13 @@ const BODIES: &str = "bodies-match";
 /// Prepares shapes with the descriptors of a network that was trained for correspondence.
 ///
 /// ```
-/// use gemcnn_matching::{Matcher, RefineOptions, refine};
+/// use gemcnn_matching::{Match, Matcher};
 /// use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 /// use gemcnn_nn::Workspace;
 /// let family = BodyFamily::new(&BodyOptions { vertices: 500, ..BodyOptions::default() })?;
 /// let (matcher, mut workspace) = (Matcher::of_bodies()?, Workspace::default());
 /// let [a, b] = matcher.shapes(&mut workspace, [&family.body(1), &family.body(2)]);
-/// assert_eq!(refine(&a?, &b?, &RefineOptions::default())?.forward.len(), 500);
+/// assert_eq!(Match::new(&a?, &b?)?.forward.len(), 500);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Meshes that are prepared for matching.
 
 use crate::MatchError;
-use gemcnn_mesh::remesh::{MeshSize, Simplify, SurfacePoint, nearest_points, remesh};
+use gemcnn_mesh::remesh::{MeshSize, Simplify, Subdivide, SurfacePoint, nearest_points, remesh};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, PointIndex, Repair, normalised, repair};
 use serde::Serialize;
@@ -20,11 +20,14 @@ pub struct ShapeOptions {
     pub direct: usize,
     /// Number of vertices of simplified meshes (default 5,000).
     pub simplified: usize,
+    /// Smallest number of vertices that are matched directly (default 1,500). The faces of smaller meshes are divided into
+    /// four, as often as needed.
+    pub subdivided: usize,
 }
 
 impl Default for ShapeOptions {
     fn default() -> Self {
-        Self { eigenpairs: 150, direct: 10_000, simplified: 5_000 }
+        Self { eigenpairs: 150, direct: 10_000, simplified: 5_000, subdivided: 1_500 }
     }
 }
 
@@ -44,6 +47,8 @@ pub enum Note {
     Isolated(usize),
     /// A simplified copy with so many vertices was matched.
     Simplified(usize),
+    /// A subdivided copy with so many vertices was matched.
+    Subdivided(usize),
 }
 
 impl fmt::Display for Note {
@@ -57,6 +62,7 @@ impl fmt::Display for Note {
             Self::Merged(count) => write!(f, "{count} vertices at the position of others were merged"),
             Self::Isolated(count) => write!(f, "{count} vertices without faces are matched like the nearest others"),
             Self::Simplified(count) => write!(f, "a copy simplified to {count} vertices was matched"),
+            Self::Subdivided(count) => write!(f, "a copy subdivided to {count} vertices was matched"),
         }
     }
 }
@@ -84,8 +90,9 @@ pub(crate) struct Descriptors {
 /// A mesh that is prepared for matching.
 ///
 /// The mesh is cleaned (vertices at equal positions merged, faces without area and vertices without faces dropped, faces
-/// turned the same way and a closed mesh outwards) and scaled to unit area. A large mesh has a simplified copy.
-/// [`surface`](Self::surface), its operators and its descriptors belong to what is matched: the copy, or the cleaned mesh.
+/// turned the same way and a closed mesh outwards) and scaled to unit area. A large mesh has a simplified copy, a small one a
+/// subdivided copy. [`surface`](Self::surface), its operators and its descriptors belong to what is matched: the copy, or
+/// the cleaned mesh.
 ///
 /// ```
 /// use gemcnn_matching::{Shape, ShapeOptions};
@@ -103,8 +110,8 @@ pub struct Shape {
     of_given: Vec<u32>,
     /// Vertex of the given mesh of every vertex of the cleaned one.
     given: Vec<u32>,
-    /// A simplified copy of the cleaned mesh.
-    simplified: Option<Mesh>,
+    /// A simplified or subdivided copy of the cleaned mesh.
+    copy: Option<Mesh>,
     graph: GaugeGraph,
     operators: SurfaceOperators,
     basis: Basis,
@@ -144,20 +151,24 @@ impl Shape {
         if vertices < LEAST_VERTICES {
             return Err(MatchError::TooSmall { vertices, least: LEAST_VERTICES });
         }
-        let simplified = match vertices > options.direct {
-            false => None,
-            true => {
-                let size = MeshSize::Vertices(options.simplified);
-                let copy = remesh(&whole, &Simplify { size }, 0)?;
-                let reached = copy.mesh.vertex_count();
-                if reached > options.direct {
-                    return Err(MatchError::NotSimplified { vertices, reached });
-                }
-                notes.push(Note::Simplified(reached));
-                Some(copy.mesh)
+        let copy = if vertices > options.direct {
+            let copy = remesh(&whole, &Simplify { size: MeshSize::Vertices(options.simplified) }, 0)?.mesh;
+            let reached = copy.vertex_count();
+            if reached > options.direct {
+                return Err(MatchError::NotSimplified { vertices, reached });
             }
+            notes.push(Note::Simplified(reached));
+            Some(copy)
+        } else if vertices < options.subdivided {
+            // Each round has about four times as many vertices.
+            let rounds = (options.subdivided.div_ceil(vertices) as f64).log(4.0).ceil() as usize;
+            let copy = remesh(&whole, &Subdivide { rounds, ..Subdivide::default() }, 0)?.mesh;
+            notes.push(Note::Subdivided(copy.vertex_count()));
+            Some(copy)
+        } else {
+            None
         };
-        let surface = simplified.as_ref().unwrap_or(&whole);
+        let surface = copy.as_ref().unwrap_or(&whole);
         let vertices = surface.vertex_count();
         if vertices < LEAST_VERTICES {
             return Err(MatchError::TooSmall { vertices, least: LEAST_VERTICES });
@@ -182,7 +193,7 @@ impl Shape {
             of_given: of_given.map(|(vertex, kept)| kept.unwrap_or_else(|| nearest(vertex))).collect(),
             given: cleaned.vertex_origin,
             whole,
-            simplified,
+            copy,
             graph,
             operators,
             basis,
@@ -191,10 +202,9 @@ impl Shape {
         })
     }
 
-    /// The surface that is matched, with unit area: the cleaned mesh or its simplified copy. Descriptors are for its
-    /// vertices.
+    /// The surface that is matched, with unit area: the cleaned mesh or its copy. Descriptors are for its vertices.
     pub fn surface(&self) -> &Mesh {
-        self.simplified.as_ref().unwrap_or(&self.whole)
+        self.copy.as_ref().unwrap_or(&self.whole)
     }
 
     /// Frames and neighbours of the surface.
@@ -246,14 +256,14 @@ impl Shape {
     /// The point of [`surface`](Self::surface) that is nearest to every vertex of the cleaned mesh; `None` if that is the
     /// surface itself.
     pub(crate) fn on_copy(&self) -> Result<Option<Vec<SurfacePoint>>, MatchError> {
-        let Some(copy) = &self.simplified else { return Ok(None) };
+        let Some(copy) = &self.copy else { return Ok(None) };
         let nearest = nearest_points(copy, self.whole.vertices())?;
         Ok(Some(nearest.into_iter().map(|(point, _)| point).collect()))
     }
 
     /// Moves points of [`surface`](Self::surface) to the given mesh.
     pub(crate) fn to_given(&self, mut points: Vec<SurfacePoint>) -> Result<Vec<SurfacePoint>, MatchError> {
-        if let Some(copy) = &self.simplified {
+        if let Some(copy) = &self.copy {
             let positions: Vec<DVec3> = points.iter().map(|point| point.position(copy.vertices())).collect();
             points = nearest_points(&self.whole, &positions)?.into_iter().map(|(point, _)| point).collect();
         }

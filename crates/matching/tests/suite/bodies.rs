@@ -1,6 +1,7 @@
 //! Remeshed synthetic bodies with known correspondences.
 
-use gemcnn_matching::{Shape, ShapeOptions};
+use crate::AS_GIVEN;
+use gemcnn_matching::Shape;
 use gemcnn_mesh::remesh::{Isotropic, MeshSize, RemeshKind, Simplify, carry_values, remesh};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{DVec3, Mesh, PointIndex};
@@ -57,7 +58,7 @@ impl Body {
 
     /// The prepared mesh with descriptors.
     pub fn shape(&self, noise: f64, seed: u64) -> Shape {
-        let mut shape = Shape::new(&self.mesh, &ShapeOptions::default()).unwrap();
+        let mut shape = Shape::new(&self.mesh, &AS_GIVEN).unwrap();
         assert_eq!(shape.surface().vertex_count(), self.mesh.vertex_count());
         shape.set_descriptors(self.descriptors(noise, seed)).unwrap();
         shape

@@ -1,3 +1,4 @@
+use crate::AS_GIVEN;
 use crate::bodies::{Body, mean};
 use gemcnn_matching::{Match, Shape, ShapeOptions, Verdict};
 use gemcnn_mesh::remesh::{Subdivide, carry_values, nearest_points, remesh};
@@ -30,7 +31,7 @@ fn known_bodies_match_well_and_other_shapes_do_not() {
     assert_eq!(found.evidence.verdict(), Verdict::Good, "{:?}", found.evidence);
     assert!(found.evidence.doubts().is_empty());
     assert!(f64::from(found.confidence.iter().sum::<f32>()) > 0.6 * 700.0);
-    let mut sphere = Shape::new(&shapes::icosphere(3).unwrap(), &ShapeOptions::default()).unwrap();
+    let mut sphere = Shape::new(&shapes::icosphere(3).unwrap(), &AS_GIVEN).unwrap();
     let rows = sphere.surface().vertices().iter().flat_map(|&place| {
         let values: [f32; 32] = std::array::from_fn(|wave| (place * (wave + 1) as f64).element_sum().sin() as f32);
         values
@@ -63,7 +64,7 @@ fn maps_are_for_the_given_vertices() {
         Mesh::new(vertices, corners.chunks_exact(3).collect::<Faces>()).unwrap()
     };
     let shape = |body: &Body, seed| {
-        let mut shape = Shape::new(&dirty(&body.mesh), &ShapeOptions::default()).unwrap();
+        let mut shape = Shape::new(&dirty(&body.mesh), &AS_GIVEN).unwrap();
         // Vertices of the cleaned mesh are in another order.
         let own = PointIndex::new(body.shape(0.0, seed).surface().vertices());
         let order = shape.surface().vertices().iter().map(|&at| own.nearest(at).unwrap().point as usize);
@@ -90,7 +91,7 @@ fn maps_are_for_the_given_vertices() {
 #[test]
 fn simplified_copies_carry_over_to_all_vertices() {
     let (a, b) = (Body::remeshed(1, 700, false), Body::remeshed(2, 600, true));
-    let options = ShapeOptions { direct: 1000, simplified: 600, ..Default::default() };
+    let options = ShapeOptions { direct: 1000, simplified: 600, ..AS_GIVEN };
     let fine = |body: &Body, seed| {
         let fine = remesh(&body.mesh, &Subdivide { rounds: 1, ..Default::default() }, 0).unwrap();
         let mut shape = Shape::new(&fine.mesh, &options).unwrap();
@@ -154,7 +155,7 @@ fn tangent_vectors_turn_with_the_surface() {
     let quarter = |p: DVec3| DVec3::new(-p.y, p.x, p.z);
     let turned = sphere.map_vertices(quarter).unwrap();
     let shape = |mesh: &Mesh| {
-        let mut shape = Shape::new(mesh, &ShapeOptions { eigenpairs: 60, ..Default::default() }).unwrap();
+        let mut shape = Shape::new(mesh, &ShapeOptions { eigenpairs: 60, ..AS_GIVEN }).unwrap();
         let rows = sphere.vertices().iter().flat_map(|place| {
             let values: [f32; 24] = std::array::from_fn(|wave| {
                 let direction = DVec3::new((wave as f64).sin(), (wave as f64 * 1.7).cos(), (wave as f64 * 2.3).sin());

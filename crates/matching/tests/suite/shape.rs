@@ -1,9 +1,10 @@
+use crate::AS_GIVEN;
 use gemcnn_matching::{MatchError, Note, Shape, ShapeOptions};
 use gemcnn_mesh::surface::SurfaceError;
 use gemcnn_mesh::{DVec3, Faces, Mesh, shapes};
 
 fn new(mesh: &Mesh) -> Result<Shape, MatchError> {
-    Shape::new(mesh, &ShapeOptions::default())
+    Shape::new(mesh, &AS_GIVEN)
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn descriptors_are_finite_rows() {
 #[test]
 fn large_meshes_are_simplified() {
     let sphere = shapes::icosphere(4).unwrap();
-    let options = ShapeOptions { direct: 1000, simplified: 500, ..Default::default() };
+    let options = ShapeOptions { direct: 1000, simplified: 500, ..AS_GIVEN };
     let shape = Shape::new(&sphere, &options).unwrap();
     assert_eq!(shape.surface().vertex_count(), 500);
     assert_eq!(shape.notes(), [Note::Simplified(500)]);
@@ -84,4 +85,16 @@ fn large_meshes_are_simplified() {
     let mesh = Mesh::new(apart.collect(), (0..15360).collect::<Vec<u32>>().chunks_exact(3).collect()).unwrap();
     let refused = Shape::new(&mesh, &options).unwrap_err();
     assert_eq!(refused, MatchError::NotSimplified { vertices: 15360, reached: 15360 });
+}
+
+#[test]
+fn small_meshes_are_subdivided() {
+    let sphere = shapes::icosphere(2).unwrap();
+    let options = ShapeOptions { subdivided: 163, ..AS_GIVEN };
+    let shape = Shape::new(&sphere, &options).unwrap();
+    assert_eq!(shape.notes(), [Note::Subdivided(642)]);
+    assert_eq!((shape.surface().vertex_count(), shape.vertex_count()), (642, 162));
+    assert_eq!(Shape::new(&sphere, &ShapeOptions { subdivided: 162, ..AS_GIVEN }).unwrap().notes(), []);
+    let rounds = Shape::new(&sphere, &ShapeOptions::default()).unwrap();
+    assert_eq!(rounds.surface().vertex_count(), 2562);
 }
