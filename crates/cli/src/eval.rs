@@ -80,10 +80,7 @@ impl EvalArgs {
         }
         let model = TrainedModel::read(&self.run).map_err(Failure::input)?;
         let products = model.config.training.precision.into();
-        let device = match self.json {
-            true => self.device.open_quietly(products),
-            false => self.device.open(products),
-        }?;
+        let device = if self.json { self.device.open_quietly(products) } else { self.device.open(products) }?;
         let options = EvaluationOptions {
             split: self.split(),
             rotation: self.rotate,

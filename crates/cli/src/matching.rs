@@ -10,7 +10,7 @@ use clap::Args;
 use gemcnn_matching::{Evidence, Match, MatchError, Matcher, Shape, Verdict};
 use gemcnn_mesh::remesh::SurfacePoint;
 use gemcnn_mesh::{
-    AttributeValues, DVec3, Faces, Mesh, MeshFile, VertexAttribute, WriteOptions, stored_in, vector_name, write_mesh,
+    AttributeValues, DVec3, Mesh, MeshFile, VertexAttribute, WriteOptions, stored_in, vector_name, write_mesh,
 };
 use gemcnn_nn::{Device, ProductMode, Workspace};
 use gemcnn_tasks::data::{csv_cell, mesh_files, npy_f32, npy_i64};
@@ -348,9 +348,7 @@ fn write_fields(path: &Path, a: &Side, found: &Match, columns: &[VertexAttribute
 
 /// Links two meshes of a page: points that correspond have the same colour, and are marked together.
 pub fn link(page: &mut Page) -> Result<(), Failure> {
-    let [a, b] = &mut page.meshes[..] else {
-        return Err(Failure::usage("--match needs two meshes"));
-    };
+    let [a, b] = &mut page.meshes[..] else { return Err(Failure::usage("--match needs two meshes")) };
     let matcher = Matcher::of_bodies().map_err(Failure::input)?;
     let mut workspace = Workspace::new(Device::Cpu);
     let [on_a, on_b] = matcher.shapes(&mut workspace, [&a.mesh, &b.mesh]);
@@ -397,13 +395,7 @@ fn picture(a: &Mesh, b: &Mesh, found: &Match) -> Result<Vec<u8>, Failure> {
     colours.extend(on_b);
     let size = |mesh: &Mesh| mesh.bounds().map_or(DVec3::ZERO, |[low, high]| high - low);
     let gap = DVec3::X * 0.6 * (size(&a).x + size(&b).x);
-    let first = a.vertex_count() as u32;
-    let vertices = a.vertices().iter().copied().chain(b.vertices().iter().map(|&point| point + gap)).collect();
-    let mut faces: Faces = a.faces().iter().collect();
-    for face in b.faces().iter() {
-        faces.push(&face.iter().map(|corner| corner + first).collect::<Vec<u32>>());
-    }
-    let both = Mesh::new(vertices, faces).map_err(Failure::input)?;
+    let both = Mesh::side_by_side([(&a, DVec3::ZERO), (&b, gap)]).map_err(Failure::input)?;
     let options = RenderOptions { view: View::orbit(0.0, 10.0, Up::Y), ..Default::default() };
     Ok(render(&both, Some(&colours), &[], &options).map_err(Failure::input)?.encode_png())
 }

@@ -1,5 +1,5 @@
-//! The experiments of the paper and others, from data to tables and figures: sweeps that a TOML file describes, and
-//! programs. And the benchmark of the `gemcnn` command.
+//! The experiments of the paper and others, from data to tables and figures: sweeps that TOML files describe, programs,
+//! and the measurements of `gemcnn bench`.
 
 pub mod bench;
 pub mod digits;

@@ -258,10 +258,7 @@ impl Strip {
                     let count = (self.width - index * LANES).min(LANES);
                     let mask: __mmask16 = u16::MAX >> (LANES - count);
                     let place = c.add(row * self.c_stride + index * LANES);
-                    let value = match self.add {
-                        true => _mm512_add_ps(_mm512_maskz_loadu_ps(mask, place), sum),
-                        false => sum,
-                    };
+                    let value = if self.add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, place), sum) } else { sum };
                     _mm512_mask_storeu_ps(place, mask, value);
                 }
             }

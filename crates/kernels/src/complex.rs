@@ -173,10 +173,7 @@ unsafe fn panel<S: Simd, T: Real, const BY_ROWS: bool>(
         false => (place.inner, height, PANELS[1][0]),
     };
     // Lines by columns are short: one vector, mostly.
-    let whole = match BY_ROWS {
-        true => 0,
-        false => length - length % T::count::<S>(),
-    };
+    let whole = if BY_ROWS { 0 } else { length - length % T::count::<S>() };
     for (line, both) in both.chunks_exact_mut(stride).take(lines).enumerate() {
         let from = place.a.map(|a| a.wrapping_add(line * place.a_stride));
         // SAFETY: a line of each part of the left factor.
@@ -287,10 +284,7 @@ unsafe fn strip<S: Simd, T: Real, const ROWS: usize, const VECTORS: usize, const
     }
     for (i, [both, y, x]) in sums.into_iter().enumerate() {
         for v in 0..VECTORS {
-            let first = match place.negative {
-                true => T::minus(simd, y[v], both[v]),
-                false => T::minus(simd, both[v], y[v]),
-            };
+            let first = if place.negative { T::minus(simd, y[v], both[v]) } else { T::minus(simd, both[v], y[v]) };
             let results = [first, T::minus(simd, both[v], x[v])];
             for (to, mut result) in place.c.into_iter().zip(results) {
                 let to = to.wrapping_add(i * place.c_stride + start + v * lanes);

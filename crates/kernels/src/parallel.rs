@@ -170,9 +170,7 @@ pub(crate) fn spread<M: Send, I: Send>(
     let memories: Vec<_> = memories.map(Some).map(Mutex::new).collect();
     let items: Vec<_> = work.map(Some).map(Mutex::new).collect();
     share(memories.len(), items.len(), &|worker, places| {
-        let Some(mut memory) = take(&memories[worker]) else {
-            return;
-        };
+        let Some(mut memory) = take(&memories[worker]) else { return };
         for item in places.filter_map(|place| take(&items[place])) {
             run(&mut memory, item);
         }

@@ -229,6 +229,23 @@ impl Mesh {
         Some([low, high])
     }
 
+    /// Several meshes as one, in their order, each moved by a shift.
+    ///
+    /// # Errors
+    /// A coordinate that is not finite, or more vertices than a face can refer to.
+    pub fn side_by_side<'a>(meshes: impl IntoIterator<Item = (&'a Self, DVec3)>) -> Result<Self, MeshError> {
+        let (mut vertices, mut faces) = (Vec::new(), Faces::new());
+        for (mesh, shift) in meshes {
+            let first = vertices.len() as u32;
+            vertices.extend(mesh.vertices.iter().map(|&vertex| vertex + shift));
+            for face in mesh.faces.iter() {
+                face.iter().for_each(|corner| faces.push_corner(corner + first));
+                faces.close_face();
+            }
+        }
+        Self::new(vertices, faces)
+    }
+
     /// The mesh with every vertex position mapped by `place`. Faces and vertex order do not change.
     ///
     /// # Errors

@@ -79,6 +79,8 @@ impl PointIndex {
     }
 }
 
+/// Puts `order` into the order of the tree: each part is split at its middle, across its longest side, which is noted
+/// in `axes`.
 fn build(points: &[DVec3], order: &mut [u32], axes: &mut [u8]) {
     if order.len() <= LEAF {
         return;
@@ -106,6 +108,7 @@ fn build(points: &[DVec3], order: &mut [u32], axes: &mut [u8]) {
     }
 }
 
+/// A search in progress.
 struct Query<'a> {
     index: &'a PointIndex,
     centre: DVec3,
@@ -117,6 +120,7 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
+    /// Offers the points of the node with these places, unless they are too far away.
     fn visit(&mut self, start: usize, end: usize) {
         if end - start <= LEAF {
             for at in start..end {
@@ -136,6 +140,7 @@ impl Query<'_> {
         }
     }
 
+    /// Keeps the point at a place if it is near enough.
     fn offer(&mut self, at: usize) {
         let candidate = Neighbour {
             squared_distance: self.centre.distance_squared(self.index.points[at]),

@@ -3,7 +3,7 @@
 use crate::DVec3;
 use glam::DMat3;
 
-/// Maximum number of sweeps over the three off-diagonal entries; five reach rounding on any matrix.
+/// Maximum number of sweeps over the three off-diagonal entries. After five, any matrix is diagonal up to rounding.
 const MAX_SWEEPS: usize = 16;
 
 /// Eigenvalues of a symmetric matrix in descending order, and orthonormal eigenvectors, by Jacobi

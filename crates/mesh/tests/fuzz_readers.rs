@@ -218,34 +218,8 @@ fn further_formats() -> Vec<Format> {
 }
 
 /// Words that parsers have stumbled over.
-const NASTY: [&[u8]; 26] = [
-    b"-1",
-    b"0",
-    b"1",
-    b"2",
-    b"255",
-    b"256",
-    b"2147483648",
-    b"4294967295",
-    b"4294967296",
-    b"353535235358",
-    b"18446744073709551615",
-    b"-9223372036854775808",
-    b"99999999999999999999999999",
-    b"1e999",
-    b"-1e-999",
-    b"nan",
-    b"inf",
-    b"0.5",
-    b"0x10",
-    b"1e",
-    b"-",
-    b"\\",
-    b"#",
-    b"list",
-    b"uchar",
-    b"vertex",
-];
+const NASTY: &str = "-1 0 1 2 255 256 2147483648 4294967295 4294967296 353535235358 18446744073709551615 \
+    -9223372036854775808 99999999999999999999999999 1e999 -1e-999 nan inf 0.5 0x10 1e - \\ # list uchar vertex";
 
 fn mutate(input: &mut Vec<u8>, other: &[u8], rng: &mut ChaCha8Rng) {
     if input.is_empty() {
@@ -305,8 +279,9 @@ fn run_around(bytes: &[u8], at: usize, ends: impl Fn(&u8) -> bool) -> std::ops::
 
 fn replace_word(input: &mut Vec<u8>, at: usize, rng: &mut ChaCha8Rng) {
     let word = run_around(input, at, u8::is_ascii_whitespace);
-    let nasty = NASTY.choose(rng).copied().unwrap_or_default();
-    input.splice(word, nasty.iter().copied());
+    let words: Vec<&str> = NASTY.split(' ').collect();
+    let nasty = words.choose(rng).copied().unwrap_or_default();
+    input.splice(word, nasty.bytes());
 }
 
 fn line_around(input: &[u8], at: usize) -> std::ops::Range<usize> {

@@ -212,9 +212,7 @@ impl Archive {
 
     /// The values of a tensor of a shape, or the reason why it does not fit.
     pub(crate) fn fitting<T: Real>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, String> {
-        let Some(tensor) = self.tensors.get(name) else {
-            return Err(format!("`{name}` is missing from the file"));
-        };
+        let Some(tensor) = self.tensors.get(name) else { return Err(format!("`{name}` is missing from the file")) };
         if tensor.shape != shape {
             return Err(format!("`{name}` has shape {:?} in the file, but {shape:?} here", tensor.shape));
         }

@@ -153,10 +153,7 @@ pub(crate) fn f32_slice_mut<T: Real>(values: &mut [T]) -> Result<&mut [f32], NnE
 
 /// Fails unless `T` is f32.
 pub(crate) fn expect_f32<T: Real>() -> Result<(), NnError> {
-    match TypeId::of::<T>() == TypeId::of::<f32>() {
-        true => Ok(()),
-        false => Err(only_f32()),
-    }
+    if TypeId::of::<T>() == TypeId::of::<f32>() { Ok(()) } else { Err(only_f32()) }
 }
 
 fn only_f32() -> NnError {
@@ -206,10 +203,7 @@ impl<V> DeviceCopy<V> {
             return Ok(sent.value.clone());
         }
         let value = Arc::new(send()?);
-        let ready = match device.is_ahead() {
-            true => Some(Arc::new(device.event()?)),
-            false => None,
-        };
+        let ready = if device.is_ahead() { Some(Arc::new(device.event()?)) } else { None };
         *place = Some(Copied { device: device.clone(), value: value.clone(), ready });
         Ok(value)
     }

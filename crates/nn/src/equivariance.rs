@@ -143,10 +143,7 @@ fn measure<T: Real>(
     let change = Change::new(trial, symmetry, graph, &mut random)?;
     let carried = change.carry(trial.input, &features)?;
     let found = apply(&change.graph, &change.points, &carried)?;
-    let expected = match per_vertex {
-        true => change.carry(trial.output, &output)?,
-        false => output,
-    };
+    let expected = if per_vertex { change.carry(trial.output, &output)? } else { output };
     check_size("numbers in the output", expected.len(), found.len())?;
     let largest = expected.iter().map(|v| v.as_f64().abs());
     let largest = largest.fold(0.0, f64::max);
@@ -346,9 +343,7 @@ impl Change {
         let angles: Vec<T> = self.angles.iter().map(|&angle| T::of(angle)).collect();
         let mut rotated = features.to_vec();
         elementwise::rotate(kind, &angles, features, &mut rotated)?;
-        let Some(target) = &self.target else {
-            return Ok(rotated);
-        };
+        let Some(target) = &self.target else { return Ok(rotated) };
         let width = kind.dimension();
         let mut moved = rotated.clone();
         for (vertex, &to) in target.iter().enumerate() {

@@ -170,10 +170,7 @@ impl<T: 'static> Extras<T> {
     pub fn for_batch(&self, device: &Device, keep: &dyn Fn(SharedExtra, usize) -> bool) -> Result<Self, NnError> {
         let kept = |extra: &Arc<dyn AnyExtra<T>>| {
             let is_kept = || Arc::strong_count(extra) == 1 || keep(extra.clone(), extra.size_in_bytes(device));
-            match extra.keeps_origins(device, keep) && is_kept() {
-                true => Ok(Arc::clone(extra)),
-                false => extra.detached_any(),
-            }
+            if extra.keeps_origins(device, keep) && is_kept() { Ok(Arc::clone(extra)) } else { extra.detached_any() }
         };
         self.0.iter().map(kept).collect::<Result<_, _>>().map(Self)
     }

@@ -68,6 +68,7 @@ pub use geometry::{Geometry, Levels};
 pub use heat_batch::HeatBatch;
 pub use incidence_batch::IncidenceBatch;
 pub use loss::{Loss, LossOperator, LossValue};
+use module::signature;
 pub use module::{Head, Module, Part};
 pub use network::{LayerConfig, Network, NetworkConfig, Stage, WeightDecay};
 pub use on_devices::{ArraysOn, OnDevices, Upload};

@@ -134,12 +134,30 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     }
 }
 
+/// The types of a module, and how far it sees: `signature!(this: this.input => this.output, reach 1);` in its
+/// implementation of [`Module`]. Without a reach, the output depends on the whole mesh.
+macro_rules! signature {
+    ($this:ident: $input:expr => $output:expr $(, reach $rings:literal)?) => {
+        fn input(&self) -> &$crate::FeatureType {
+            let $this = self;
+            &$input
+        }
+
+        fn output(&self) -> &$crate::FeatureType {
+            let $this = self;
+            &$output
+        }
+
+        $(fn reach(&self) -> Option<usize> {
+            Some($rings)
+        })?
+    };
+}
+pub(crate) use signature;
+
 /// Fails unless the outputs of a model are finite.
 fn finite_outputs(finite: bool) -> Result<(), NnError> {
-    match finite {
-        true => Ok(()),
-        false => Err(NnError::OutputNotFinite),
-    }
+    if finite { Ok(()) } else { Err(NnError::OutputNotFinite) }
 }
 
 /// The last layer of a model, if it is linear.

@@ -172,9 +172,7 @@ impl<T: Real> Context<'_, T> {
         &mut self,
         ids: [ParameterId; N],
     ) -> Result<Option<([ViewMut<'_, T>; N], Executor<'_, T>)>, NnError> {
-        let Some(parameters) = self.access.parameters_mut() else {
-            return Ok(None);
-        };
+        let Some(parameters) = self.access.parameters_mut() else { return Ok(None) };
         let values = parameters.views_mut(self.workspace.device(), ids)?;
         Ok(Some((values, self.workspace.executor())))
     }
@@ -193,9 +191,7 @@ impl<T: Real> Context<'_, T> {
 
     /// A random number stream of its own for the calling operator; `None` unless training.
     pub fn random_stream(&mut self) -> Result<Option<RandomStream>, NnError> {
-        let Access::Training { randomness, .. } = &self.access else {
-            return Ok(None);
-        };
+        let Access::Training { randomness, .. } = &self.access else { return Ok(None) };
         let stream = *randomness;
         // Golden-ratio steps keep the seeds of the operators of one step apart.
         let salt = self.random_steps.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -118,9 +118,7 @@ impl<T: Real> Store<T> {
     }
 
     fn take_idle(&mut self, capacity: usize) -> Aligned<T> {
-        let Some(idle) = self.idle.get_mut(&capacity) else {
-            return Aligned::default();
-        };
+        let Some(idle) = self.idle.get_mut(&capacity) else { return Aligned::default() };
         let values = idle.pop().unwrap_or_default();
         if idle.is_empty() {
             self.idle.remove(&capacity);

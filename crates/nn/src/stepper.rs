@@ -119,9 +119,7 @@ impl<T: Real> Stepper<T> {
             _ => None,
         };
         let mut work = Work { module, parameters, optimiser, workspace, settings };
-        let Some((cuda, shape)) = capturable else {
-            return device.run(|| work.plain(batch));
-        };
+        let Some((cuda, shape)) = capturable else { return device.run(|| work.plain(batch)) };
         if (self.captured.as_ref()).is_some_and(|captured| captured.shape == shape) {
             if let Some(loss) = self.replay(cuda, &mut work, batch)? {
                 return Ok(loss);
@@ -150,9 +148,7 @@ impl<T: Real> Stepper<T> {
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
     ) -> Result<Option<Loss>, NnError> {
-        let Some(captured) = &mut self.captured else {
-            return Ok(None);
-        };
+        let Some(captured) = &mut self.captured else { return Ok(None) };
         if work.places(device)? != captured.places {
             return Ok(None);
         }

@@ -64,9 +64,7 @@ impl<T: Real, const N: usize, O: Operator<T, N>> Recorded<T> for RecordedOperato
         gradient: Gradient<T>,
         wanted: &[bool],
     ) -> Result<Vec<Option<Storage<T>>>, NnError> {
-        let Gradient::Features(gradient) = gradient else {
-            return Ok(Vec::new());
-        };
+        let Gradient::Features(gradient) = gradient else { return Ok(Vec::new()) };
         let wanted = std::array::from_fn(|i| wanted[i]);
         let gradients = self.0.backward(context, self.1, gradient, wanted)?;
         Ok(gradients.into())
@@ -80,9 +78,7 @@ impl<T: Real, const N: usize, O: LossOperator<T, N>> Recorded<T> for RecordedLos
         gradient: Gradient<T>,
         wanted: &[bool],
     ) -> Result<Vec<Option<Storage<T>>>, NnError> {
-        let Gradient::Loss(weight) = gradient else {
-            return Ok(Vec::new());
-        };
+        let Gradient::Loss(weight) = gradient else { return Ok(Vec::new()) };
         let wanted = std::array::from_fn(|i| wanted[i]);
         let gradients = self.0.backward(context, self.1, weight, wanted)?;
         Ok(gradients.into())
@@ -176,10 +172,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// [`backward_to`](Self::backward_to) returns it.
     pub fn tracked_input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
         let input = self.input(kind, values)?;
-        Ok(match self.is_training() {
-            true => input.with_node(self.push(Step::Input, Vec::new())),
-            false => input,
-        })
+        Ok(if self.is_training() { input.with_node(self.push(Step::Input, Vec::new())) } else { input })
     }
 
     /// Applies an operator.
@@ -267,9 +260,7 @@ impl<'a, T: Real> Tape<'a, T> {
             wanted.push((self.index_of(input.node())?, self.workspace.pool.zeros(input.values_len())));
         }
         while let Some(node) = self.nodes.pop() {
-            let Some(gradient) = node.gradient else {
-                continue;
-            };
+            let Some(gradient) = node.gradient else { continue };
             match (node.step, gradient) {
                 (Step::Input, Gradient::Features(gradient)) => {
                     let index = self.nodes.len();
@@ -294,9 +285,7 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// Adds to the gradient of a node.
     fn accumulate(&mut self, index: usize, gradient: Gradient<T>) -> Result<(), NnError> {
-        let Some(node) = self.nodes.get_mut(index) else {
-            return Ok(());
-        };
+        let Some(node) = self.nodes.get_mut(index) else { return Ok(()) };
         match (&mut node.gradient, gradient) {
             (Some(Gradient::Features(sum)), Gradient::Features(gradient)) => {
                 self.workspace.accumulate(sum, &gradient)?;

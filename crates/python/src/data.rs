@@ -61,10 +61,7 @@ pub fn configuration(text: Option<&str>, file: Option<&PathBuf>) -> PyResult<Che
 
 /// The cache of prepared meshes, or none.
 pub fn cache(use_cache: bool) -> Result<Cache, gemcnn_tasks::TaskError> {
-    match use_cache {
-        true => Cache::of_user().limited(None),
-        false => Ok(Cache::none()),
-    }
+    if use_cache { Cache::of_user().limited(None) } else { Ok(Cache::none()) }
 }
 
 /// A part of the data set of a configuration; it never changes.

@@ -207,10 +207,7 @@ impl GaugeGraph {
 
     /// The arrays for operators, in f64 or f32.
     fn arrays<'py>(&self, py: Python<'py>, wide: bool) -> PyResult<Bound<'py, PyDict>> {
-        match wide {
-            true => graph_arrays::<f64>(py, &self.graph),
-            false => graph_arrays::<f32>(py, &self.graph),
-        }
+        if wide { graph_arrays::<f64>(py, &self.graph) } else { graph_arrays::<f32>(py, &self.graph) }
     }
 
     /// The graph as bytes, and whether its normals are weighted by angles.
@@ -225,10 +222,7 @@ impl GaugeGraph {
         let graph = work(py, || gemcnn_mesh::GaugeGraph::from_safetensors(bytes))?;
         Ok(Self {
             graph: graph.map_err(errors::geometry)?,
-            normals: match by_angle {
-                true => NormalWeighting::CornerAngle,
-                false => NormalWeighting::Area,
-            },
+            normals: if by_angle { NormalWeighting::CornerAngle } else { NormalWeighting::Area },
         })
     }
 }

@@ -56,9 +56,7 @@ struct Callback<'a> {
 
 impl Observer for Callback<'_> {
     fn observe(&mut self, event: Event<'_>) {
-        let (Event::EpochDone(record), Some(on_epoch)) = (event, self.on_epoch) else {
-            return;
-        };
+        let (Event::EpochDone(record), Some(on_epoch)) = (event, self.on_epoch) else { return };
         let called = serde_json::to_string(record).map_err(errors::task);
         let called = called.and_then(|record| Python::attach(|py| on_epoch.call1(py, (record,)).map(|_| ())));
         if let Err(error) = called {

@@ -13,10 +13,7 @@ fn made(mesh: Result<gemcnn_mesh::Mesh, ShapeError>) -> PyResult<Mesh> {
 }
 
 fn cells(quads: bool) -> Cells {
-    match quads {
-        true => Cells::Quads,
-        false => Cells::Triangles,
-    }
+    if quads { Cells::Quads } else { Cells::Triangles }
 }
 
 #[pyfunction]

@@ -247,9 +247,7 @@ fn notes_on_validation(split: &PreparedSplit, dataset: &Dataset) -> Result<Vec<S
     if split.len() == 1 {
         notes.push("warning: the validation split is a single mesh, and its score says little about others".into());
     }
-    let Some(classes) = dataset.classes().filter(|_| dataset.task() == Task::Segmentation) else {
-        return Ok(notes);
-    };
+    let Some(classes) = dataset.classes().filter(|_| dataset.task() == Task::Segmentation) else { return Ok(notes) };
     let mut counts = vec![0; classes.count()];
     for index in 0..split.len() {
         let labels = split.load(index)?.target.classes().unwrap_or_default();

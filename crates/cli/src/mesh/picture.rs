@@ -67,10 +67,7 @@ impl PictureCommand {
         let colours = self.colours(&file)?;
         // Borders between labels are crisp.
         let classes = self.colour.as_ref().and_then(|name| labels(&file, name));
-        let arrows = match self.frames {
-            true => frame_arrows(&file.mesh).map_err(Failure::at(&self.file))?,
-            false => Vec::new(),
-        };
+        let arrows = if self.frames { frame_arrows(&file.mesh).map_err(Failure::at(&self.file))? } else { Vec::new() };
         let up = self.up.unwrap_or_else(|| Up::of(&file.mesh));
         let options = RenderOptions {
             width: self.width,

@@ -152,10 +152,7 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
     let config = args.config()?.checked().map_err(Failure::usage)?;
     let stop = stop_on_signals()?;
     let products = config.training.precision.into();
-    let device = match args.quiet {
-        true => args.device.open_quietly(products),
-        false => args.device.open(products),
-    }?;
+    let device = if args.quiet { args.device.open_quietly(products) } else { args.device.open(products) }?;
     if args.folds {
         return several::run_folds(&args, config, &device, &stop);
     }

@@ -110,9 +110,7 @@ fn score(run: &Path, cache: &Cache, device: &Device) -> Result<Option<(&'static 
     let strict = model.config.training.strict;
     let dataset = model.config.dataset()?;
     let splits = [Split::Test, Split::Validation];
-    let Some(split) = splits.into_iter().find(|&split| !dataset.is_empty(split)) else {
-        return Ok(None);
-    };
+    let Some(split) = splits.into_iter().find(|&split| !dataset.is_empty(split)) else { return Ok(None) };
     let options = EvaluationOptions { split, strict, ..Default::default() };
     let found = evaluate(&model, &dataset, options, cache, device)?;
     Ok(match (found.scores.accuracy, found.regression) {

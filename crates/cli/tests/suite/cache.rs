@@ -1,7 +1,7 @@
 //! The cache as a neighbour: limits, full disks and killed processes.
 #![cfg(unix)]
 
-use crate::train::{PATIENCE, Project, stderr};
+use crate::train::{PATIENCE, Project, stderr, succeed};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -17,12 +17,6 @@ fn gemcnn(project: &Project, arguments: &[&str]) -> Command {
 fn prepare(project: &Project, features: &str, limit: &str) -> Command {
     let options = ["--model", "gem", "--features", features, "--cache-limit", limit];
     gemcnn(project, &[&["data", "prepare", "spheres"], &options[..]].concat())
-}
-
-#[track_caller]
-fn succeed(output: Output) -> Output {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    output
 }
 
 /// Entries and bytes of the cache.

@@ -1,25 +1,18 @@
 //! Work that was stopped, killed or never begun: it is useful as it is, goes on, and leaves nothing behind.
 #![cfg(unix)]
 
-use crate::train::{PATIENCE, Project, signal, stderr};
+use crate::train::{Project, signal, stderr, succeed, wait_until};
 use gemcnn_tasks::data::DataConfig;
 use gemcnn_tasks::train::TrainedModel;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
-use std::time::{Duration, Instant};
 
 /// Runs a command other than `train`.
 fn run(project: &Project, arguments: &[&str]) -> Output {
     let mut command = project.command(env!("CARGO_BIN_EXE_gemcnn"));
     command.args(arguments).output().unwrap()
-}
-
-#[track_caller]
-fn succeed(output: Output) -> Output {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    output
 }
 
 #[track_caller]
@@ -57,11 +50,7 @@ fn a_stopped_run_has_a_model() {
     let project = Project::new("epochs = 100000\ncheckpoint = { epochs = 1 }");
     let model = project.path("run/model.safetensors");
     let mut child = project.start("run");
-    let started = Instant::now();
-    while !model.exists() {
-        assert!(started.elapsed() < PATIENCE, "no model appeared");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until(|| model.exists(), "no model appeared");
     child.kill().unwrap();
     child.wait().unwrap();
     TrainedModel::read(&project.path("run")).unwrap();

@@ -1,25 +1,10 @@
 //! Targets of faces and whole meshes through all commands.
 
+use crate::folder::Folder;
 use gemcnn_mesh::shapes;
 use gemcnn_mesh::{DVec3, Mesh, read_mesh};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-/// Runs a command in a folder, and returns what it prints.
-#[track_caller]
-fn succeed(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .current_dir(folder)
-        .env("GEMCNN_CACHE", folder.join("cache"))
-        .args(arguments)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 fn ellipsoid(index: usize) -> Mesh {
     let stretch = DVec3::new(1.0, 1.0 + 0.1 * index as f64, 1.0);
@@ -29,9 +14,8 @@ fn ellipsoid(index: usize) -> Mesh {
 
 #[test]
 fn faces_edges_and_whole_meshes_through_all_commands() {
-    let folder = tempfile::tempdir().unwrap();
-    let here = folder.path();
-    let data = here.join("data");
+    let here = Folder::new();
+    let data = here.path("data");
     fs::create_dir(&data).unwrap();
     let mut table = String::from("name,height,twice\n");
     for index in 0..5 {
@@ -51,7 +35,7 @@ fn faces_edges_and_whole_meshes_through_all_commands() {
             fs::write(data.join("values.csv"), &table).unwrap();
             (0..5).for_each(|n| fs::remove_file(data.join(format!("e{n}.seg"))).unwrap());
         }
-        let check = succeed(here, &["data", "check", "data", "--json", "--task", task]);
+        let check = here.succeed(&["data", "check", "data", "--json", "--task", task]);
         let check: Value = serde_json::from_str(&check).unwrap();
         let (per, targets) = match task {
             "segmentation" => ("face", 80),
@@ -60,25 +44,25 @@ fn faces_edges_and_whole_meshes_through_all_commands() {
         assert_eq!(check["per"], per);
         assert_eq!(check["parts"][2]["targets"], targets);
         let (config, run) = (format!("{task}.toml"), format!("runs/{task}"));
-        fs::write(here.join(&config), format!("task = '{task}'\n{small}")).unwrap();
-        succeed(here, &["train", &config, "--run-dir", &run, "-q", "--device", "cpu", "--up", "z"]);
-        let scores = succeed(here, &["eval", &run, "--json", "--device", "cpu"]);
+        fs::write(here.path(&config), format!("task = '{task}'\n{small}")).unwrap();
+        here.succeed(&["train", &config, "--run-dir", &run, "-q", "--device", "cpu", "--up", "z"]);
+        let scores = here.succeed(&["eval", &run, "--json", "--device", "cpu"]);
         let scores: Value = serde_json::from_str(&scores).unwrap();
         assert_eq!(scores["per"], per);
         assert_eq!(scores["scores"]["counted"], targets);
-        succeed(here, &["view", &run, "-o", "view.html"]);
+        here.succeed(&["view", &run, "-o", "view.html"]);
         let out = format!("out-{task}");
-        succeed(here, &["predict", &run, "data/e0.ply", "-o", &out, "--device", "cpu"]);
+        here.succeed(&["predict", &run, "data/e0.ply", "-o", &out, "--device", "cpu"]);
         match task {
             "segmentation" => {
-                let mesh = read_mesh(here.join(&out).join("e0.ply")).unwrap();
+                let mesh = read_mesh(here.path(&out).join("e0.ply")).unwrap();
                 assert_eq!(mesh.face_attributes[0].name, "label");
                 assert_eq!(mesh.face_attributes[0].values.len(), 80);
-                assert!(here.join(&out).join("e0.png").is_file());
+                assert!(here.path(&out).join("e0.png").is_file());
             }
             _ => {
                 assert_eq!(scores["regression"]["columns"][1]["name"], "twice");
-                let table = fs::read_to_string(here.join(&out).join("values.csv")).unwrap();
+                let table = here.text(&format!("{out}/values.csv"));
                 let rows: Vec<&str> = table.lines().collect();
                 assert_eq!((rows.len(), rows[0]), (2, "mesh,value0,value1"));
                 assert_eq!(rows[1].split(',').filter_map(|c| c.parse::<f32>().ok()).count(), 2);

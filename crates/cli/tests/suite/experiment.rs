@@ -1,50 +1,32 @@
 //! `gemcnn experiment` as a user runs it.
 
+use crate::folder::Folder;
 use gemcnn_experiments::operators::{Meshing, Operator, Report, Settings};
 use serde_json::Value;
-use std::path::Path;
-use std::process::{Command, Output};
-
-fn experiment(arguments: &[&str], directory: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .arg("experiment")
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
-}
-
-#[track_caller]
-fn succeed(arguments: &[&str], directory: &Path) -> String {
-    let output = experiment(arguments, directory);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 /// The report, after a look at all files that were promised.
 #[track_caller]
-fn results(directory: &Path, figures: &[&str]) -> Value {
+fn results(folder: &Folder, out: &str, figures: &[&str]) -> Value {
     for stem in figures {
-        let png = std::fs::read(directory.join(format!("{stem}.png"))).unwrap();
+        let png = std::fs::read(folder.path(&format!("{out}/{stem}.png"))).unwrap();
         assert_eq!(&png[1..4], b"PNG");
         assert!(png.len() < 200_000, "{stem}: {} bytes", png.len());
-        let svg = std::fs::read_to_string(directory.join(format!("{stem}.svg"))).unwrap();
+        let svg = folder.text(&format!("{out}/{stem}.svg"));
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
     }
-    let text = std::fs::read_to_string(directory.join("results.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
+    folder.json(&format!("{out}/results.json"))
 }
 
 #[test]
 fn equivariance_leaves_rows_and_figures() {
-    let directory = tempfile::tempdir().unwrap();
-    let text = succeed(&["equivariance", "--quick"], directory.path());
+    let folder = Folder::new();
+    let text = folder.succeed(&["experiment", "equivariance", "--quick"]);
     for part in ["GEM-CNN", "SHOT frames", "deformed icosahedron", "equivariance-gauge.png"] {
         assert!(text.contains(part), "{text}");
     }
     let report = results(
-        &directory.path().join("runs/equivariance-quick"),
+        &folder,
+        "runs/equivariance-quick",
         &[
             "equivariance-gauge",
             "equivariance-ambient",
@@ -68,18 +50,17 @@ fn equivariance_leaves_rows_and_figures() {
 
 #[test]
 fn operators_agree_better_on_finer_meshes() {
-    let directory = tempfile::tempdir().unwrap();
-    let text = succeed(&["operators", "--quick"], directory.path());
+    let folder = Folder::new();
+    let text = folder.succeed(&["experiment", "operators", "--quick"]);
     for part in ["| operator | 162 | 642 | 2562 | rate |", "operators.svg"] {
         assert!(text.contains(part), "{text}");
     }
-    let directory = directory.path().join("runs/operators-quick");
-    let report = results(&directory, &["operators"]);
+    let report = results(&folder, "runs/operators-quick", &["operators"]);
     let report: Report = serde_json::from_value(report).unwrap();
     assert_eq!(report.settings, Settings::quick());
     // Fourteen operators on three surfaces in two meshings at three resolutions.
     assert_eq!(report.rows.len(), 14 * 3 * 2 * 3);
-    let table = std::fs::read_to_string(directory.join("table.md")).unwrap();
+    let table = folder.text("runs/operators-quick/table.md");
     assert!(text.starts_with(&table));
     let lines = table.lines();
     let lines = lines.filter(|line| line.starts_with("| ") && !line.contains("---"));
@@ -116,23 +97,22 @@ fn operators_agree_better_on_finer_meshes() {
 
 #[test]
 fn nonlinearity_cost_leaves_a_table_and_figures() {
-    let directory = tempfile::tempdir().unwrap();
-    let arguments = ["nonlinearity-cost", "--quick", "--device", "cpu", "--threads", "1", "--out", "costs"];
-    let text = succeed(&arguments, directory.path());
+    let folder = Folder::new();
+    let arguments =
+        ["experiment", "nonlinearity-cost", "--quick", "--device", "cpu", "--threads", "1", "--out", "costs"];
+    let text = folder.succeed(&arguments);
     assert!(text.contains("none") && text.contains("21.2 s"), "{text}");
-    let report = results(&directory.path().join("costs"), &["nonlinearity-cost"]);
+    let report = results(&folder, "costs", &["nonlinearity-cost"]);
     assert_eq!(report["epochs"].as_array().unwrap().len(), 6);
     assert_eq!((&report["device"], &report["threads"]), (&"CPU".into(), &1.into()));
 }
 
 #[test]
 fn output_directories_are_checked_first() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("taken"), "").unwrap();
+    let folder = Folder::new();
+    std::fs::write(folder.path("taken"), "").unwrap();
     for name in ["equivariance", "nonlinearity-cost"] {
-        let output = experiment(&[name, "--out", "taken/here"], directory.path());
-        assert_eq!(output.status.code(), Some(1));
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = folder.fail(&["experiment", name, "--out", "taken/here"], 1);
         assert!(message.starts_with("error: taken/here"), "{message}");
     }
 }

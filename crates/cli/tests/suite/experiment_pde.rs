@@ -1,105 +1,75 @@
 //! `gemcnn data make pde` and `gemcnn experiment pde` as a user runs them: small, cut off, killed and repeated.
 #![cfg(unix)]
 
-use crate::train::{PATIENCE, stderr};
+use crate::folder::{Folder, files};
+use crate::train::wait_until;
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
-use tempfile::tempdir;
+use std::path::{Path, PathBuf};
 
 const SMALL: [&str; 6] = ["--vertices", "60", "--trajectories", "2", "--steps", "24"];
 
-fn gemcnn(folder: &Path, arguments: &[&[&str]]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gemcnn"));
-    command
-        .current_dir(folder)
-        .env("GEMCNN_CACHE", folder.join("cache"))
-        .args(arguments.concat())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
 #[track_caller]
-fn run(folder: &Path, arguments: &[&[&str]], status: i32) -> Output {
-    let output = gemcnn(folder, arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
-    output
+fn run(folder: &Folder, arguments: &[&[&str]], status: i32) -> [String; 2] {
+    folder.run(&arguments.concat(), status)
 }
 
-/// Names and content of all files.
-fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        match entry.path().is_dir() {
-            true => found.extend(content(&entry.path())),
-            false => found.push((entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())),
-        }
-    }
-    found.sort();
-    found
+/// Paths and content of all files.
+fn content(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    files(folder).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 #[test]
 fn interrupted_pde_data_are_completed() {
-    let folder = tempdir().unwrap();
-    let place = folder.path();
+    let place = Folder::new();
     let equations = ["--equations", "wave,vector-heat"];
-    let make = |name: &str, status: i32| run(place, &[&["data", "make", "pde", name], &equations, &SMALL], status);
+    let make = |name: &str, status: i32| run(&place, &[&["data", "make", "pde", name], &equations, &SMALL], status);
     make("made", 0);
-    let whole = content(&place.join("made"));
+    let whole = content(&place.path("made"));
     // Nine meshes with two trajectories each, three lists and a description, for each equation.
     assert_eq!(whole.len(), 2 * (9 * 2 + 4));
     make("made", 1);
     for equation in ["wave", "vector-heat"] {
         let data = format!("made/{equation}");
-        let checked = run(place, &[&["data", "check", &data, "--json"]], 0);
-        let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
+        let [checked, _] = run(&place, &[&["data", "check", &data, "--json"]], 0);
+        let checked: Value = serde_json::from_str(&checked).unwrap();
         let meshes: Vec<&Value> = (checked["parts"].as_array().unwrap().iter()).map(|part| &part["meshes"]).collect();
         assert_eq!(meshes, [6, 6, 6], "{checked}");
     }
     // Any training reads them: tangent vectors to tangent vectors.
     let train = ["train", "regression", "--data", "made/vector-heat", "--features"];
     let options = ["vector:u000", "--model", "gem", "--epochs", "1", "--device", "cpu"];
-    run(place, &[&train, &options, &["--run-dir", "run"]], 0);
+    run(&place, &[&train, &options, &["--run-dir", "run"]], 0);
     // As if it had been killed.
     let mark = "--equations wave,vector-heat --vertices 60 --trajectories 2 --steps 24 --seed 1\n";
-    fs::write(place.join("made/.gemcnn-unfinished"), mark).unwrap();
-    fs::remove_file(place.join("made/vector-heat/dataset.toml")).unwrap();
-    fs::remove_file(place.join("made/vector-heat/meshes/torus-01.ply")).unwrap();
-    fs::write(place.join("made/vector-heat/meshes/.gemcnn-9-9.tmp"), "half").unwrap();
-    run(place, &[&["data", "make", "pde", "made"], &SMALL], 1);
+    fs::write(place.path("made/.gemcnn-unfinished"), mark).unwrap();
+    fs::remove_file(place.path("made/vector-heat/dataset.toml")).unwrap();
+    fs::remove_file(place.path("made/vector-heat/meshes/torus-01.ply")).unwrap();
+    fs::write(place.path("made/vector-heat/meshes/.gemcnn-9-9.tmp"), "half").unwrap();
+    run(&place, &[&["data", "make", "pde", "made"], &SMALL], 1);
     make("made", 0);
-    assert!(content(&place.join("made")) == whole);
+    assert!(content(&place.path("made")) == whole);
     for (option, value) in [("--steps", "23"), ("--vertices", "10"), ("--equations", "cold")] {
-        run(place, &[&["data", "make", "pde", "other", option, value]], 2);
+        run(&place, &[&["data", "make", "pde", "other", option, value]], 2);
     }
-    assert!(!place.join("other").exists());
-}
-
-fn results(folder: &Path) -> Value {
-    let text = fs::read_to_string(folder.join("results.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
+    assert!(!place.path("other").exists());
 }
 
 #[test]
 fn networks_of_equal_size_learn_a_step_and_are_trained_once() {
-    let folder = tempdir().unwrap();
-    let place = folder.path();
+    let place = Folder::new();
     let experiment = ["experiment", "pde", "--device", "cpu", "--out", "out"];
     let short = ["--seeds", "1", "--epochs", "1", "--equations", "vector-heat"];
-    let all = |rows: &str, status: i32| run(place, &[&experiment, &short, &SMALL, &["--rows", rows]], status);
+    let all = |rows: &str, status: i32| run(&place, &[&experiment, &short, &SMALL, &["--rows", rows]], status);
     all("surface", 0);
-    let model = place.join("out/vector-heat-surface-seed1/model.safetensors");
+    let model = place.path("out/vector-heat-surface-seed1/model.safetensors");
     let time = || fs::metadata(&model).unwrap().modified().unwrap();
     let before = time();
-    let output = all("surface,graph", 0);
+    let [said, _] = all("surface,graph", 0);
     assert_eq!(time(), before, "a finished run was repeated");
-    let table = fs::read(place.join("out/table.md")).unwrap();
-    assert!(output.stdout.starts_with(&table));
-    let results = results(&place.join("out"));
+    let table = place.text("out/table.md");
+    assert!(said.starts_with(&table));
+    let results = place.json("out/results.json");
     let runs = results["runs"].as_array().unwrap();
     let (still, runs) = runs.split_first().unwrap();
     assert_eq!((&still["row"], runs.len()), (&"no change".into(), 2));
@@ -118,43 +88,37 @@ fn networks_of_equal_size_learn_a_step_and_are_trained_once() {
             }
         }
         let name = run["row"].as_str().unwrap();
-        let picture = place.join(format!("out/vector-heat-{name}-seed1/rollout.png"));
+        let picture = place.path(&format!("out/vector-heat-{name}-seed1/rollout.png"));
         let bytes = fs::read(picture).unwrap();
         let at = bytes.windows(4).position(|chunk| chunk == b"acTL").unwrap();
         assert_eq!(bytes[at + 4..at + 8], [0, 0, 0, 25], "not 25 frames");
     }
-    let figure = fs::read_to_string(place.join("out/errors.svg")).unwrap();
+    let figure = fs::read_to_string(place.path("out/errors.svg")).unwrap();
     assert!(figure.starts_with("<svg"));
-    run(place, &[&experiment, &SMALL, &["--rows", "surfaces"]], 2);
-    run(place, &[&experiment, &["--data", "nowhere", "--rows", "gem"]], 1);
+    run(&place, &[&experiment, &SMALL, &["--rows", "surfaces"]], 2);
+    run(&place, &[&experiment, &["--data", "nowhere", "--rows", "gem"]], 1);
 }
 
 #[test]
 fn a_killed_experiment_continues_to_the_same_results() {
-    let folder = tempdir().unwrap();
-    let place = folder.path();
+    let place = Folder::new();
     let experiment = ["--threads", "1", "experiment", "pde", "--device", "cpu"];
     let short = ["--seeds", "1", "--epochs", "4", "--equations", "heat", "--rows", "graph"];
-    let command = |out| gemcnn(place, &[&experiment, &short, &SMALL, &["--out", out]]);
-    let metrics = place.join("out/heat-graph-seed1/metrics.jsonl");
+    let arguments = |out| [&experiment[..], &short, &SMALL, &["--out", out]].concat();
+    let metrics = place.path("out/heat-graph-seed1/metrics.jsonl");
     let epochs = || fs::read_to_string(&metrics).map_or(0, |text| text.lines().count());
-    let mut child = command("out").spawn().unwrap();
-    let started = Instant::now();
-    while epochs() == 0 {
-        assert!(started.elapsed() < PATIENCE, "no epoch was trained");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let mut child = place.gemcnn(&arguments("out")).spawn().unwrap();
+    wait_until(|| epochs() > 0, "no epoch was trained");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!place.join("out/heat-graph-seed1/result.json").exists());
+    assert!(!place.path("out/heat-graph-seed1/result.json").exists());
     for out in ["out", "whole"] {
-        let output = command(out).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        place.succeed(&arguments(out));
     }
-    let errors = |out: &str| results(&place.join(out))["runs"][1]["tests"].clone();
+    let errors = |out: &str| place.json(&format!("{out}/results.json"))["runs"][1]["tests"].clone();
     assert_eq!(errors("out"), errors("whole"));
-    let other = command("out").args(["--epochs", "5"]).output().unwrap();
-    assert_eq!(other.status.code(), Some(2), "an option was given twice");
+    // An option is given twice.
+    place.fail(&[&arguments("out")[..], &["--epochs", "5"]].concat(), 2);
     let longer = [&short[..2], &["--epochs", "5"], &short[4..]].concat();
-    run(place, &[&experiment, &longer, &SMALL, &["--out", "out"]], 1);
+    run(&place, &[&experiment, &longer, &SMALL, &["--out", "out"]], 1);
 }

@@ -11,6 +11,7 @@ mod experiment;
 mod experiment_mnist;
 mod experiment_pde;
 mod experiment_sweeps;
+mod folder;
 mod matching;
 mod mesh;
 mod models;

@@ -1,19 +1,17 @@
 //! `gemcnn match` as a user runs it.
 
+use crate::folder::Folder;
 use gemcnn_mesh::shapes::{self, BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, DVec3, VertexAttribute, WriteOptions, read_mesh, write_mesh};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::{TempDir, tempdir};
 
 /// A folder with the bodies `a.ply` and `b.ply` with labels, `folder/c.ply` with c the body a, and `folder/ball.off`.
-fn bodies() -> TempDir {
-    let folder = tempdir().unwrap();
+fn bodies() -> Folder {
+    let folder = Folder::on_cpu();
     let family = BodyFamily::new(&BodyOptions { vertices: 1000, poses: 0.3, ..Default::default() }).unwrap();
     let parts: Vec<u8> = family.segments().iter().map(|part| part.label()).collect();
-    fs::create_dir(folder.path().join("folder")).unwrap();
+    fs::create_dir(folder.path("folder")).unwrap();
     for (name, index, axis) in [("a.ply", 1, 0.0), ("b.ply", 2, 1.0), ("folder/c.ply", 1, 0.0)] {
         // Units differ.
         let mesh = family.body(index).map_vertices(|point| point * (1.0 + 99.0 * axis)).unwrap();
@@ -25,30 +23,13 @@ fn bodies() -> TempDir {
             VertexAttribute::new("flow_y", column(1)),
             VertexAttribute::new("flow_z", column(2)),
         ];
-        write_mesh(folder.path().join(name), &mesh, &columns, &WriteOptions::default()).unwrap();
+        write_mesh(folder.path(name), &mesh, &columns, &WriteOptions::default()).unwrap();
     }
-    shapes::icosphere(3).unwrap().write(folder.path().join("folder/ball.off")).unwrap();
+    shapes::icosphere(3).unwrap().write(folder.path("folder/ball.off")).unwrap();
     folder
 }
 
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .current_dir(folder)
-        .args(arguments)
-        .args(["--device", "cpu"])
-        .output()
-        .unwrap()
-}
-
-#[track_caller]
-fn succeed(folder: &Path, arguments: &[&str]) -> String {
-    let output = run(folder, arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn lines(path: PathBuf) -> Vec<Vec<f64>> {
-    let text = fs::read_to_string(path).unwrap();
+fn lines(text: &str) -> Vec<Vec<f64>> {
     let row = |line: &str| line.split([',', ' ']).map(|cell| cell.parse().unwrap()).collect();
     text.lines().map(row).collect()
 }
@@ -56,47 +37,30 @@ fn lines(path: PathBuf) -> Vec<Vec<f64>> {
 #[test]
 fn two_bodies_are_matched_and_fields_carried() {
     let folder = bodies();
-    let here = |name: &str| folder.path().join(name);
-    let said = succeed(
-        folder.path(),
-        &[
-            "match",
-            "a.ply",
-            "b.ply",
-            "-o",
-            "map.txt",
-            "--functional-map",
-            "map.npy",
-            "--mesh",
-            "out.ply",
-            "--transfer",
-            "part,flow",
-            "--picture",
-            "both.png",
-            "--json",
-        ],
-    );
+    let outputs = ["-o", "map.txt", "--functional-map", "map.npy", "--mesh", "out.ply", "--picture", "both.png"];
+    let arguments = [&["match", "a.ply", "b.ply", "--transfer", "part,flow", "--json"], &outputs[..]].concat();
+    let said = folder.succeed(&arguments);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_ne!(said["verdict"], "meaningless", "{said}");
     assert_eq!(said["a"]["vertices"], 1000);
-    let map = lines(here("map.txt"));
+    let map = lines(&folder.text("map.txt"));
     // The bodies have the same vertices.
-    let [a, b] = ["a.ply", "b.ply"].map(|name| read_mesh(here(name)).unwrap());
+    let [a, b] = ["a.ply", "b.ply"].map(|name| read_mesh(folder.path(name)).unwrap());
     let size = b.mesh.bounds().map(|[low, high]| (high - low).max_element()).unwrap();
     let at = |vertex: usize| b.mesh.vertices()[vertex];
     let errors = map.iter().enumerate().map(|(vertex, row)| at(row[0] as usize).distance(at(vertex)) / size);
     let error = errors.sum::<f64>() / 1000.0;
     assert!(map.len() == 1000 && error < 0.04, "{error}");
-    let out = read_mesh(here("out.ply")).unwrap();
+    let out = read_mesh(folder.path("out.ply")).unwrap();
     assert_eq!(out.mesh, a.mesh);
     let names: Vec<&str> = out.attributes.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["part", "flow_x", "flow_y", "flow_z", "confidence"]);
     let agree = (0..1000).filter(|&v| out.attributes[0].values.to_f64(v) == a.attributes[0].values.to_f64(v)).count();
     assert!(agree > 850, "{agree}");
-    assert_eq!(&fs::read(here("both.png")).unwrap()[1..4], b"PNG");
-    assert_eq!(&fs::read(here("map.npy")).unwrap()[1..6], b"NUMPY");
-    succeed(folder.path(), &["match", "a.ply", "b.ply", "-o", "precise.csv", "--precise"]);
-    for row in lines(here("precise.csv")) {
+    assert_eq!(&fs::read(folder.path("both.png")).unwrap()[1..4], b"PNG");
+    assert_eq!(&fs::read(folder.path("map.npy")).unwrap()[1..6], b"NUMPY");
+    folder.succeed(&["match", "a.ply", "b.ply", "-o", "precise.csv", "--precise"]);
+    for row in lines(&folder.text("precise.csv")) {
         assert!(row.len() == 6 && (row[3] + row[4] + row[5] - 1.0).abs() < 1e-5);
     }
 }
@@ -105,11 +69,10 @@ fn two_bodies_are_matched_and_fields_carried() {
 fn maps_that_mean_nothing_are_refused() {
     let folder = bodies();
     let pair = ["match", "a.ply", "folder/ball.off", "-o", "map.npy"];
-    let refused = run(folder.path(), &pair);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(!folder.path().join("map.npy").exists());
-    succeed(folder.path(), &[&pair[..], &["--force"]].concat());
-    assert!(folder.path().join("map.npy").exists());
+    folder.fail(&pair, 1);
+    assert!(!folder.path("map.npy").exists());
+    folder.succeed(&[&pair[..], &["--force"]].concat());
+    assert!(folder.path("map.npy").exists());
 }
 
 #[test]
@@ -123,27 +86,26 @@ fn wrong_usage_of_match_is_refused() {
         &["match", "a.ply", "folder"],
         &["match", "a.ply", "folder", "-o", "folder"],
     ] {
-        assert_eq!(run(folder.path(), arguments).status.code(), Some(2), "{arguments:?}");
+        folder.fail(arguments, 2);
     }
     for arguments in [
         &["match", "a.ply", "b.ply", "--mesh", "out.ply", "--transfer", "none"][..],
         &["match", "a.ply", "none.ply", "-o", "map.npy"],
         &["match", "a.ply", "b.ply", "-o", "map.npy", "--model", "bodies-parts"],
     ] {
-        assert_eq!(run(folder.path(), arguments).status.code(), Some(1), "{arguments:?}");
+        folder.fail(arguments, 1);
     }
 }
 
 #[test]
 fn a_folder_is_matched_with_a_template() {
     let folder = bodies();
-    let done = run(folder.path(), &["match", "folder", "b.ply", "-o", "out", "--transfer", "part"]);
     // The ball cannot be matched; the body is.
-    assert_eq!(done.status.code(), Some(1));
-    let out = |name: &str| folder.path().join("out").join(name);
+    folder.fail(&["match", "folder", "b.ply", "-o", "out", "--transfer", "part"], 1);
+    let out = |name: &str| folder.path("out").join(name);
     assert!(out("c.npy").exists() && !out("ball.npy").exists());
     assert_eq!(read_mesh(out("c.ply")).unwrap().attributes[0].name, "part");
-    let table = fs::read_to_string(out("matches.csv")).unwrap();
+    let table = folder.text("out/matches.csv");
     assert_eq!(table.lines().count(), 3);
     assert!(table.lines().any(|line| line.contains("ball.off,b.ply,meaningless")));
 }
@@ -151,12 +113,9 @@ fn a_folder_is_matched_with_a_template() {
 #[test]
 fn matched_meshes_are_linked_in_a_page() {
     let folder = bodies();
-    let view = |meshes: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gemcnn"));
-        command.current_dir(folder.path()).args(["view", "--match"]).args(meshes).output().unwrap().status.code()
-    };
+    let view = |meshes: &[&str]| folder.gemcnn(&["view", "--match"]).args(meshes).output().unwrap().status.code();
     assert_eq!(view(&["a.ply"]), Some(2));
     assert_eq!(view(&["a.ply", "b.ply"]), Some(0));
-    let page = fs::read_to_string(folder.path().join("view.html")).unwrap();
+    let page = folder.text("view.html");
     assert_eq!(page.matches("\"role\":\"point\"").count(), 2);
 }

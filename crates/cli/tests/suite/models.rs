@@ -1,70 +1,22 @@
 //! `gemcnn eval` and `gemcnn predict` as a user runs them, on models trained a moment before.
 
+use crate::folder::Folder;
 use gemcnn_mesh::shapes::{self, BodyFamily, BodyOptions, Cells};
 use gemcnn_mesh::{AttributeValues, DVec3, Mesh, MeshFile, VertexAttribute, WriteOptions};
 use gemcnn_mesh::{read_mesh, write_mesh};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::{TempDir, tempdir};
+use std::path::Path;
+use std::process::Stdio;
 
 const SMALL: &str = "[model]\nkind = 'gem'\nblocks = 2\nchannels = 3\nscalars = 8\nhead = 16\n";
 
-/// A folder to work in, with its own cache.
-struct Project(TempDir);
-
-impl Project {
-    fn new() -> Self {
-        Self(tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-            .current_dir(self.0.path())
-            .env("GEMCNN_CACHE", self.path("cache"))
-            .args(arguments)
-            .args(["--device", "cpu"])
-            .output()
-            .unwrap()
-    }
-
-    #[track_caller]
-    fn succeed(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Exits with a status and gives what it complained about.
-    #[track_caller]
-    fn fail(&self, arguments: &[&str], status: i32) -> String {
-        let output = self.run(arguments);
-        let message = stderr(&output);
-        assert_eq!(output.status.code(), Some(status), "{message}");
-        message
-    }
-
-    /// Trains a small network in `runs/NAME`.
-    #[track_caller]
-    fn train(&self, name: &str, config: &str) -> String {
-        fs::write(self.path(&format!("{name}.toml")), config).unwrap();
-        let run = format!("runs/{name}");
-        self.succeed(&["train", &format!("{name}.toml"), "--run-dir", &run, "-q"])
-    }
-
-    #[track_caller]
-    fn json(&self, name: &str) -> Value {
-        serde_json::from_str(&fs::read_to_string(self.path(name)).unwrap()).unwrap()
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Trains a small network in `runs/NAME`.
+#[track_caller]
+fn train(project: &Folder, name: &str, config: &str) -> String {
+    fs::write(project.path(&format!("{name}.toml")), config).unwrap();
+    let run = format!("runs/{name}");
+    project.succeed(&["train", &format!("{name}.toml"), "--run-dir", &run, "-q"])
 }
 
 fn column<'a>(file: &'a MeshFile, name: &str) -> &'a AttributeValues {
@@ -108,7 +60,7 @@ fn ellipsoid(index: i32) -> Mesh {
 }
 
 /// Ellipsoids in a folder `jaws`, their upper half labelled 11 and the lower one 3.
-fn jaws(project: &Project) {
+fn jaws(project: &Folder) {
     fs::create_dir(project.path("jaws")).unwrap();
     for index in 0..10 {
         let mesh = ellipsoid(index);
@@ -120,12 +72,12 @@ fn jaws(project: &Project) {
 
 #[test]
 fn segmentation_from_training_to_coloured_meshes() {
-    let project = Project::new();
+    let project = Folder::on_cpu();
     jaws(&project);
     let config = format!(
         "task = 'segmentation'\nfeatures = 'xyz'\ngeometry.normalise = false\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 20\nbatch = 2\n"
     );
-    let text = project.train("jaws", &config);
+    let text = train(&project, "jaws", &config);
     assert!(text.contains("runs/jaws/predictions"), "{text}");
     assert_eq!(files(&project.path("runs/jaws/predictions")).len(), 2 * 3);
 
@@ -244,9 +196,8 @@ fn segmentation_from_training_to_coloured_meshes() {
     write_mesh(project.path("cloud.ply"), &cloud.mesh, &[], &WriteOptions::default()).unwrap();
     let sure = ["predict", "runs/jaws", "jaws/jaw2.ply", "cloud.ply"];
     let sure = [&sure[..], &["-o", "sure", "--probabilities"]].concat();
-    let output = project.run(&sure);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cloud.ply"), "{}", stderr(&output));
+    let [_, said] = project.run(&sure, 0);
+    assert!(said.contains("cloud.ply"), "{said}");
     for (name, mesh) in [("jaw2", ellipsoid(2)), ("cloud", cloud.mesh)] {
         let file = read_mesh(project.path(&format!("sure/{name}.ply"))).unwrap();
         assert_eq!(file.mesh.vertices(), mesh.vertices());
@@ -278,23 +229,15 @@ fn segmentation_from_training_to_coloured_meshes() {
     let labels = fs::read_to_string(project.path("jaws/jaw1.npy"));
     assert_eq!(labels.unwrap(), "labels");
     // Nobody reads what is said.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gemcnn"))
-        .current_dir(project.0.path())
-        .args(["predict", "runs/jaws", "jaws", "-o", "unheard"])
-        .args(["--no-pictures", "--device", "cpu"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let unheard = ["predict", "runs/jaws", "jaws", "-o", "unheard", "--no-pictures", "--device", "cpu"];
+    let mut child = project.gemcnn(&unheard).stderr(Stdio::null()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(project.path("unheard/jaw9.ply").exists());
     // Results that cannot be written are shown all the same.
     fs::create_dir(project.path("runs/jaws/eval-train.json")).unwrap();
     // The earlier name of --split.
-    let output = project.run(&["eval", "runs/jaws", "--part", "train"]);
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let [text, _] = project.run(&["eval", "runs/jaws", "--part", "train"], 1);
     assert!(text.contains("accuracy"), "{text}");
     // Too large for single precision.
     let huge = ellipsoid(1).map_vertices(|p| 1e39 * p).unwrap();
@@ -315,10 +258,10 @@ fn segmentation_from_training_to_coloured_meshes() {
 
 #[test]
 fn other_data_must_speak_of_the_same_classes() {
-    let project = Project::new();
+    let project = Folder::on_cpu();
     jaws(&project);
     let config = format!("task = 'segmentation'\n[data]\nfolder = 'jaws'\n{SMALL}[training]\nepochs = 1\n");
-    project.train("jaws", &config);
+    train(&project, "jaws", &config);
     // One class of two: labels are matched, not positions.
     fs::create_dir(project.path("upper")).unwrap();
     fs::create_dir(project.path("teeth")).unwrap();
@@ -351,7 +294,7 @@ fn other_data_must_speak_of_the_same_classes() {
 
 #[test]
 fn classes_of_whole_meshes_go_to_a_table() {
-    let project = Project::new();
+    let project = Folder::on_cpu();
     for class in ["ball, round", "ring"] {
         fs::create_dir_all(project.path("things").join(class)).unwrap();
     }
@@ -365,7 +308,7 @@ fn classes_of_whole_meshes_go_to_a_table() {
         "task = 'classification'\n[data]\nfolder = 'things'\n[features]\nkind = 'matrix'\n{SMALL}\
          [training]\nepochs = 10\nbatch = 2\n"
     );
-    let text = project.train("things", &config);
+    let text = train(&project, "things", &config);
     assert!(!text.contains("predictions"), "{text}");
     let text = project.succeed(&["eval", "runs/things"]);
     assert!(text.contains("as ring"), "{text}");
@@ -401,7 +344,7 @@ fn wind(p: &DVec3) -> DVec3 {
 
 #[test]
 fn vectors_come_back_to_space() {
-    let project = Project::new();
+    let project = Folder::on_cpu();
     fs::create_dir(project.path("winds")).unwrap();
     for index in 0..5 {
         let mesh = ellipsoid(index);
@@ -413,7 +356,7 @@ fn vectors_come_back_to_space() {
         write_mesh(path, &mesh, &columns, &WriteOptions::default()).unwrap();
     }
     let config = format!("task = 'regression'\n[data]\nfolder = 'winds'\n{SMALL}[training]\nepochs = 30\nbatch = 1\n");
-    project.train("winds", &config);
+    train(&project, "winds", &config);
     let text = project.succeed(&["eval", "runs/winds"]);
     assert!(text.contains("degrees"), "{text}");
     let report = project.json("runs/winds/eval-test.json");
@@ -447,8 +390,8 @@ fn correspondence(features: &str, epochs: u64) -> String {
 
 #[test]
 fn correspondence_is_measured_along_the_template() {
-    let project = Project::new();
-    let text = project.train("bodies", &correspondence("xyz", 6));
+    let project = Folder::on_cpu();
+    let text = train(&project, "bodies", &correspondence("xyz", 6));
     assert!(text.contains("predictions/body_005.png"), "{text}");
     assert!(is_png(&project.path("runs/bodies/predictions/body_005.png")));
     let template = read_mesh(project.path("runs/bodies/template.ply")).unwrap();
@@ -477,7 +420,7 @@ fn correspondence_is_measured_along_the_template() {
 
 #[test]
 fn invariant_features_classify_rotated_bodies() {
-    let project = Project::new();
+    let project = Folder::on_cpu();
     let options = BodyOptions { vertices: 500, ..Default::default() };
     let body = BodyFamily::new(&options).unwrap().body(1);
     let turn = |p: DVec3| {
@@ -487,7 +430,7 @@ fn invariant_features_classify_rotated_bodies() {
     body.write(project.path("still.ply")).unwrap();
     body.map_vertices(turn).unwrap().write(project.path("turned.ply")).unwrap();
     let kept = |features: &str| {
-        project.train(features, &correspondence(features, 4));
+        train(&project, features, &correspondence(features, 4));
         let run = format!("runs/{features}");
         project.succeed(&["predict", &run, "still.ply", "turned.ply", "-o", features, "--no-pictures"]);
         let labels = |name: &str| {
@@ -503,7 +446,7 @@ fn invariant_features_classify_rotated_bodies() {
 
 #[test]
 fn steps_of_the_recipe_are_tested_rotated_and_remeshed() {
-    let project = Project::new();
+    let project = Folder::on_cpu();
     jaws(&project);
     let experiment = ["experiment", "segmentation", "--data", "jaws"];
     let small = ["--seeds", "1", "--epochs", "1", "--out", "out"];

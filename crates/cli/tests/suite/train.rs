@@ -11,6 +11,15 @@ use std::time::{Duration, Instant, SystemTime};
 /// Long enough for a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Waits until something is so, which must not take long.
+pub fn wait_until(mut is_so: impl FnMut() -> bool, otherwise: &str) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A folder with small spheres, labelled by halves, and a configuration to learn them.
 pub struct Project {
     folder: tempfile::TempDir,
@@ -63,8 +72,7 @@ impl Project {
 
     /// Trains without disturbance, and gives the bytes of the model.
     pub fn model(&self, arguments: &[&str], run: &str) -> Vec<u8> {
-        let output = self.gemcnn(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        succeed(self.gemcnn(arguments).output().unwrap());
         fs::read(self.path(run).join("model.safetensors")).unwrap()
     }
 
@@ -82,23 +90,27 @@ impl Project {
         }
         .spawn()
         .unwrap();
-        let started = Instant::now();
-        while modified(&checkpoint) == before {
-            let ended = child.try_wait().unwrap();
-            assert_eq!(ended, None, "it ended before its first checkpoint");
-            assert!(started.elapsed() < PATIENCE, "no checkpoint appeared");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let mut is_written = || {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before its first checkpoint");
+            modified(&checkpoint) != before
+        };
+        wait_until(&mut is_written, "no checkpoint appeared");
         child
     }
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
+pub fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|data| data.modified()).ok()
 }
 
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+pub fn succeed(output: Output) -> Output {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    output
 }
 
 pub fn signal(child: &Child, name: &str) {

@@ -18,6 +18,13 @@ pub fn view(arguments: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gemcnn")).args(["--threads", "1", "view"]).args(arguments).output().unwrap()
 }
 
+/// Writes a page.
+#[track_caller]
+pub fn make_page(arguments: &[&Path]) {
+    let output = view(arguments);
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// Two spheres with labels, heights and vectors, and the page of them.
 struct Spheres {
     folder: tempfile::TempDir,
@@ -53,8 +60,7 @@ impl Spheres {
     fn page(&self) -> PathBuf {
         let path = |name: &str| self.folder.path().join(name);
         let page = path("page.html");
-        let output = view(&[&path(NAUGHTY_FILE), &path("second.ply"), "-o".as_ref(), &page]);
-        assert!(output.status.success(), "{output:?}");
+        make_page(&[&path(NAUGHTY_FILE), &path("second.ply"), "-o".as_ref(), &page]);
         page
     }
 }
@@ -81,9 +87,7 @@ fn facing(browser: &mut Browser) -> Vec<[f64; 3]> {
 fn a_page_of_meshes_works_in_a_browser() {
     let spheres = Spheres::new();
     let page = spheres.page();
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
+    let Some(mut browser) = Browser::start() else { return };
     browser.open_file(&page);
     assert_eq!(browser.requests().len(), 1, "{:?}", browser.requests());
     assert_eq!(browser.problems(), [""; 0]);
@@ -261,7 +265,7 @@ fn strokes_follow_the_field(browser: &mut Browser, spheres: &Spheres) {
         [("vx", 0.6), ("vy", 0.8), ("vz", 0.0)].map(|(name, value)| VertexAttribute::new(name, constant(value)));
     let [path, page] = ["sheet.ply", "sheet.html"].map(|name| spheres.folder.path().join(name));
     write_mesh(&path, &sheet, &columns, &WriteOptions::default()).unwrap();
-    assert!(view(&[&path, "-o".as_ref(), &page]).status.success());
+    make_page(&[&path, "-o".as_ref(), &page]);
     browser.open_file(&page);
     let straight = segments(browser);
     assert!(straight.len() > 500, "{}", straight.len());
@@ -290,9 +294,7 @@ fn the_picture_is_the_stored_one() {
     let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/view.png");
     let spheres = Spheres::new();
     let page = spheres.page();
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
+    let Some(mut browser) = Browser::start() else { return };
     browser.open_file(&page);
     browser.evaluate("gemcnn.set({ vectors: 'vectors', wire: true })");
     browser.wait_for("!gemcnn.stage.dirty");
@@ -323,8 +325,7 @@ pub fn description(page: &Path) -> Value {
 fn large_meshes_are_simplified_and_wrong_input_is_refused() {
     let spheres = Spheres::new();
     let (mesh, page) = (spheres.folder.path().join("second.ply"), spheres.folder.path().join("p.html"));
-    let made = view(&[&mesh, "--vertices".as_ref(), "200".as_ref(), "-o".as_ref(), &page]);
-    assert!(made.status.success(), "{made:?}");
+    make_page(&[&mesh, "--vertices".as_ref(), "200".as_ref(), "-o".as_ref(), &page]);
     let mesh_entry = &description(&page)["meshes"][0];
     let vertices = mesh_entry["vertices"].as_u64().unwrap();
     assert!((190..=200).contains(&vertices), "{vertices}");
@@ -343,9 +344,7 @@ fn measure() {
     let folder = tempfile::tempdir().unwrap();
     let empty = Page::new("empty").to_html().unwrap().len();
     println!("page without data: {empty} bytes");
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
+    let Some(mut browser) = Browser::start() else { return };
     for (vertices, levels) in [(6890, 0), (6250, 2), (15_625, 3)] {
         let options = BodyOptions { vertices, ..Default::default() };
         let body = BodyFamily::new(&options).unwrap().body(0);
@@ -390,9 +389,7 @@ fn measure() {
 #[ignore = "writes docs/pictures/view.png and transport.png"]
 fn picture() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
+    let Some(mut browser) = Browser::start() else { return };
     let (width, height) = (1280, 800);
     browser.resize(width, height);
     browser.open_file(&docs.join("view-example.html"));
@@ -405,7 +402,7 @@ fn picture() {
     let folder = tempfile::tempdir().unwrap();
     let [mesh, page] = ["sphere.ply", "page.html"].map(|name| folder.path().join(name));
     icosphere(3).unwrap().write(&mesh).unwrap();
-    assert!(view(&[&mesh, "-o".as_ref(), &page]).status.success());
+    make_page(&[&mesh, "-o".as_ref(), &page]);
     browser.open_file(&page);
     browser.evaluate(
         "(() => {

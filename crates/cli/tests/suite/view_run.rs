@@ -1,27 +1,22 @@
 //! Pages of training runs, finished and live.
 
 use crate::browser::Browser;
-use crate::train::{Project, signal};
-use crate::view::{description, view};
+use crate::train::{Project, signal, wait_until};
+use crate::view::{description, make_page};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
-use std::time::Instant;
 
 #[test]
 fn a_page_of_a_run_shows_its_curves_errors_and_predictions() {
     let shop = Project::new("epochs = 3\nseed = 1\n");
-    let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
-    assert!(trained.status.success(), "{trained:?}");
+    shop.model(&["run.toml", "--run-dir", "run"], "run");
     let (run, page) = (shop.path("run"), shop.path("run.html"));
-    let made = view(&[&run, "--with-model".as_ref(), &run, "-o".as_ref(), &page]);
-    assert!(made.status.success(), "{made:?}");
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
+    make_page(&[&run, "--with-model".as_ref(), &run, "-o".as_ref(), &page]);
+    let Some(mut browser) = Browser::start() else { return };
     browser.open_file(&page);
     assert_eq!(browser.problems(), [""; 0]);
     let report = browser.evaluate("gemcnn.data.description.report");
@@ -141,12 +136,10 @@ fn dropped_meshes_are_predicted(browser: &mut Browser, shop: &Project) {
 #[test]
 fn a_run_without_its_data_still_has_its_curves() {
     let shop = Project::new("epochs = 1\nseed = 1\n");
-    let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
-    assert!(trained.status.success(), "{trained:?}");
+    shop.model(&["run.toml", "--run-dir", "run"], "run");
     std::fs::remove_dir_all(shop.path("spheres")).unwrap();
     let page = shop.path("run.html");
-    let made = view(&[&shop.path("run"), "-o".as_ref(), &page]);
-    assert!(made.status.success(), "{made:?}");
+    make_page(&[&shop.path("run"), "-o".as_ref(), &page]);
     let description = description(&page);
     assert_eq!(description["notes"].as_array().unwrap().len(), 1);
     assert!(!description["meshes"].as_array().unwrap().is_empty());
@@ -161,11 +154,9 @@ fn page_of_task(shop: &Project, task: &str, data: &str) -> Value {
     std::fs::write(shop.path("run.toml"), settings).unwrap();
     let data = format!("task = '{task}'\n{data}");
     std::fs::write(shop.path("spheres/dataset.toml"), data).unwrap();
-    let trained = shop.gemcnn(&["run.toml", "--run-dir", "run"]).output().unwrap();
-    assert!(trained.status.success(), "{trained:?}");
+    shop.model(&["run.toml", "--run-dir", "run"], "run");
     let page = shop.path("run.html");
-    let made = view(&[&shop.path("run"), "-o".as_ref(), &page]);
-    assert!(made.status.success(), "{made:?}");
+    make_page(&[&shop.path("run"), "-o".as_ref(), &page]);
     description(&page)
 }
 
@@ -260,14 +251,8 @@ fn a_run_can_be_watched_while_it_trains() {
         Value::Array(points) => points.len(),
         other => panic!("{other}"),
     };
-    let wait_until = |done: &dyn Fn(&Value) -> bool| {
-        let start = Instant::now();
-        while !done(&report()) {
-            assert!(start.elapsed().as_secs() < 120, "{}", report());
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    };
-    wait_until(&|report| epochs(report) > 2 && report["meshes"].as_u64() > Some(0));
+    let is_shown = |report: Value| epochs(&report) > 2 && report["meshes"].as_u64() > Some(0);
+    wait_until(|| is_shown(report()), "nothing is reported");
     let meshes: Value = serde_json::from_str(&get("/meshes.json").1).unwrap();
     assert_eq!(meshes["description"]["meshes"].as_array().unwrap().len(), 2);
     assert_eq!(meshes["blocks"].as_array().unwrap().len(), 2);
@@ -286,7 +271,7 @@ fn a_run_can_be_watched_while_it_trains() {
     }
     // The browser is gone, and the run goes on.
     let seen = epochs(&report());
-    wait_until(&|report| epochs(report) > seen);
+    wait_until(|| epochs(&report()) > seen, "the run does not go on");
     signal(&training.0, "TERM");
     assert_eq!(training.0.wait().unwrap().code(), Some(130));
     assert!(TcpStream::connect(&address).is_err());

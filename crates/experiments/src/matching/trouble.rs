@@ -5,7 +5,7 @@ use crate::output::{Table, invalid};
 use gemcnn_matching::{Match, Matcher, Verdict};
 use gemcnn_mesh::remesh::{Crop, MeshSize, RemeshKind, Resample, Simplify, carry_labels, carry_values, remesh};
 use gemcnn_mesh::shapes::{Cells, icosphere, torus};
-use gemcnn_mesh::{DVec3, Faces, Mesh};
+use gemcnn_mesh::{DVec3, Mesh};
 use gemcnn_nn::Workspace;
 use gemcnn_tasks::TaskError;
 use rand::{RngExt, SeedableRng};
@@ -94,14 +94,8 @@ fn with_troubles(b: &Body, seed: u64) -> Result<Vec<(String, Other)>, TaskError>
     let mirrored = moved(&mut |point| DVec3::new(-point.x, point.y, point.z))?.with_reversed_faces();
     found.push(("mirrored".into(), Other::Unknown(mirrored)));
     let pair = |distance: f64| {
-        let mut vertices = b.mesh.vertices().to_vec();
-        vertices.extend(b.mesh.vertices().iter().map(|&point| point + distance * unit * DVec3::X));
-        let count = b.mesh.vertex_count() as u32;
-        let mut faces: Faces = b.mesh.faces().iter().collect();
-        for face in b.mesh.faces().iter() {
-            faces.push(&face.iter().map(|corner| corner + count).collect::<Vec<u32>>());
-        }
-        Mesh::new(vertices, faces).map_err(invalid("two bodies"))
+        let shifts = [DVec3::ZERO, distance * unit * DVec3::X];
+        Mesh::side_by_side(shifts.map(|shift| (&b.mesh, shift))).map_err(invalid("two bodies"))
     };
     found.push(("two bodies".into(), Other::Unknown(pair(2.0)?)));
     let glued = remesh(&pair(0.15)?, &Resample { resolution: 60 }, seed).map_err(invalid("two bodies"))?;

@@ -2,7 +2,7 @@
 
 use super::evaluation::RollOut;
 use super::samples::Coordinates;
-use gemcnn_mesh::{DVec3, Faces, Frame, Mesh, write_atomically};
+use gemcnn_mesh::{DVec3, Frame, Mesh, write_atomically};
 use gemcnn_tasks::TaskError;
 use gemcnn_view::render::{
     Arrow, Picture, RenderOptions, Up, View, colour_map, diverging_map, encode_animation, render,
@@ -33,16 +33,8 @@ impl Drawn<'_> {
         let [low, high] = self.mesh.bounds().unwrap_or_default();
         let size = high - low;
         let shift = DVec3::X * (size.x + 0.15 * size.max_element());
-        let mut vertices = self.mesh.vertices().to_vec();
-        vertices.extend(self.mesh.vertices().iter().map(|&vertex| vertex + shift));
-        let mut faces = Faces::default();
-        for first in [0, self.mesh.vertex_count() as u32] {
-            for face in self.mesh.faces().iter() {
-                let corners: Vec<u32> = face.iter().map(|corner| corner + first).collect();
-                faces.push(&corners);
-            }
-        }
-        let both = Mesh::new(vertices, faces).map_err(|error| refuse(error.to_string()))?;
+        let both = Mesh::side_by_side([DVec3::ZERO, shift].map(|shift| (self.mesh, shift)));
+        let both = both.map_err(|error| refuse(error.to_string()))?;
         let RollOut { truth, found, .. } = self.states;
         let vectors: Vec<Vec<DVec3>> = truth.iter().map(|state| self.vectors(state)).collect();
         let largest = vectors.iter().flatten().map(|v| v.length());

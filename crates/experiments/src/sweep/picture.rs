@@ -1,9 +1,9 @@
-//! A picture of one test mesh under all tests, coloured by the predicted points of the template.
+//! A picture of the first mesh of each test, coloured by the predicted points of the template.
 
 use super::run::TestSet;
 use crate::output::{invalid, write_bytes};
 use gemcnn_mesh::remesh::remesh;
-use gemcnn_mesh::{DVec3, Faces, Mesh};
+use gemcnn_mesh::{DVec3, Mesh};
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::TaskError;
 use gemcnn_tasks::predict::{Prediction, template_colours};
@@ -11,7 +11,7 @@ use gemcnn_tasks::train::TrainedModel;
 use gemcnn_view::render::{RenderOptions, Shading, Up, View, render};
 use std::path::Path;
 
-/// Pixels of each mesh, and height of the picture.
+/// Width of each mesh and height of the picture, in pixels.
 const WIDTH: u32 = 420;
 const HEIGHT: u32 = 900;
 
@@ -20,8 +20,9 @@ pub(super) fn draw(model: &TrainedModel, tests: &[TestSet], device: &Device, pat
     let Some(template) = &model.template else { return Ok(()) };
     let palette = template_colours(template);
     let mut workspace = Workspace::new(device.clone());
-    let (mut vertices, mut faces, mut colours) = (Vec::new(), Faces::default(), Vec::new());
-    let mut right = 0.0;
+    let (mut meshes, mut colours) = (Vec::new(), Vec::new());
+    // Where the next mesh begins.
+    let mut left = 0.0;
     for TestSet { name, dataset, options } in tests {
         let mut mesh = dataset.mesh(options.split, 0)?;
         if let Some((kind, seed)) = &options.meshing {
@@ -32,16 +33,11 @@ pub(super) fn draw(model: &TrainedModel, tests: &[TestSet], device: &Device, pat
         let colour = |&class: &u32| palette.get(class as usize).copied().unwrap_or([128; 3]);
         colours.extend(classes.iter().map(colour));
         let [low, high] = mesh.bounds().unwrap_or_default();
-        let shift = DVec3::new(right - low.x, -low.y, 0.0);
-        right += 1.1 * (high.x - low.x);
-        let first = vertices.len() as u32;
-        vertices.extend(mesh.vertices().iter().map(|&vertex| vertex + shift));
-        for face in mesh.faces().iter() {
-            let corners: Vec<u32> = face.iter().map(|corner| corner + first).collect();
-            faces.push(&corners);
-        }
+        let shift = DVec3::new(left - low.x, -low.y, 0.0);
+        left += 1.1 * (high.x - low.x);
+        meshes.push((mesh, shift));
     }
-    let all = Mesh::new(vertices, faces).map_err(invalid("picture"))?;
+    let all = Mesh::side_by_side(meshes.iter().map(|(mesh, shift)| (mesh, *shift))).map_err(invalid("picture"))?;
     let options = RenderOptions {
         width: WIDTH * tests.len() as u32,
         height: HEIGHT,

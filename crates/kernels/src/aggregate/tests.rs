@@ -1,9 +1,7 @@
 pub(crate) mod reference;
 
 use super::*;
-use crate::testing::{
-    arrays, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,
-};
+use crate::testing::{arrays, check_threads, difference, dot, graphs, random, weighted_graphs, wrong_length};
 use gemcnn_mesh::NeighbourWeights;
 
 fn operators() -> Vec<Aggregate> {
@@ -67,7 +65,7 @@ fn threads_do_not_change_a_bit() {
     let (_, graph) = graphs::<f32>().swap_remove(0);
     for op in operators() {
         let x: Vec<f32> = random(graph.vertex_count() * op.input.dimension(), 3);
-        assert_same_on_any_threads(|| {
+        check_threads(|| {
             let mut a = vec![0.0; graph.vertex_count() * op.dimension()];
             let (mut dx, da) = (vec![0.0; x.len()], random::<f32>(a.len(), 4));
             run(&op, graph.view(), [&x, &da], [&mut a, &mut dx]).unwrap();

@@ -143,9 +143,7 @@ impl Warps {
     pub fn new(device: &CudaDevice, op: &Attention, direction: Direction) -> Result<Option<Self>, CudaError> {
         let layout = Layout::new(op, direction);
         let fits = |layout: &Layout| 4 * op.heads * layout.weights <= device.shared_bytes();
-        let Some(layout) = layout.filter(fits) else {
-            return Ok(None);
-        };
+        let Some(layout) = layout.filter(fits) else { return Ok(None) };
         let length: usize = op.counts().iter().sum();
         let placed = (0..op.heads).flat_map(|head| {
             let (to, from) = (head * layout.weights, head * length);

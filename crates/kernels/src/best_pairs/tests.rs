@@ -6,10 +6,7 @@ use crate::testing::random;
 /// Both searches, of the fast version or the reference.
 fn found(run: impl Fn(BestPairs<'_>), [m, n, width]: [usize; 3], integers: bool) -> (Vec<u32>, Vec<u32>) {
     // Small integers make many equal entries, and products without rounding.
-    let rounded = |values: Vec<f32>| match integers {
-        true => values.iter().map(|x| (2.0 * x).round()).collect(),
-        false => values,
-    };
+    let rounded = |values: Vec<f32>| if integers { values.iter().map(|x| (2.0 * x).round()).collect() } else { values };
     let draw = |count, seed| rounded(random::<f32>(count, seed));
     let (a, b) = (draw(m * width, 1), draw(n * width, 2));
     let (cost_a, cost_b) = (draw(m, 3), draw(n, 4));

@@ -276,10 +276,7 @@ impl<'a, T: Real> Tile<'a, T> {
                             }
                             let (most, place) = peak(row);
                             let own = row.get(label_place(label)).copied().unwrap_or(T::zero());
-                            let logits = match smooths {
-                                true => sum_of_logits(row),
-                                false => T::zero(),
-                            };
+                            let logits = if smooths { sum_of_logits(row) } else { T::zero() };
                             let sum = match keep {
                                 Keep::Logits => sum_of_exponentials(row, most),
                                 Keep::Exponentials => exponentials(row, most),

@@ -175,10 +175,7 @@ impl Packed {
         let feature_threads = padded_rows / TOGETHER * (channels / 8).next_power_of_two();
         let feature_blocks = feature_threads.div_ceil(256);
         let (weight_threads, fp16) = (padded_classes * channels / 8, has_scales(defines));
-        let weight_blocks = match fp16 {
-            true => 2 * device.multiprocessors(),
-            false => weight_threads.div_ceil(256),
-        };
+        let weight_blocks = if fp16 { 2 * device.multiprocessors() } else { weight_threads.div_ceil(256) };
         // The largest number of each block.
         let found: DeviceBuffer<u32> = device.buffer(feature_blocks + weight_blocks)?;
         let weights: &[Arg] = args![weight, size(classes)?, size(padded_classes)?, &packed.weight, bias, &packed.bias,];

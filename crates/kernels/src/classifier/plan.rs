@@ -64,19 +64,13 @@ impl Plan {
 
     /// Scratch memory of a tile: its logits, the parts of its rows, and factors in bf16.
     pub fn tile_numbers(&self) -> usize {
-        let factors = match self.bf16 {
-            true => Factors::length(self.tile_rows, self.channels, self.classes),
-            false => 0,
-        };
+        let factors = if self.bf16 { Factors::length(self.tile_rows, self.channels, self.classes) } else { 0 };
         self.tile_rows * (self.classes + PARTS * self.classes.div_ceil(CLASS_BLOCK)) + factors
     }
 
     /// Scratch memory of weights in bf16.
     pub fn weights(&self) -> usize {
-        match self.bf16 {
-            true => Weights::length(self.channels, self.classes),
-            false => 0,
-        }
+        if self.bf16 { Weights::length(self.channels, self.classes) } else { 0 }
     }
 
     /// Length of `dW` and `db` together.

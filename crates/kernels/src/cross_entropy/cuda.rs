@@ -234,10 +234,7 @@ fn shape(classes: usize) -> (usize, usize) {
 
 /// Threads of a row, where several rows share a block of threads; else 0.
 fn lanes(classes: usize) -> usize {
-    match classes <= FEW_CLASSES {
-        true => classes.next_power_of_two(),
-        false => 0,
-    }
+    if classes <= FEW_CLASSES { classes.next_power_of_two() } else { 0 }
 }
 
 /// Blocks of threads for a number of rows.

@@ -220,10 +220,7 @@ impl DeviceOptimiser {
         for (parameter, &length) in parameters.iter().zip(&self.lengths) {
             check_length(operator, "value", parameter.value.view(), length)?;
             check_length(operator, "gradient", parameter.gradient, length)?;
-            let place = |values: DeviceSlice<'_, f32>| match values.is_empty() {
-                true => 0,
-                false => values.from(start).address,
-            };
+            let place = |values: DeviceSlice<'_, f32>| if values.is_empty() { 0 } else { values.from(start).address };
             let [first, second, average] = self.state().map(place);
             placed.push(Tensor {
                 value: parameter.value.address,

@@ -74,10 +74,7 @@ impl<'a, T: Real> Batch<'a, T> {
                     let basis = self.basis(term, range.start, range.len(), (first, columns));
                     let x = Matrix::new(&rest[term.feature..], range.len(), term.width, width);
                     let mut to = MatrixMut::new(rows, columns, term.width, term.spectrum_stride);
-                    let destination = match term.add {
-                        true => Destination::Add,
-                        false => Destination::Set,
-                    };
+                    let destination = if term.add { Destination::Add } else { Destination::Set };
                     product(&mut to, destination, basis.transposed(), x);
                 });
             }

@@ -77,10 +77,7 @@ pub(super) struct Measured<'a> {
 impl<'a> Measured<'a> {
     /// What was measured of a block, from the `entry`-th number on.
     pub fn entry(&self, entry: usize) -> DeviceSlice<'a, f32> {
-        match self.block.is_empty() {
-            true => self.block,
-            false => self.block.from(entry),
-        }
+        if self.block.is_empty() { self.block } else { self.block.from(entry) }
     }
 }
 

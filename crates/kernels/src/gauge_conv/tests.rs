@@ -4,8 +4,7 @@ use super::*;
 use crate::GraphArrays;
 use crate::aggregate::reference::rotated;
 use crate::testing::{
-    arrays, assert_gradient, assert_same_on_any_threads, difference, dot, graphs, parts, random, weighted_graphs,
-    wrong_length,
+    arrays, assert_gradient, check_threads, difference, dot, graphs, parts, random, weighted_graphs, wrong_length,
 };
 use crate::{GraphParts, GraphSlices};
 use gemcnn_mesh::{GaugeGraph, NeighbourWeights};
@@ -168,7 +167,7 @@ fn gradient_of_the_input_is_the_adjoint() {
 fn threads_do_not_change_a_bit() {
     for (_, graph) in arrays::<f32>(all_gauge_graphs()).iter().step_by(3) {
         for op in operators() {
-            assert_same_on_any_threads(|| run(&op, graph, false).concat());
+            check_threads(|| run(&op, graph, false).concat());
         }
     }
 }

@@ -191,9 +191,7 @@ impl Warps {
         parts: &[(usize, usize, bool)],
     ) -> Result<Option<Self>, CudaError> {
         let layout = Layout::new(op, stack, direction, (columns, heads));
-        let Some(layout) = layout.filter(|layout| layout.shared <= device.shared_bytes()) else {
-            return Ok(None);
-        };
+        let Some(layout) = layout.filter(|layout| layout.shared <= device.shared_bytes()) else { return Ok(None) };
         let mut entries = vec![None; stack.weights];
         for &(place, weight, negative) in parts {
             entries[place] = Some((weight, negative));
@@ -255,10 +253,7 @@ impl Warps {
     ) -> Result<(), CudaError> {
         let layout = &self.layout;
         // Factors of edges take the place of the scale.
-        let aggregation = match layout.factors {
-            true => Aggregation::Sum,
-            false => run.aggregation,
-        };
+        let aggregation = if layout.factors { Aggregation::Sum } else { run.aggregation };
         let size = |n: usize| to_u32(OPERATOR, n);
         let first: &[Arg] = args![
             run.edges.offsets,

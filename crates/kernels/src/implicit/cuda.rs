@@ -205,9 +205,7 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
         // SAFETY: there is a sum for each component of a row, and a gradient for each irrep.
         unsafe { fold.over(irreps, arguments)? };
     }
-    let Some(mut dx) = dx else {
-        return Ok(());
-    };
+    let Some(mut dx) = dx else { return Ok(()) };
     device.clear(dx.reborrow())?;
     let (mut b, mut z) = (device.buffer(dy.len())?, device.buffer(dy.len())?);
     let nothing = DeviceSlice::empty();

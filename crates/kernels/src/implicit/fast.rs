@@ -202,9 +202,7 @@ pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratc
             *dmix += T::of(sum);
         }
     }
-    let Some(dx) = dx else {
-        return Ok(());
-    };
+    let Some(dx) = dx else { return Ok(()) };
     dx.fill(T::zero());
     let (b, work) = scratch.narrow.take(5 * dy.len()).split_at_mut(dy.len());
     let (z, work) = work.split_at_mut(dy.len());

@@ -45,10 +45,7 @@ fn run<T: Real>(
     incidence: &IncidenceArrays<T>,
     x: &[T],
 ) -> Vec<T> {
-    let (target, normalise) = match back {
-        false => (target, Normalise::Target),
-        true => (target.other(), Normalise::Source),
-    };
+    let (target, normalise) = if back { (target.other(), Normalise::Source) } else { (target, Normalise::Target) };
     let mut y = vec![T::nan(); incidence.count(target) * features.dimension()];
     Sum { features, aggregation, target, normalise, incidence, x, y: &mut y[..] }.on_host().unwrap();
     y

@@ -2,7 +2,7 @@ pub(crate) mod reference;
 
 use super::*;
 use crate::Real;
-use crate::testing::{assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random};
+use crate::testing::{assert_adjoint, assert_gradient, check_threads, difference, dot, random};
 
 fn operators() -> Vec<Linear> {
     [(5, 7, true), (16, 256, true), (1, 1, false), (80, 33, false), (300, 230, true), (0, 3, true), (3, 0, true)]
@@ -76,6 +76,6 @@ fn gradients_equal_finite_differences_and_are_adjoint() {
 #[test]
 fn threads_do_not_change_a_bit() {
     for op in operators() {
-        assert_same_on_any_threads(|| run::<f32>(&op, 1000, false).concat());
+        check_threads(|| run::<f32>(&op, 1000, false).concat());
     }
 }

@@ -57,10 +57,7 @@ pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<(),
         None => None,
     };
     let ones = DeviceSlice::empty();
-    let turned = match op.complex {
-        true => Some(op.times_i(device, weights.unwrap_or(ones), -1.0, x)?),
-        false => None,
-    };
+    let turned = if op.complex { Some(op.times_i(device, weights.unwrap_or(ones), -1.0, x)?) } else { None };
     let x = weighted.as_ref().map_or(x, DeviceBuffer::view);
     let terms = [Some(x), turned.as_ref().map(DeviceBuffer::view)];
     for (mesh, range) in meshes(mesh_offsets).enumerate() {
@@ -87,10 +84,7 @@ pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<(), C
     if k == 0 {
         return device.clear(x);
     }
-    let turned = match op.complex {
-        true => Some(op.times_i(device, DeviceSlice::empty(), 1.0, y)?),
-        false => None,
-    };
+    let turned = if op.complex { Some(op.times_i(device, DeviceSlice::empty(), 1.0, y)?) } else { None };
     let terms = [Some(y), turned.as_ref().map(DeviceBuffer::view)];
     for (mesh, range) in meshes(mesh_offsets).enumerate() {
         for (part, y) in terms.into_iter().flatten().enumerate() {

@@ -100,9 +100,7 @@ impl<'a> Chain<'a> {
         input: &FeatureType,
         layers: &[SendLayer<'a>],
     ) -> Result<Option<Self>, CudaError> {
-        let Some(&SendLayer { plan, .. }) = layers.first() else {
-            return Ok(None);
-        };
+        let Some(&SendLayer { plan, .. }) = layers.first() else { return Ok(None) };
         let (ends, width) = (2 * input.dimension(), plan.width());
         let ((octets, places), (hidden, hidden_places)) = (padded(input), padded(&plan.config().input));
         let shape = Shape { octets: Octets { input: octets, output: hidden }, layers: layers.len(), is_update: false };
@@ -219,9 +217,7 @@ impl<'a> Chain<'a> {
         which: usize,
         rows: DeviceSlice<'_, f32>,
     ) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
-        let Some([numbers, columns]) = &self.tables.columns[which] else {
-            return Ok(None);
-        };
+        let Some([numbers, columns]) = &self.tables.columns[which] else { return Ok(None) };
         let count = rows.len() / columns.len().max(1);
         let mut to = device.buffer(count * numbers.len())?;
         cuda::place_columns(device, numbers, (rows, columns.len()), &to.view_mut())?;
@@ -236,9 +232,7 @@ impl<'a> Chain<'a> {
         mut result: DeviceSliceMut<'_, f32>,
         run: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
-        let Some([numbers, columns]) = &self.tables.columns[which] else {
-            return run(&mut result);
-        };
+        let Some([numbers, columns]) = &self.tables.columns[which] else { return run(&mut result) };
         let rows = result.len() / columns.len().max(1);
         let mut to = device.buffer(rows * numbers.len())?;
         run(&mut to.view_mut())?;

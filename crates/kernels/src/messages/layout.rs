@@ -47,10 +47,7 @@ impl Shape {
     }
 
     pub fn forward_bytes(&self) -> usize {
-        let stage = match self.is_update {
-            true => 0,
-            false => FORWARD_WARPS * WARP_ROWS * self.octets.staged_row(),
-        };
+        let stage = if self.is_update { 0 } else { FORWARD_WARPS * WARP_ROWS * self.octets.staged_row() };
         4 * (self.shared_weights() + stage)
     }
 

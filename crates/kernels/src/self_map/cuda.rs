@@ -75,10 +75,7 @@ struct Factors<'a> {
 impl<'a> Factors<'a> {
     fn new(device: &CudaDevice, plan: &Plan, weight: DeviceSlice<'a, f32>) -> Result<Self, CudaError> {
         let alone = plan.blocks.iter().all(|(block, _)| block.order == 0);
-        let laid_out = match alone {
-            true => None,
-            false => Some(plan.matrices(device, weight)?),
-        };
+        let laid_out = if alone { None } else { Some(plan.matrices(device, weight)?) };
         Ok(Self { laid_out, weight })
     }
 

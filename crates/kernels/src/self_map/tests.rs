@@ -2,9 +2,7 @@ pub(crate) mod reference;
 
 use super::*;
 use crate::Real;
-use crate::testing::{
-    assert_adjoint, assert_gradient, assert_same_on_any_threads, difference, dot, random, wrong_length,
-};
+use crate::testing::{assert_adjoint, assert_gradient, check_threads, difference, dot, random, wrong_length};
 
 fn operators() -> Vec<SelfMap> {
     let op = |input: &str, output: &str, bias| SelfMap {
@@ -116,7 +114,7 @@ fn commutes_with_rotations() {
 fn threads_do_not_change_a_bit() {
     for op in operators() {
         let weight: Vec<f32> = random(op.parameter_count(), 6);
-        assert_same_on_any_threads(|| {
+        check_threads(|| {
             let results = run(&op, 500, &weight, false);
             [results.y, results.dx, results.dweight, results.dbias].concat()
         });

@@ -2,7 +2,7 @@ mod reference;
 
 use super::*;
 use crate::testing::{
-    arrays, assert_adjoint, assert_same_on_any_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,
+    arrays, assert_adjoint, check_threads, difference, dot, graphs, random, weighted_graphs, wrong_length,
 };
 use crate::{FeatureType, GraphArrays, Host, Real};
 use gemcnn_mesh::NeighbourWeights;
@@ -90,7 +90,7 @@ fn products_are_the_same_on_any_number_of_threads() {
         let mut out = out.clone();
         Products::<Host<_>> { op, graph, y, x, weight, products: &mut out }.on_host().map(|()| out)
     };
-    assert_same_on_any_threads(|| run(op, y, weight).unwrap());
+    check_threads(|| run(op, y, weight).unwrap());
     assert_eq!(wrong_length(run(op, &y[1..], weight).unwrap_err()), ("y", y.len() - 1, y.len()));
     let rings = GaugeConv { rings: 2, ..op.clone() };
     let error = run(&rings, y, &[&weight[..], weight].concat());

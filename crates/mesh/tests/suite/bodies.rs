@@ -1,5 +1,6 @@
 //! Synthetic bodies: one connectivity, sound surfaces, good triangles, people and poses that differ.
 
+use crate::common::volume;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -31,10 +32,6 @@ fn smallest_angle(mesh: &Mesh) -> f64 {
         .flat_map(|[a, b, c]| [(a, b, c), (b, c, a), (c, a, b)])
         .map(|(p, q, r)| (q - p).angle_between(r - p).to_degrees())
         .fold(180.0, f64::min)
-}
-
-fn volume(mesh: &Mesh) -> f64 {
-    triangles(mesh).map(|[a, b, c]| a.dot(b.cross(c)) / 6.0).sum()
 }
 
 fn height(mesh: &Mesh) -> f64 {

@@ -1,5 +1,6 @@
 //! Input features: published numbers, and the laws they obey under rigid motion and changes of frame.
 
+use crate::common::{graph, read};
 use gemcnn_fixtures::Golden;
 use gemcnn_mesh::features::{
     FeatureField, MatrixOptions, RelativeTangentialOptions, matrix_features, positions, relative_tangential,
@@ -9,15 +10,6 @@ use gemcnn_mesh::{Adjacency, DVec3, Faces, Frame, Gauge, GaugeGraph, GeometryErr
 use glam::DQuat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-
-fn fixture(name: &str) -> Mesh {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/meshes");
-    Mesh::read(format!("{folder}/{name}")).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn graph(mesh: &Mesh) -> GaugeGraph {
-    GaugeGraph::new(mesh, &GeometryOptions::default()).unwrap()
-}
 
 /// An open sheet of triangles, displaced at random.
 fn rough_sheet() -> Mesh {
@@ -109,7 +101,7 @@ fn relative_tangential_features_follow_their_formula() {
 
 #[test]
 fn rigid_motion_changes_positions_only() {
-    for mesh in [fixture("spot.obj"), rough_sheet()] {
+    for mesh in [read("spot.obj"), rough_sheet()] {
         let moved = turned_and_shifted(&mesh);
         for (name, feature) in INVARIANT {
             let (before, after) = (feature(&mesh, &graph(&mesh)), feature(&moved, &graph(&moved)));
@@ -123,7 +115,7 @@ fn rigid_motion_changes_positions_only() {
 
 #[test]
 fn scale_does_not_matter() {
-    let mesh = fixture("spot.obj");
+    let mesh = read("spot.obj");
     let large = mesh.map_vertices(|v| 1000.0 * v).unwrap();
     for (name, feature) in INVARIANT {
         let (before, after) = (feature(&mesh, &graph(&mesh)), feature(&large, &graph(&large)));
@@ -134,7 +126,7 @@ fn scale_does_not_matter() {
 #[test]
 fn turning_the_frames_turns_the_features() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
-    for mesh in [fixture("spot.obj"), rough_sheet()] {
+    for mesh in [read("spot.obj"), rough_sheet()] {
         let angles: Vec<f64> = (0..mesh.vertex_count()).map(|_| 20.0 * rng.random::<f64>() - 10.0).collect();
         let turned = graph(&mesh).gauge_transform(&angles).unwrap();
         for (name, feature) in INVARIANT {
@@ -193,7 +185,7 @@ fn graphs_of_other_meshes_and_bad_powers_are_refused() {
 
 #[test]
 fn given_directions_are_the_first_axes_of_the_frames() {
-    let mesh = fixture("spot.obj");
+    let mesh = read("spot.obj");
     let default = graph(&mesh);
     // Directions off the tangent plane, of any length.
     let directions: Vec<DVec3> =

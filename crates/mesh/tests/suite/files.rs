@@ -1,6 +1,7 @@
 //! Mesh files through the public interface: what loads, what is refused and with which words.
 
-use std::path::{Path, PathBuf};
+use crate::common::fixture;
+use std::path::Path;
 
 use gemcnn_mesh::{
     AttributeValues, DVec3, FORMATS, Faces, FileError, FileFormat, FileProblem, Location, Mesh, MeshFile, PlyEncoding,
@@ -9,10 +10,6 @@ use gemcnn_mesh::{
 use proptest::prelude::*;
 
 const ENCODINGS: [PlyEncoding; 3] = [PlyEncoding::Ascii, PlyEncoding::LittleEndian, PlyEncoding::BigEndian];
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/meshes").join(name)
-}
 
 pub fn parse(name: &str, content: impl AsRef<[u8]>) -> Result<MeshFile, FileError> {
     parse_mesh(Path::new(name), content.as_ref())
@@ -75,29 +72,6 @@ fn the_page_lists_all_formats() {
 }
 
 // ---------------------------------------------------------------- fixtures
-
-#[test]
-fn fixtures_load_with_their_counts() {
-    for (name, format, vertices, face_count) in [
-        ("spot.obj", FileFormat::OBJ, 2930, 5856),
-        ("trouble/bob_small.ply", FileFormat::PLY_LITTLE_ENDIAN, 250, 500),
-        ("trouble/dodecahedron_poly.obj", FileFormat::OBJ, 20, 12),
-        ("trouble/fan3.obj", FileFormat::OBJ, 5, 3),
-        ("trouble/fox.ply", FileFormat::PLY_LITTLE_ENDIAN, 313, 622),
-        ("trouble/hourglass_ico.obj", FileFormat::OBJ, 23, 40),
-        ("trouble/lego.ply", FileFormat::PLY_LITTLE_ENDIAN, 1649, 3072),
-        ("trouble/moebius.obj", FileFormat::OBJ, 280, 224),
-        ("trouble/stl_box_ascii.stl", FileFormat::STL_ASCII, 8, 12),
-        ("trouble/stl_box_binary.stl", FileFormat::STL_BINARY, 8, 12),
-        ("trouble/tet.obj", FileFormat::OBJ, 4, 4),
-        ("trouble/triple_vierbein.obj", FileFormat::OBJ, 75, 108),
-    ] {
-        let file = read_mesh(fixture(name)).unwrap();
-        let counts = (file.mesh.vertex_count(), file.mesh.face_count());
-        assert_eq!((file.format, counts), (format, (vertices, face_count)), "{name}");
-        assert_eq!(file.attributes, []);
-    }
-}
 
 #[test]
 fn fixtures_keep_order_polygons_and_welds() {

@@ -388,10 +388,7 @@ fn gmsh_files_of_both_versions_and_encodings() {
         for binary in [false, true] {
             let content = samples::gmsh(version, binary);
             let file = load("a.msh", &content);
-            let format = match binary {
-                true => FileFormat::GMSH_BINARY,
-                false => FileFormat::GMSH_ASCII,
-            };
+            let format = if binary { FileFormat::GMSH_BINARY } else { FileFormat::GMSH_ASCII };
             assert_eq!(file.format, format);
             has_points(&file);
             assert_eq!(faces(&file.mesh), [vec![0, 1, 2], vec![0, 1, 3, 2]]);

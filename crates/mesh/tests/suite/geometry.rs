@@ -1,5 +1,6 @@
 //! The laws of gauge geometry, through the public interface.
 
+use crate::common::{self, angle_difference, read};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{
     Adjacency, DVec3, Faces, Frame, Gauge, GaugeGraph, GeometryError, GeometryOptions, Mesh, Neighbourhood,
@@ -9,15 +10,6 @@ use glam::DQuat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
-
-fn fixture(name: &str) -> Mesh {
-    let path = format!("{}/../../fixtures/meshes/{name}", env!("CARGO_MANIFEST_DIR"));
-    Mesh::read(&path).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn default_graph(mesh: &Mesh) -> GaugeGraph {
-    GaugeGraph::new(mesh, &GeometryOptions::default()).unwrap()
-}
 
 fn radius_options(radius: f64, limit: usize) -> GeometryOptions {
     GeometryOptions { neighbourhood: Neighbourhood::Radius { radius, limit }, ..Default::default() }
@@ -36,23 +28,9 @@ fn bumpy_sphere(subdivisions: u32, seed: u64) -> Mesh {
 
 /// Two sheets over each other, `gap` apart, the upper one facing up or down.
 fn two_sheets(gap: f64, upper_faces_down: bool) -> Mesh {
-    let (vertices, faces) = shapes::grid(4, 5, Cells::Triangles).unwrap().into_parts();
-    let count = vertices.len() as u32;
-    let upper = vertices.iter().map(|v| *v + gap * DVec3::Z);
-    let all = vertices.iter().copied().chain(upper).collect();
-    let mut both = faces.clone();
-    for face in faces.iter() {
-        let mut corners: Vec<u32> = face.iter().map(|v| v + count).collect();
-        if upper_faces_down {
-            corners.reverse();
-        }
-        both.push(&corners);
-    }
-    Mesh::new(all, both).unwrap()
-}
-
-fn angle_difference(a: f64, b: f64) -> f64 {
-    (a - b).sin().atan2((a - b).cos())
+    let lower = shapes::grid(4, 5, Cells::Triangles).unwrap();
+    let upper = if upper_faces_down { lower.clone().with_reversed_faces() } else { lower.clone() };
+    Mesh::side_by_side([(&lower, DVec3::ZERO), (&upper, gap * DVec3::Z)]).unwrap()
 }
 
 #[track_caller]
@@ -92,10 +70,10 @@ fn assert_finite_and_orthonormal(graph: &GaugeGraph) {
 fn turning_the_frames_turns_angles_and_transport_by_the_law() {
     for (mesh, options) in [
         (bumpy_sphere(2, 1), GeometryOptions::default()),
-        (fixture("spot.obj"), GeometryOptions::default()),
-        (fixture("trouble/moebius.obj"), GeometryOptions::default()),
-        (fixture("trouble/fan3.obj"), GeometryOptions::default()),
-        (fixture("trouble/dodecahedron_poly.obj"), GeometryOptions::default()),
+        (read("spot.obj"), GeometryOptions::default()),
+        (read("trouble/moebius.obj"), GeometryOptions::default()),
+        (read("trouble/fan3.obj"), GeometryOptions::default()),
+        (read("trouble/dodecahedron_poly.obj"), GeometryOptions::default()),
         // Edges along the normal, and between coincident vertices, obey it too.
         (two_sheets(1.0, false), radius_options(1.5, 64)),
         (two_sheets(0.0, false), radius_options(1.5, 64)),
@@ -132,7 +110,7 @@ fn turning_the_frames_turns_angles_and_transport_by_the_law() {
 fn transport_there_and_back_is_the_identity() {
     for (mesh, options) in [
         (bumpy_sphere(2, 2), GeometryOptions::default()),
-        (fixture("trouble/moebius.obj"), GeometryOptions::default()),
+        (read("trouble/moebius.obj"), GeometryOptions::default()),
         (two_sheets(0.3, true), radius_options(1.2, 64)),
     ] {
         let graph = GaugeGraph::new(&mesh, &options).unwrap();
@@ -160,7 +138,7 @@ fn transport_there_and_back_is_the_identity() {
 #[test]
 fn transport_is_the_smallest_rotation_between_the_normals() {
     let mesh = bumpy_sphere(2, 3);
-    let graph = default_graph(&mesh);
+    let graph = common::graph(&mesh);
     for p in 0..mesh.vertex_count() {
         for edge in graph.row(p) {
             let at_p = &graph.frames()[p];
@@ -187,7 +165,7 @@ fn a_flat_mesh_has_no_turning_around_any_closed_path() {
             tilt * (v + 0.4 * jitter)
         })
         .unwrap();
-    let graph = default_graph(&mesh).gauge_transform(&random_angles(mesh.vertex_count(), 5)).unwrap();
+    let graph = common::graph(&mesh).gauge_transform(&random_angles(mesh.vertex_count(), 5)).unwrap();
     let step = |p: u32, q: u32| {
         let edge = graph.row(p as usize).find(|&edge| graph.neighbours()[edge] == q).unwrap();
         graph.transport()[edge]
@@ -217,8 +195,8 @@ fn a_flat_mesh_has_no_turning_around_any_closed_path() {
 #[test]
 fn rigid_motion_changes_nothing_but_the_frames() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
-    let spot = fixture("spot.obj");
-    for mesh in [bumpy_sphere(3, 6), spot, fixture("trouble/bob_small.ply")] {
+    let spot = read("spot.obj");
+    for mesh in [bumpy_sphere(3, 6), spot, read("trouble/bob_small.ply")] {
         let size = mesh.vertices().iter().map(|v| v.length()).fold(0.0, f64::max);
         let mesh = mesh.map_vertices(|v| v / size).unwrap();
         for weighting in [NormalWeighting::Area, NormalWeighting::CornerAngle] {
@@ -245,12 +223,12 @@ fn rigid_motion_changes_nothing_but_the_frames() {
 
 #[test]
 fn bending_a_grid_of_quads_keeps_its_geometry() {
-    let flat = default_graph(&shapes::grid(12, 9, Cells::Quads).unwrap());
+    let flat = common::graph(&shapes::grid(12, 9, Cells::Quads).unwrap());
     for axis in [shapes::Axis::Rows, shapes::Axis::Columns] {
         for profile in [shapes::Profile::Cylinder { turn: 2.5 }, shapes::Profile::random(5), shapes::Profile::random(6)]
         {
             let bent = shapes::bent_grid(12, 9, Cells::Quads, axis, &profile).unwrap();
-            assert_same_geometry(&flat, &default_graph(&bent), 1e-12);
+            assert_same_geometry(&flat, &common::graph(&bent), 1e-12);
         }
     }
     for theta in flat.theta() {
@@ -335,13 +313,13 @@ fn isolated_vertices_have_an_empty_row_and_a_frame() {
     let mesh =
         Mesh::new(vec![DVec3::ONE, DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::NEG_ONE], [[1, 2, 3]].iter().collect())
             .unwrap();
-    let graph = default_graph(&mesh);
+    let graph = common::graph(&mesh);
     assert_eq!(graph.offsets(), [0, 0, 2, 4, 6, 6]);
     assert_eq!(graph.frames()[4].normal, DVec3::Z);
     assert_finite_and_orthonormal(&graph);
     // The normal rotates with the mesh.
     let moved = mesh.map_vertices(|v| DVec3::new(v.z, v.x, v.y)).unwrap();
-    assert_eq!(default_graph(&moved).frames()[4].normal, DVec3::X);
+    assert_eq!(common::graph(&moved).frames()[4].normal, DVec3::X);
     // Only vertices of faces can lack a tangent plane.
     let flat = [DVec3::ZERO, DVec3::X, 2.0 * DVec3::X, DVec3::Y];
     let flat = Mesh::new(flat.to_vec(), [[0, 1, 2]].iter().collect()).unwrap();
@@ -351,7 +329,7 @@ fn isolated_vertices_have_an_empty_row_and_a_frame() {
     ));
 
     let empty = Mesh::new(vec![], Faces::new()).unwrap();
-    assert_eq!(default_graph(&empty).offsets(), [0]);
+    assert_eq!(common::graph(&empty).offsets(), [0]);
 }
 
 #[test]
@@ -419,7 +397,7 @@ fn faces_of_mixed_sizes_make_the_same_rows_as_their_edges() {
     .iter()
     .collect();
     let mesh = Mesh::new(cube, faces).unwrap();
-    let graph = default_graph(&mesh);
+    let graph = common::graph(&mesh);
     assert_eq!(graph.edge_count(), 26);
     assert_eq!(graph.adjacency().neighbours_of(1), [0, 5, 3, 7]);
     for (p, frame) in graph.frames().iter().enumerate() {
@@ -429,7 +407,7 @@ fn faces_of_mixed_sizes_make_the_same_rows_as_their_edges() {
     // Repeated corners add no edge from a vertex to itself.
     let (vertices, mut faces) = mesh.into_parts();
     faces.push(&[0, 1, 1]);
-    let graph = default_graph(&Mesh::new(vertices, faces).unwrap());
+    let graph = common::graph(&Mesh::new(vertices, faces).unwrap());
     assert_eq!(graph.edge_count(), 26);
 }
 
@@ -442,7 +420,7 @@ fn a_vertex_with_a_hundred_thousand_neighbours_is_no_trouble() {
         DVec3::new(x, y, 0.0)
     }));
     let faces = (0..rim).map(|i| [0, 1 + i, 1 + (i + 1) % rim]).collect();
-    let graph = default_graph(&Mesh::new(vertices, faces).unwrap());
+    let graph = common::graph(&Mesh::new(vertices, faces).unwrap());
     assert_eq!(graph.edge_count(), 4 * rim as usize);
     for edge in 0..graph.edge_count() {
         assert_eq!(graph.reverse()[graph.reverse()[edge] as usize] as usize, edge);
@@ -507,7 +485,7 @@ fn meshes_of_any_size_have_the_same_angles() {
     }
     let huge = shapes::grid(3, 3, Cells::Quads).unwrap();
     let huge = huge.map_vertices(|v| (v - DVec3::ONE) * f64::MAX).unwrap();
-    assert_finite_and_orthonormal(&default_graph(&huge));
+    assert_finite_and_orthonormal(&common::graph(&huge));
 }
 
 #[test]
@@ -538,7 +516,7 @@ fn choices_that_do_not_fit_are_refused() {
 
 #[test]
 fn a_graph_survives_storage_and_bad_storage_is_refused() {
-    let graph = default_graph(&fixture("trouble/triple_vierbein.obj"));
+    let graph = common::graph(&read("trouble/triple_vierbein.obj"));
     let bytes = graph.to_safetensors().unwrap();
     assert_eq!(GaugeGraph::from_safetensors(&bytes).unwrap(), graph);
     for cut in [0, 7, 100, bytes.len() / 2, bytes.len() - 1] {

@@ -1,15 +1,11 @@
 //! Geometry against numbers of the method's published code (fixtures/golden).
 
+use crate::common::angle_difference;
 use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
 use gemcnn_mesh::{Adjacency, DVec3, Gauge, GaugeGraph, GeometryOptions, NormalWeighting, vertex_normals};
 
 fn assert_close(ours: DVec3, golden: DVec3, what: &str) {
     assert!((ours - golden).abs().max_element() <= 1e-12, "{what}: {ours} is not {golden}");
-}
-
-/// Difference of two angles, in [-pi, pi].
-fn angle_difference(a: f64, b: f64) -> f64 {
-    (a - b).sin().atan2((a - b).cos())
 }
 
 #[test]

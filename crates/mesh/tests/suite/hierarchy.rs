@@ -1,5 +1,6 @@
 //! Graph hierarchies through the public API, and against the published code (fixtures/golden).
 
+use crate::common::angle_difference;
 use gemcnn_fixtures::Golden;
 use gemcnn_mesh::{
     Clusters, DVec3, Faces, Gauge, GaugeGraph, GeometryError, GeometryOptions, Hierarchy, HierarchyError,
@@ -33,10 +34,6 @@ fn published_options(gauge: Gauge) -> HierarchyOptions {
         radii: vec![0.8],
         ..Default::default()
     }
-}
-
-fn angle_difference(a: f64, b: f64) -> f64 {
-    (a - b).sin().atan2((a - b).cos())
 }
 
 #[test]
@@ -114,9 +111,7 @@ fn check_invariants(mesh: &Mesh, hierarchy: &Hierarchy) {
             assert_eq!(*frame, hierarchy.levels()[0].graph.frames()[vertex as usize]);
         }
         assert_eq!(level.clusters.is_some(), index > 0);
-        let Some(clusters) = &level.clusters else {
-            continue;
-        };
+        let Some(clusters) = &level.clusters else { continue };
         let finer = &hierarchy.levels()[index - 1];
         assert_eq!(clusters.len(), level.vertices.len());
         assert_eq!(clusters.members().len(), finer.vertices.len());
@@ -164,18 +159,13 @@ fn coincident_points_leave_no_cluster_empty() {
 #[test]
 fn every_part_of_a_disconnected_mesh_is_represented() {
     let one = shapes::icosphere(2).unwrap();
-    let far = one.vertices().iter().map(|p| *p + 100.0 * DVec3::X);
-    let points: Vec<DVec3> = one.vertices().iter().copied().chain(far).collect();
-    let shift = one.vertex_count() as u32;
-    let faces = one.faces().iter().map(<[u32]>::to_vec);
-    let shifted = faces.clone().map(|face| face.iter().map(|v| v + shift).collect());
-    let mesh = Mesh::new(points, faces.chain(shifted).collect()).unwrap();
+    let mesh = Mesh::side_by_side([0.0, 100.0].map(|shift| (&one, shift * DVec3::X))).unwrap();
     let options =
         HierarchyOptions { ratios: vec![0.1, 0.1], radii: vec![1.0, 3.0], neighbour_limit: 8, ..Default::default() };
     let hierarchy = Hierarchy::new(&mesh, &options).unwrap();
     check_invariants(&mesh, &hierarchy);
     for level in hierarchy.levels() {
-        let first = level.vertices.iter().filter(|&&vertex| vertex < shift).count();
+        let first = level.vertices.iter().filter(|&&vertex| vertex < one.vertex_count() as u32).count();
         assert!(first > 0 && first < level.vertices.len());
         assert!((0..level.vertices.len()).all(|p| level.graph.row(p).len() <= 8));
     }

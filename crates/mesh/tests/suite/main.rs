@@ -1,6 +1,7 @@
 //! Meshes through the public interface. One program, because it is faster to build.
 
 mod bodies;
+mod common;
 mod features;
 mod files;
 mod files_formats;

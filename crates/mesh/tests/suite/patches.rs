@@ -1,12 +1,9 @@
 //! Spirals, geodesic discs, Zernike coefficients and anisotropic kernels.
 
+use crate::common::graph;
 use gemcnn_mesh::patches::{AnisotropicHeat, Discs, ZernikeFit, spirals};
 use gemcnn_mesh::shapes::{self, Cells};
-use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh};
-
-fn graph(mesh: &Mesh) -> GaugeGraph {
-    GaugeGraph::new(mesh, &GeometryOptions::default()).unwrap()
-}
+use gemcnn_mesh::{DVec3, Mesh};
 
 /// An irregular mesh in the plane, of unit spacing.
 fn flat(size: usize) -> Mesh {

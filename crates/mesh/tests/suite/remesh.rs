@@ -2,7 +2,7 @@
 
 mod trouble;
 
-use std::path::Path;
+use crate::common::{read, volume};
 use std::sync::LazyLock;
 
 use gemcnn_mesh::remesh::{
@@ -51,14 +51,6 @@ fn all_kinds() -> Vec<RemeshKind> {
     kinds
 }
 
-fn spot() -> Mesh {
-    Mesh::read(fixture("spot.obj")).unwrap()
-}
-
-fn fixture(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/meshes").join(name)
-}
-
 fn body() -> Mesh {
     static BODY: LazyLock<Mesh> = LazyLock::new(|| {
         let options = BodyOptions { vertices: 2000, ..BodyOptions::default() };
@@ -71,7 +63,7 @@ fn closed_meshes() -> Vec<(&'static str, Mesh)> {
     vec![
         ("sphere", icosphere(3).unwrap()),
         ("torus", torus(40, 20, 1.0, 0.4, Cells::Quads).unwrap()),
-        ("spot", spot()),
+        ("spot", read("spot.obj")),
         ("body", body()),
     ]
 }
@@ -82,15 +74,6 @@ fn mean_edge(mesh: &Mesh) -> f64 {
 
 fn triangle(mesh: &Mesh, face: &[u32]) -> [DVec3; 3] {
     [face[0], face[1], face[2]].map(|v| mesh.vertices()[v as usize])
-}
-
-fn volume(mesh: &Mesh) -> f64 {
-    let at = |v: u32| mesh.vertices()[v as usize];
-    let fans = mesh.faces().iter().flat_map(|face| {
-        let sides = face[1..].windows(2);
-        sides.map(move |side| at(face[0]).dot(at(side[0]).cross(at(side[1]))) / 6.0)
-    });
-    fans.sum()
 }
 
 /// Largest distance between a new vertex and its source.
@@ -194,7 +177,7 @@ fn no_part_of_the_surface_is_lost() {
 
 #[test]
 fn target_counts_are_met() {
-    let mesh = spot();
+    let mesh = read("spot.obj");
     for vertices in [500, 1234, 2930, 6000] {
         let options = Isotropic { size: MeshSize::Vertices(vertices), ..Default::default() };
         let result = remesh(&mesh, &options, 0).unwrap();
@@ -255,7 +238,7 @@ fn refinement_is_local_and_strong() {
 
 #[test]
 fn flips_and_jitter_change_about_as_much_as_asked() {
-    let mesh = spot();
+    let mesh = read("spot.obj");
     let edges = |mesh: &Mesh| -> std::collections::HashSet<[u32; 2]> {
         let faces = mesh.faces().iter();
         faces.flat_map(|f| [[f[0], f[1]], [f[1], f[2]], [f[2], f[0]]]).map(|[a, b]| [a.min(b), a.max(b)]).collect()

@@ -1,5 +1,6 @@
 //! The verdict and the repairs, on shapes whose topology is known.
 
+use gemcnn_mesh::shapes::icosahedron;
 use gemcnn_mesh::{DVec3, Mesh, MeshReport, Repair, RepairError, repair};
 use proptest::prelude::*;
 use rand::seq::SliceRandom;
@@ -26,34 +27,6 @@ fn tetrahedron() -> Mesh {
     complex(4, [[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
 }
 
-fn icosahedron() -> Mesh {
-    let phi = (1.0 + 5f64.sqrt()) / 2.0;
-    let mut vertices = Vec::new();
-    for axis in 0..3 {
-        for (a, b) in [(-1.0, -phi), (1.0, -phi), (-1.0, phi), (1.0, phi)] {
-            let mut point = [0.0; 3];
-            point[(axis + 1) % 3] = a;
-            point[(axis + 2) % 3] = b;
-            vertices.push(DVec3::from(point));
-        }
-    }
-    // Its faces are the triples of vertices at mutual distance 2, turned outwards.
-    let near = |a: usize, b: usize| (vertices[a].distance(vertices[b]) - 2.0).abs() < 1e-9;
-    let mut faces = Vec::new();
-    for a in 0..12 {
-        for b in a + 1..12 {
-            for c in b + 1..12 {
-                if near(a, b) && near(b, c) && near(c, a) {
-                    let outward = vertices[a].dot(vertices[b].cross(vertices[c])) > 0.0;
-                    let (b, c) = if outward { (b, c) } else { (c, b) };
-                    faces.push([a as u32, b as u32, c as u32]);
-                }
-            }
-        }
-    }
-    mesh(vertices, faces)
-}
-
 fn cube_of_quads() -> Mesh {
     let vertices = (0..8).map(|i| DVec3::new((i & 1) as f64, (i >> 1 & 1) as f64, (i >> 2) as f64));
     mesh(vertices.collect(), [[0, 2, 3, 1], [4, 5, 7, 6], [0, 1, 5, 4], [2, 6, 7, 3], [0, 4, 6, 2], [1, 3, 7, 5]])
@@ -70,10 +43,6 @@ fn lattice(columns: u32, rows: u32, vertex: impl Fn(u32, u32) -> u32) -> Vec<[u3
     faces
 }
 
-fn triangulated(quads: &[[u32; 4]]) -> Vec<[u32; 3]> {
-    quads.iter().flat_map(|&[a, b, c, d]| [[a, b, c], [a, c, d]]).collect()
-}
-
 fn open_grid(n: u32) -> Mesh {
     let points = (0..(n + 1) * (n + 1)).map(|v| DVec3::new((v % (n + 1)) as f64, (v / (n + 1)) as f64, 0.0));
     mesh(points.collect(), lattice(n, n, |i, j| j * (n + 1) + i))
@@ -81,7 +50,7 @@ fn open_grid(n: u32) -> Mesh {
 
 fn torus(n: u32, m: u32) -> Mesh {
     let quads = lattice(n, m, |i, j| (j % m) * n + i % n);
-    complex((n * m) as usize, triangulated(&quads))
+    complex((n * m) as usize, quads.iter().flat_map(|&[a, b, c, d]| [[a, b, c], [a, c, d]]))
 }
 
 /// Around the columns plainly, around the rows with a reflection.
@@ -103,11 +72,7 @@ fn moebius_strip(n: u32) -> Mesh {
 
 /// Both meshes side by side.
 fn both(a: &Mesh, b: &Mesh) -> Mesh {
-    let shift = a.vertex_count() as u32;
-    let mut vertices = a.vertices().to_vec();
-    vertices.extend(b.vertices().iter().map(|v| *v + DVec3::splat(1000.0)));
-    let moved = b.faces().iter().map(|face| face.iter().map(|v| v + shift).collect());
-    mesh(vertices, a.faces().iter().map(<[u32]>::to_vec).chain(moved))
+    Mesh::side_by_side([(a, DVec3::ZERO), (b, DVec3::splat(1000.0))]).unwrap()
 }
 
 #[test]

@@ -30,10 +30,7 @@ macro_rules! bytes {
     ($values:expr, $big_endian:expr) => {
         $values
             .iter()
-            .flat_map(|value| match $big_endian {
-                true => value.to_be_bytes().to_vec(),
-                false => value.to_le_bytes().to_vec(),
-            })
+            .flat_map(|value| if $big_endian { value.to_be_bytes().to_vec() } else { value.to_le_bytes().to_vec() })
             .collect::<Vec<u8>>()
     };
 }
@@ -149,10 +146,7 @@ impl Vtp {
         }
         let order = if big { "BigEndian" } else { "LittleEndian" };
         let sizes = if self.wide_sizes { "UInt64" } else { "UInt32" };
-        let compressor = match self.compressed {
-            true => " compressor=\"vtkZLibDataCompressor\"",
-            false => "",
-        };
+        let compressor = if self.compressed { " compressor=\"vtkZLibDataCompressor\"" } else { "" };
         let mut file = format!(
             "<?xml version=\"1.0\"?>\n<VTKFile type=\"PolyData\" version=\"1.0\" byte_order=\"{order}\" \
              header_type=\"{sizes}\"{compressor}>\n<PolyData>\n<Piece NumberOfPoints=\"4\" NumberOfVerts=\"1\" \

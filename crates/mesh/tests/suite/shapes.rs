@@ -1,5 +1,6 @@
 //! Generated shapes: counts, orientation, exact isometry of the bends, statistics of the rough grids.
 
+use crate::common::volume;
 use std::collections::{HashMap, HashSet};
 use std::f64::consts::PI;
 
@@ -20,17 +21,6 @@ fn half_edges(mesh: &Mesh) -> impl Iterator<Item = (u32, u32)> {
 
 fn euler(mesh: &Mesh) -> i64 {
     mesh.vertex_count() as i64 - edges(mesh).len() as i64 + mesh.face_count() as i64
-}
-
-/// The enclosed volume, by signed tetrahedra over each face's fan.
-fn volume(mesh: &Mesh) -> f64 {
-    (0..mesh.face_count())
-        .map(|face| {
-            let corners: Vec<DVec3> = mesh.face_positions(face).collect();
-            (1..corners.len() - 1).map(|i| corners[0].dot(corners[i].cross(corners[i + 1]))).sum::<f64>()
-        })
-        .sum::<f64>()
-        / 6.0
 }
 
 /// Every half edge once and its reverse once: closed, manifold along edges, consistently oriented.

@@ -1,16 +1,12 @@
 //! SHOT frames and descriptors: repeatable on generic meshes, ambiguous on symmetric ones.
 
+use crate::common::read;
 use gemcnn_mesh::features::shot::{self, ShotFrame, ShotOptions};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryError, GeometryOptions, Mesh};
 use glam::DQuat;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-
-fn spot() -> Mesh {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/meshes");
-    Mesh::read(format!("{folder}/spot.obj")).unwrap_or_else(|e| panic!("{e}"))
-}
 
 /// A long closed body with smooth bumps and a rough surface, without any symmetry.
 fn bumpy_body() -> Mesh {
@@ -42,7 +38,7 @@ fn followed(before: &[ShotFrame], after: &[ShotFrame], turn: DQuat) -> Vec<bool>
 
 #[test]
 fn frames_and_descriptors_of_generic_meshes_follow_rigid_motion() {
-    for (name, mesh) in [("spot", spot()), ("bumpy body", bumpy_body())] {
+    for (name, mesh) in [("spot", read("spot.obj")), ("bumpy body", bumpy_body())] {
         for radius in [None, Some(1.7 * shot::default_radius(&mesh))] {
             let options = ShotOptions { radius, ..Default::default() };
             let turned = moved(&mesh);
@@ -177,7 +173,7 @@ fn the_gauge_lies_along_the_x_axes() {
 
 #[test]
 fn results_are_the_same_bits_for_any_number_of_threads() {
-    let mesh = spot();
+    let mesh = read("spot.obj");
     let on = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         pool.build().unwrap().install(|| shot::descriptors(&mesh, &ShotOptions::default()).unwrap())

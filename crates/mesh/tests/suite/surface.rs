@@ -3,6 +3,7 @@
 mod evolution;
 mod fields;
 
+use crate::common::graph;
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::surface::{
     ConnectionLaplacian, Eigenbasis, HeatSolver, Jets, OperatorOptions, SurfaceError, SurfaceLaplacian,
@@ -12,10 +13,6 @@ use gemcnn_mesh::{DVec3, Faces, GaugeGraph, GeometryOptions, Mesh};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::{PI, TAU};
-
-fn graph(mesh: &Mesh) -> GaugeGraph {
-    GaugeGraph::new(mesh, &GeometryOptions::default()).unwrap()
-}
 
 fn basis(mesh: &Mesh, order: usize, count: usize) -> Eigenbasis {
     let laplacian = SurfaceLaplacian::new(mesh).unwrap();
@@ -188,7 +185,7 @@ fn assert_eigenpairs(connection: &ConnectionLaplacian, mass: &[f64], basis: &Eig
 fn eigenpairs_solve_the_equation_and_are_orthonormal() {
     let torus = shapes::torus(36, 18, 1.0, 0.4, Cells::Triangles).unwrap();
     // Symmetric meshes have equal eigenvalues; two copies have all of them twice.
-    let two = disjoint(&torus, &torus.map_vertices(|v| v + DVec3::X * 4.0).unwrap());
+    let two = Mesh::side_by_side([0.0, 4.0].map(|shift| (&torus, shift * DVec3::X))).unwrap();
     for (mesh, count) in [(&torus, 40), (&two, 40), (&irregular_square(25, 3), 30)] {
         let laplacian = SurfaceLaplacian::new(mesh).unwrap();
         let graph = graph(mesh);
@@ -204,17 +201,6 @@ fn eigenpairs_solve_the_equation_and_are_orthonormal() {
         // Twice the area: twice the eigenvalues in units of the area.
         assert!((value - 2.0 * one[pair / 2]).abs() < 1e-8 * (1.0 + value), "{pair}");
     }
-}
-
-fn disjoint(a: &Mesh, b: &Mesh) -> Mesh {
-    let vertices = a.vertices().iter().chain(b.vertices()).copied().collect();
-    let first = a.vertex_count() as u32;
-    let mut faces = a.faces().clone();
-    for face in b.faces().iter() {
-        let moved: Vec<u32> = face.iter().map(|vertex| vertex + first).collect();
-        faces.push(&moved);
-    }
-    Mesh::new(vertices, faces).unwrap()
 }
 
 #[test]

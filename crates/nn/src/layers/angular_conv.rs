@@ -1,7 +1,7 @@
 //! The non-equivariant baseline: a band-limited kernel of the angle in the given frames.
 
 use crate::operators::LinearWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation, signature};
 use gemcnn_kernels::aggregate::Aggregate;
 use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
@@ -85,17 +85,7 @@ pub struct AngularConv {
 }
 
 impl<T: Real> Module<T> for AngularConv {
-    fn input(&self) -> &FeatureType {
-        &self.aggregate.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(1)
-    }
+    signature!(this: this.aggregate.input => this.output, reach 1);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let mut run = || {

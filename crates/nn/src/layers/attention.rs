@@ -1,7 +1,7 @@
 //! Attention over neighbours.
 
 use super::{ConvConfig, EquivariantLinear, EquivariantLinearConfig, GemConv, GemConvConfig, Kernel};
-use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var, signature};
 use gemcnn_kernels::attention::{Attention as FusedAttention, HeadWeights};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
@@ -176,17 +176,7 @@ impl AttentionConv {
 }
 
 impl<T: Real> Module<T> for AttentionConv {
-    fn input(&self) -> &FeatureType {
-        &self.fused.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.fused.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(1)
-    }
+    signature!(this: this.fused.input => this.fused.output, reach 1);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let fused = tape.attend(&self.fused, levels.graph()?, &self.weights, x.clone());

@@ -1,6 +1,6 @@
 //! Convolutions with any kernel, and their common settings.
 
-use super::{AngularConvConfig, GemConvConfig, GraphConvConfig};
+use super::{AngularConvConfig, GemConvConfig};
 use crate::error::expect_scalars;
 use crate::{Builder, Module, NnError};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
@@ -49,7 +49,7 @@ impl<T: Real, K: Kernel<T> + ?Sized> Kernel<T> for Arc<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gauge;
 
-/// All neighbours share the same weights: an isotropic convolution of scalars ([`GraphConvConfig`]).
+/// All neighbours share the same weights: a [`GemConv`](super::GemConv) of scalars, whose kernel can only be isotropic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Isotropic;
 
@@ -145,15 +145,8 @@ impl<T: Real> Kernel<T> for Isotropic {
         moments: &[f64],
         builder: &mut Builder<'_, T>,
     ) -> Result<Box<dyn Module<T>>, NnError> {
-        let settings = config.scalar_settings(types, moments);
-        let (inputs, outputs, input_moment) = settings.map_err(|error| error.in_layer(&builder.path(name)))?;
-        let config = GraphConvConfig {
-            aggregation: config.aggregation,
-            degree: config.degree,
-            input_moment,
-            ..GraphConvConfig::new(inputs, outputs)
-        };
-        Ok(Box::new(config.init(name, builder)?))
+        config.scalar_settings(types, moments).map_err(|error| error.in_layer(&builder.path(name)))?;
+        Gauge.init(config, name, types, moments, builder)
     }
 }
 

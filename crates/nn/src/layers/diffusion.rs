@@ -1,7 +1,7 @@
 //! Learned diffusion on surfaces.
 
 use crate::operators::DiffusionWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 
 /// Settings of a [`Diffusion`] layer.
@@ -71,13 +71,7 @@ impl Diffusion {
 }
 
 impl<T: Real> Module<T> for Diffusion {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
+    signature!(this: this.input => this.output);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let run = || {

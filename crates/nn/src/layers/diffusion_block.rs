@@ -5,7 +5,7 @@ use super::{
     Linear, LinearConfig,
 };
 use crate::operators::DiffusionWeights;
-use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var, signature};
 use gemcnn_kernels::diffusion_net::Weights;
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::elementwise::Slice;
@@ -266,13 +266,7 @@ impl DiffusionBlock {
 }
 
 impl<T: Real> Module<T> for DiffusionBlock {
-    fn input(&self) -> &FeatureType {
-        &self.features
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.features
-    }
+    signature!(this: this.features => this.features);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         if let Some(weights) = self.scalar_weights() {

@@ -1,6 +1,6 @@
 //! Means over faces or edges: one row for each.
 
-use crate::{Elements, Levels, Module, NnError, Tape, Var};
+use crate::{Elements, Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 
 /// Mean of the scalars of the vertices of each face or edge. It has no parameters.
@@ -17,17 +17,7 @@ impl ElementMean {
 }
 
 impl<T: Real> Module<T> for ElementMean {
-    fn input(&self) -> &FeatureType {
-        &self.kind
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.kind
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.kind => this.kind, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of a mean over elements", &self.kind)?;

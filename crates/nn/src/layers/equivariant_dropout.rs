@@ -1,6 +1,6 @@
 //! Dropout of whole irreps.
 
-use crate::{Levels, Module, NnError, Tape, Var};
+use crate::{Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -39,17 +39,7 @@ pub struct EquivariantDropout {
 }
 
 impl<T: Real> Module<T> for EquivariantDropout {
-    fn input(&self) -> &FeatureType {
-        &self.operator.kind
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.operator.kind
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.operator.kind => this.operator.kind, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.dropout(&self.operator, x).map_err(|error| error.in_layer(&self.name))

@@ -1,7 +1,7 @@
 //! The equivariant linear layer, which acts on each row.
 
 use crate::operators::LinearWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation, signature};
 use gemcnn_kernels::self_map::SelfMap;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -63,17 +63,7 @@ impl EquivariantLinear {
 }
 
 impl<T: Real> Module<T> for EquivariantLinear {
-    fn input(&self) -> &FeatureType {
-        &self.operator.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.operator.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.operator.input => this.operator.output, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.self_map(&self.operator, self.weights, x).map_err(|error| error.in_layer(&self.name))

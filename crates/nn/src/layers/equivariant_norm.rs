@@ -1,7 +1,7 @@
 //! Batch normalisation that commutes with gauge transformations.
 
 use crate::operators::NormWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, signature};
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -70,17 +70,7 @@ impl EquivariantNorm {
 }
 
 impl<T: Real> Module<T> for EquivariantNorm {
-    fn input(&self) -> &FeatureType {
-        &self.weights.config.kind
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.weights.config.kind
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.weights.config.kind => this.weights.config.kind, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.batch_norm(&self.weights, x).map_err(|error| error.in_layer(&self.name))

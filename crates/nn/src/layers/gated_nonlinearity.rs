@@ -3,7 +3,7 @@
 use super::nonlinearity::one_channel_each;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::norm_gate::{GatedForward, GatedNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
@@ -99,17 +99,7 @@ struct GatedNonlinearity {
 }
 
 impl<T: Real> Module<T> for GatedNonlinearity {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.operator.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.input => this.operator.output, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let x = match &self.norm {

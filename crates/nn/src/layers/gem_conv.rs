@@ -1,7 +1,7 @@
 //! The gauge equivariant convolution.
 
 use crate::operators::ConvWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation};
+use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation, signature};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
@@ -101,17 +101,7 @@ pub struct GemConv {
 }
 
 impl<T: Real> Module<T> for GemConv {
-    fn input(&self) -> &FeatureType {
-        &self.config.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.config.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(1)
-    }
+    signature!(this: this.config.input => this.config.output, reach 1);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.gauge_conv(&self.config, levels.graph()?, self.weights, x, None)

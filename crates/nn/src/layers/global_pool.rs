@@ -1,6 +1,6 @@
 //! Global pooling: one row for each mesh.
 
-use crate::{Levels, Module, NnError, Tape, Var};
+use crate::{Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 use serde::{Deserialize, Serialize};
 
@@ -29,13 +29,7 @@ impl GlobalPool {
 }
 
 impl<T: Real> Module<T> for GlobalPooling {
-    fn input(&self) -> &FeatureType {
-        &self.kind
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.kind
-    }
+    signature!(this: this.kind => this.kind);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of a global pooling", &self.kind)?;

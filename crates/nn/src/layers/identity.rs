@@ -1,7 +1,7 @@
 //! No nonlinearity.
 
 use super::Nonlinearity;
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 
 /// No nonlinearity: the identity.
@@ -23,17 +23,7 @@ impl<T: Real> Nonlinearity<T> for Identity {
 }
 
 impl<T: Real> Module<T> for IdentityLayer {
-    fn input(&self) -> &FeatureType {
-        &self.0
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.0
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.0 => this.0, reach 0);
 
     fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         Ok(x)

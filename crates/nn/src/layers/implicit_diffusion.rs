@@ -1,6 +1,6 @@
 //! Diffusion on surfaces without eigenvectors.
 
-use crate::{Builder, HeatBatch, Levels, Module, NnError, ParameterId, Role, Tape, Var};
+use crate::{Builder, HeatBatch, Levels, Module, NnError, ParameterId, Role, Tape, Var, signature};
 use gemcnn_kernels::elementwise::Slice;
 use gemcnn_kernels::implicit::Implicit;
 use gemcnn_kernels::{FeatureType, Real};
@@ -65,21 +65,13 @@ pub struct ImplicitDiffusion {
 }
 
 impl<T: Real> Module<T> for ImplicitDiffusion {
-    fn input(&self) -> &FeatureType {
-        &self.config.features
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
+    signature!(this: this.config.features => this.output);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let run = || {
             let heat: &HeatBatch<T> = levels.get()?;
             let y = tape.diffuse_implicitly(heat, &self.config, self.mix, x)?;
-            let Some(scalars) = &self.scalars else {
-                return Ok(y);
-            };
+            let Some(scalars) = &self.scalars else { return Ok(y) };
             let scalars = tape.slice(scalars, y.clone())?;
             let gradients = tape.surface_gradient(heat, scalars)?;
             tape.concatenate(y, gradients)

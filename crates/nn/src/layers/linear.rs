@@ -1,7 +1,7 @@
 //! The linear layer of scalars.
 
 use crate::operators::LinearWeights;
-use crate::{Builder, Head, Levels, Module, NnError, Role, Tape, Var};
+use crate::{Builder, Head, Levels, Module, NnError, Role, Tape, Var, signature};
 use gemcnn_kernels::linear::Linear as Operator;
 use gemcnn_kernels::{FeatureType, Real};
 
@@ -33,10 +33,7 @@ impl LinearConfig {
             let variance = 1.0 / (self.inputs.max(1) as f64 * self.input_moment);
             let shape = [self.outputs, self.inputs];
             let weight = builder.random("weight", &shape, Role::Weight, |_| variance)?;
-            let bias = match self.bias {
-                true => Some(builder.constant("bias", &[self.outputs], Role::Offset, 0.0)?),
-                false => None,
-            };
+            let bias = self.bias.then(|| builder.constant("bias", &[self.outputs], Role::Offset, 0.0)).transpose()?;
             Ok(Linear {
                 name: builder.scope().into(),
                 operator: Operator { inputs: self.inputs, outputs: self.outputs, bias: self.bias },
@@ -71,17 +68,7 @@ impl Linear {
 }
 
 impl<T: Real> Module<T> for Linear {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.input => this.output, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.linear(self.operator, self.weights, x).map_err(|error| error.in_layer(&self.name))

@@ -2,7 +2,7 @@
 
 use super::{EquivariantLinear, EquivariantLinearConfig, LinearConfig, Nonlinearity, Regular};
 use crate::operators::{MessageFunction, MessageLayer, UpdateFunction};
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::regular::Plan;
 use gemcnn_kernels::{FeatureType, Real, irrep_dimension};
@@ -66,10 +66,7 @@ impl<T: Real> MessageBlockConfig<T> {
                 let output = if last { self.output.clone() } else { act.input(&self.hidden) };
                 let map = EquivariantLinearConfig::new(kind, output);
                 let map = map.init(&format!("node{index}"), builder)?;
-                let act = match last {
-                    true => None,
-                    false => Some(act.init(&format!("act{index}"), &self.hidden, builder)?),
-                };
+                let act = if last { None } else { Some(act.init(&format!("act{index}"), &self.hidden, builder)?) };
                 updates.push(Update { map, act });
                 kind = self.hidden.clone();
             }
@@ -80,10 +77,7 @@ impl<T: Real> MessageBlockConfig<T> {
             let fused = self.fused(input, &updates);
             Ok(MessageBlock {
                 name: builder.scope().into(),
-                skip: match input == &self.output {
-                    true => None,
-                    false => Some(skip.init("skip", builder)?),
-                },
+                skip: if input == &self.output { None } else { Some(skip.init("skip", builder)?) },
                 messages: Arc::new(messages),
                 updates,
                 fused,
@@ -139,10 +133,7 @@ fn mean_moment(kind: &FeatureType, moments: &[f64]) -> f64 {
         (channels * irrep_dimension(order)) as f64 * moment
     };
     let sum: f64 = kind.orders().map(of_order).sum();
-    match sum > 0.0 {
-        true => sum / kind.dimension() as f64,
-        false => 1.0,
-    }
+    if sum > 0.0 { sum / kind.dimension() as f64 } else { 1.0 }
 }
 
 /// A block of nonlinear messages:
@@ -183,17 +174,7 @@ impl<T: Real> MessageBlock<T> {
 }
 
 impl<T: Real> Module<T> for MessageBlock<T> {
-    fn input(&self) -> &FeatureType {
-        &self.messages.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(1)
-    }
+    signature!(this: this.messages.input => this.output, reach 1);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let message = tape

@@ -3,7 +3,7 @@
 use super::nonlinearity::one_channel_each;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::{Builder, Levels, Module, NnError, ParameterId, Role, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, ParameterId, Role, Tape, Var, signature};
 use gemcnn_kernels::norm_gate::{NormForward, NormNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
@@ -79,17 +79,7 @@ struct NormNonlinearity {
 }
 
 impl<T: Real> Module<T> for NormNonlinearity {
-    fn input(&self) -> &FeatureType {
-        &self.operator.kind
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.operator.kind
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.operator.kind => this.operator.kind, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         let x = match &self.norm {

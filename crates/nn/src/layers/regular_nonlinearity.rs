@@ -49,10 +49,7 @@ impl<T: Real> Nonlinearity<T> for Regular {
         let band_limit = output.highest_order();
         let one_channel = FeatureType::uniform(1, band_limit);
         let config = self.operator(one_channel.clone());
-        let scale = match self.batch_norm {
-            true => (1.0 + band_limit as f64).sqrt().recip(),
-            false => 1.0,
-        };
+        let scale = if self.batch_norm { (1.0 + band_limit as f64).sqrt().recip() } else { 1.0 };
         drawn_moments([&one_channel, &one_channel], scale, |x, y| regular::forward(&Plan::new(&config)?, DRAWS, x, y))
     }
 

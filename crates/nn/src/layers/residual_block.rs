@@ -1,7 +1,7 @@
 //! The residual block: two convolutions and a skip connection.
 
 use super::{ConvConfig, EquivariantLinear, EquivariantLinearConfig, Nonlinearity, Regular};
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
@@ -87,13 +87,7 @@ pub struct ResidualBlock<T: Real> {
 }
 
 impl<T: Real> Module<T> for ResidualBlock<T> {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
+    signature!(this: this.input => this.output);
 
     fn reach(&self) -> Option<usize> {
         let parts = [&self.conv1, &self.act1, &self.conv2, &self.act2];

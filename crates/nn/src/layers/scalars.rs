@@ -1,6 +1,6 @@
 //! Layers without parameters: pointwise functions of scalars, and components as scalars.
 
-use crate::{Levels, Module, NnError, Tape, Var};
+use crate::{Levels, Module, NnError, Tape, Var, signature};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 
 /// A pointwise function of scalars.
@@ -18,17 +18,7 @@ impl ActivationLayer {
 }
 
 impl<T: Real> Module<T> for ActivationLayer {
-    fn input(&self) -> &FeatureType {
-        &self.kind
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.kind
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.kind => this.kind, reach 0);
 
     fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         tape.activation(&self.function, x)
@@ -51,17 +41,7 @@ impl BreakSymmetry {
 }
 
 impl<T: Real> Module<T> for BreakSymmetry {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
-
-    fn reach(&self) -> Option<usize> {
-        Some(0)
-    }
+    signature!(this: this.input => this.output, reach 0);
 
     fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input", &self.input)?;

@@ -5,7 +5,7 @@ mod config;
 pub use config::{LayerConfig, NetworkConfig, Stage, WeightDecay};
 
 use crate::layers::Linear;
-use crate::module::{Head, Module, Part, Parts};
+use crate::module::{Head, Module, Part, Parts, signature};
 use crate::{Levels, NnError, Tape, Var};
 use gemcnn_kernels::{FeatureType, Real};
 use std::fmt;
@@ -31,13 +31,7 @@ struct Layers<T: Real> {
 }
 
 impl<T: Real> Module<T> for Layers<T> {
-    fn input(&self) -> &FeatureType {
-        &self.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
+    signature!(this: this.input => this.output);
 
     fn reach(&self) -> Option<usize> {
         (self.layers.iter()).map(|(_, layer)| layer.reach()).sum()
@@ -69,13 +63,7 @@ impl<T: Real> Network<T> {
 }
 
 impl<T: Real> Module<T> for Network<T> {
-    fn input(&self) -> &FeatureType {
-        &self.body.input
-    }
-
-    fn output(&self) -> &FeatureType {
-        &self.output
-    }
+    signature!(this: this.body.input => this.output);
 
     fn levels(&self) -> usize {
         self.levels

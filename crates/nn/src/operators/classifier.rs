@@ -49,9 +49,7 @@ struct DeviceRows<'r> {
 
 impl<'r> DeviceRows<'r> {
     fn new(device: &CudaDevice, wanted: Option<&'r mut [u32]>) -> Result<Option<Self>, NnError> {
-        let Some(wanted) = wanted else {
-            return Ok(None);
-        };
+        let Some(wanted) = wanted else { return Ok(None) };
         let numbers = device.buffer(wanted.len())?;
         Ok(Some(Self { numbers, wanted }))
     }

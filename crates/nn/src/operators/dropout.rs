@@ -21,9 +21,7 @@ impl<'a, T: Real> Tape<'a, T> {
     pub fn dropout(&mut self, config: &Arc<Dropout>, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_kind("input of a dropout", &config.kind)?;
         config.units()?;
-        let Some(random) = self.context().random_stream()? else {
-            return Ok(x);
-        };
+        let Some(random) = self.context().random_stream()? else { return Ok(x) };
         let (state, output) = ((Arc::clone(config), random, x.rows()), (config.kind.clone(), x.rows()));
         self.record(
             Recipe { state, inputs: [x], parameters: [], output, keep: Keep::Nothing },
@@ -43,9 +41,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Another number of rows, or a probability outside [0, 1).
     pub fn drop_meshes(&mut self, graph: &'a GraphBatch<T>, probability: f64, x: Var<T>) -> Result<Var<T>, NnError> {
         x.expect_rows("the input of a dropout of meshes", graph.vertex_count())?;
-        let Some(random) = self.context().random_stream()? else {
-            return Ok(x);
-        };
+        let Some(random) = self.context().random_stream()? else { return Ok(x) };
         let (width, output) = (x.kind().dimension(), (x.kind().clone(), x.rows()));
         let state = (graph.on(self.device())?, random, probability, width);
         self.record(

@@ -174,9 +174,7 @@ impl<'a> OneKernel<'a> {
 impl<T: Real> SendMessages<'_, T> {
     /// The layers as one kernel, if the device supports it.
     fn chain(&self, device: &Device) -> Result<Option<OneKernel<'_>>, NnError> {
-        let (function, Device::Cuda(device)) = (&*self.function, device) else {
-            return Ok(None);
-        };
+        let (function, Device::Cuda(device)) = (&*self.function, device) else { return Ok(None) };
         let layers = function.layers.iter().map(|layer| {
             let plan = (&*layer.plan).cuda()?;
             Ok(SendLayer { map: &layer.map, plan })
@@ -192,9 +190,7 @@ impl<T: Real> SendMessages<'_, T> {
         if let Device::Cpu = context.device() {
             return self.sent_on_host(context, x);
         }
-        let Some(kernel) = self.chain(context.device())? else {
-            return Ok(None);
-        };
+        let Some(kernel) = self.chain(context.device())? else { return Ok(None) };
         let weights = kernel.weights(context)?;
         let mut y = context.buffer(x.rows() * self.function.output().dimension())?;
         let graph = self.batch.on(context.device())?;
@@ -210,9 +206,7 @@ impl<T: Real> SendMessages<'_, T> {
     }
 
     fn sent_on_host(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Option<Storage<T>>, NnError> {
-        let Some(chain) = self.function.host_chain() else {
-            return Ok(None);
-        };
+        let Some(chain) = self.function.host_chain() else { return Ok(None) };
         let weights = self.function.host_weights(context)?;
         let mut y = context.buffer(x.rows() * self.function.output().dimension())?;
         let graph = self.batch.on(context.device())?;
@@ -229,9 +223,7 @@ impl<T: Real> SendMessages<'_, T> {
         dy: &Storage<T>,
         wanted: bool,
     ) -> Result<Option<[Option<Storage<T>>; 1]>, NnError> {
-        let Some(chain) = self.function.host_chain() else {
-            return Ok(None);
-        };
+        let Some(chain) = self.function.host_chain() else { return Ok(None) };
         let weights = self.function.host_weights(context)?;
         let mut gradients = vec![T::zero(); weights.len()];
         let mut dx = context.buffer_if(wanted, x.values_len())?;
@@ -262,9 +254,7 @@ impl<T: Real> SendMessages<'_, T> {
             return self.sent_back_on_host(context, x, dy, wanted);
         }
         let kernel = self.chain(context.device())?;
-        let Some(kernel) = kernel.filter(|kernel| kernel.chain.has_backward()) else {
-            return Ok(None);
-        };
+        let Some(kernel) = kernel.filter(|kernel| kernel.chain.has_backward()) else { return Ok(None) };
         let weights = kernel.weights(context)?;
         let mut gradients = kernel.device.buffer(weights.len())?;
         let mut dx = context.buffer(x.values_len())?;
@@ -333,9 +323,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         let graph = self.batch.on(context.device())?;
         for range in function.pieces(context.device(), edges) {
             let computed = self.compute(context, &x, range.clone(), false)?;
-            let Some(values) = computed.values.last() else {
-                continue;
-            };
+            let Some(values) = computed.values.last() else { continue };
             let (features, range, graph, values, y) = (&output, &range, graph.view(), values.view(), y.view_mut());
             Reduce { features, range, graph, values, y }.run(&mut context.executor())?;
         }
@@ -353,10 +341,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         if let Some(gradient) = self.sent_back(context, &x, &dy, wanted)? {
             return Ok(gradient);
         }
-        let mut dx = match wanted {
-            true => Some(context.zeros(x.values_len())?),
-            false => None,
-        };
+        let mut dx = if wanted { Some(context.zeros(x.values_len())?) } else { None };
         let graph = self.batch.on(context.device())?;
         for range in function.pieces(context.device(), self.batch.edge_count()) {
             let rows = range.len();

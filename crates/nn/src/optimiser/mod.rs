@@ -248,14 +248,9 @@ impl<T: Real> Optimiser<T> {
         let average_rate = self.average_rate();
         let trained: Vec<Option<bool>> = parameters
             .iter()
-            .map(|entry| match entry.gradient().is_empty() {
-                true => None,
-                false => Some(entry.decays()),
-            })
+            .map(|entry| if entry.gradient().is_empty() { None } else { Some(entry.decays()) })
             .collect();
-        let Some(on_device) = parameters.on_device_mut()? else {
-            return Ok(());
-        };
+        let Some(on_device) = parameters.on_device_mut()? else { return Ok(()) };
         let device = on_device.device().clone();
         if self.on_device.as_ref().is_some_and(|m| m.device != device) {
             self.move_to_host()?;

@@ -109,9 +109,7 @@ impl<T: Real> Parameters<T> {
     /// Moves values, statistics and gradients from a GPU to the host, after all queued work. Does nothing if they
     /// are on the host.
     pub fn move_to_host(&mut self) -> Result<(), NnError> {
-        let Some(device) = self.placement.get()? else {
-            return Ok(());
-        };
+        let Some(device) = self.placement.get()? else { return Ok(()) };
         let (values, gradients) = (device.read_values()?, device.read_gradients()?);
         for (entry, (value, gradient)) in self.entries.iter_mut().zip(values.iter().zip(&gradients)) {
             f32_slice_mut(&mut entry.value)?.copy_from_slice(value);

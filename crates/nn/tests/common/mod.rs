@@ -4,9 +4,11 @@
 
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
+use gemcnn_nn::equivariance::Trial;
 use gemcnn_nn::layers::{ConvConfig, Nonlinearity, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
     Aggregation, Builder, FeatureType, Geometry, GraphBatch, Levels, Module, NnError, Parameters, Real, Tape, Var,
+    Workspace,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +19,38 @@ pub fn random<T: Real>(count: usize, seed: u64) -> Vec<T> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut draw = || T::of(2.0 * rng.random::<f64>() - 1.0);
     (0..count).map(|_| draw()).collect()
+}
+
+/// The type that a text names.
+pub fn kind(text: &str) -> FeatureType {
+    text.parse().unwrap()
+}
+
+/// A layer and its parameters.
+pub fn init<T: Real, M>(init: impl FnOnce(&mut Builder<'_, T>) -> Result<M, NnError>) -> (M, Parameters<T>) {
+    let mut parameters = Parameters::new();
+    let layer = init(&mut Builder::new(&mut parameters, 1)).unwrap();
+    (layer, parameters)
+}
+
+/// Outputs of a module in inference.
+pub fn apply<'a, T: Real>(
+    module: &dyn Module<T>,
+    parameters: &Parameters<T>,
+    levels: impl Into<Levels<'a, T>>,
+    x: &[T],
+) -> Result<Vec<T>, NnError> {
+    let levels = levels.into();
+    let mut workspace = Workspace::default();
+    let mut tape = Tape::inference(&mut workspace, parameters);
+    let x = tape.input(module.input().clone(), x)?;
+    let y = module.forward(&mut tape, levels, x)?;
+    Ok(y.values()?.into_owned())
+}
+
+/// A trial of the equivariance of a module.
+pub fn trial<'a, T: Real>(mesh: &'a Mesh, options: &'a GeometryOptions, module: &'a dyn Module<T>) -> Trial<'a> {
+    Trial { mesh, options, input: module.input(), output: module.output(), seed: 1 }
 }
 
 /// A closed irregular mesh.

@@ -196,9 +196,7 @@ fn bits(parameters: &Parameters<f32>) -> Vec<u32> {
 
 #[test]
 fn training_repeats_to_the_bit_and_follows_the_cpu() {
-    let Some(device) = gpu("training") else {
-        return;
-    };
+    let Some(device) = gpu("training") else { return };
     let (losses, _, mut parameters, _) = train(&device);
     let (again, _, mut same, _) = train(&device);
     parameters.move_to_host().unwrap();
@@ -252,9 +250,7 @@ fn weights_come_back_and_training_goes_on_to_the_bit() {
 
 #[test]
 fn what_cannot_run_says_so() {
-    let Some(device) = gpu("refusals") else {
-        return;
-    };
+    let Some(device) = gpu("refusals") else { return };
     let batch = batch::<f64>();
     let (network, parameters) = config::<f64>().init(1).unwrap();
     let mut workspace = Workspace::<f64>::new(device.clone());
@@ -454,9 +450,7 @@ fn stepped_unet(device: &Device, mut stepper: Stepper<f32>) -> (Vec<f64>, Vec<u3
 #[test]
 fn replayed_steps_of_a_unet_are_plain_steps_to_the_bit() {
     let (expected, ..) = stepped_unet(&Device::Cpu, Stepper::default());
-    let Some(device) = gpu("replayed steps of a U-net") else {
-        return;
-    };
+    let Some(device) = gpu("replayed steps of a U-net") else { return };
     let plain = stepped_unet(&device, Stepper::plain());
     let replayed = stepped_unet(&device, Stepper::default());
     assert!(!plain.2 && replayed.2);
@@ -470,9 +464,7 @@ fn replayed_steps_of_a_unet_are_plain_steps_to_the_bit() {
 #[test]
 fn replayed_steps_are_plain_steps_to_the_bit() {
     let (expected, ..) = stepped(&Device::Cpu, Stepper::default());
-    let Some(device) = gpu("replayed steps") else {
-        return;
-    };
+    let Some(device) = gpu("replayed steps") else { return };
     let plain = stepped(&device, Stepper::plain());
     let replayed = stepped(&device, Stepper::default());
     assert!(!plain.2 && replayed.2);
@@ -485,9 +477,7 @@ fn replayed_steps_are_plain_steps_to_the_bit() {
 
 #[test]
 fn a_captured_graph_keeps_its_memory_and_refuses_the_host() {
-    let Some(Device::Cuda(device)) = gpu("captured graphs") else {
-        return;
-    };
+    let Some(Device::Cuda(device)) = gpu("captured graphs") else { return };
     let x = device.upload(&[1.0f32; 1000]).unwrap();
     let mut sum = device.zeros::<f32>(1000).unwrap();
     let captured = device

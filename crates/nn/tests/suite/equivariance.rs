@@ -1,24 +1,18 @@
 //! Every layer against the equivariance tester.
 
-use crate::common::{self, bumpy_grid, bumpy_sphere};
+use crate::common::{self, bumpy_grid, bumpy_sphere, init, kind};
+use crate::gradients::Run;
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh, Neighbourhood};
 use gemcnn_nn::equivariance::{Symmetry, Trial, assert_gauge_equivariant, assert_symmetry, equivariance_error};
 use gemcnn_nn::layers::{
-    AngularConvConfig, EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig, Gates, GemConvConfig,
-    GlobalPool, GraphConvConfig, Nonlinearity, Norms, Regular, ResidualBlockConfig,
+    EquivariantDropoutConfig, EquivariantLinearConfig, EquivariantNormConfig, Gates, GemConvConfig, GlobalPool,
+    Nonlinearity, Norms, Regular, ResidualBlockConfig,
 };
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, GraphBatch, Grouping, Levels, Module, NnError, Parameters, Real,
-    Stream, Tape, Var, Workspace,
+    Stream, Tape, Workspace,
 };
 use std::sync::Arc;
-
-/// A forward pass on a tape.
-type Run<'f, T> = dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'f;
-
-fn kind(text: &str) -> FeatureType {
-    text.parse().unwrap()
-}
 
 /// Runs a forward pass on a graph. Training mode: statistics of the batch, and dropout.
 fn apply<T: Real>(
@@ -57,14 +51,12 @@ pub fn check<T: Real>(input: &str, output: &str, parameters: &Parameters<T>, run
 fn convolutions<T: Real>() {
     for (aggregation, rings) in [(Aggregation::Sum, 1), (Aggregation::Mean, 1), (Aggregation::MeanWithSelf, 3)] {
         let (input, output) = ("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3");
-        let mut parameters = Parameters::<T>::new();
         let config =
             GemConvConfig { aggregation, rings, max_radius: 0.8, ..GemConvConfig::new(kind(input), kind(output)) };
-        let conv = config.init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
+        let (conv, parameters) = init::<T, _>(|builder| config.init("conv", builder));
         check(input, output, &parameters, &|tape, levels, x| conv.forward(tape, levels, x));
     }
-    let mut parameters = Parameters::<T>::new();
-    let conv = GraphConvConfig::new(3, 2).init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
+    let (conv, parameters) = init::<T, _>(|builder| GemConvConfig::new(kind("3x0"), kind("2x0")).init("conv", builder));
     check("3x0", "2x0", &parameters, &|tape, levels, x| conv.forward(tape, levels, x));
 }
 
@@ -140,9 +132,8 @@ fn the_icosahedron_rotates_onto_itself() {
     };
     let permutation = rotated.vertices().iter().map(place).collect();
     let (input, output) = (kind("1x0 + 1x1"), kind("1x0 + 2x1 + 1x2"));
-    let mut parameters = Parameters::<f64>::new();
-    let conv =
-        GemConvConfig::new(input.clone(), output.clone()).init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
+    let (conv, parameters) =
+        init::<f64, _>(|builder| GemConvConfig::new(input.clone(), output.clone()).init("conv", builder));
     let options = GeometryOptions::default();
     let trial = Trial { mesh: &mesh, options: &options, input: &input, output: &output, seed: 1 };
     let symmetry = Symmetry::Isometry(permutation);
@@ -153,24 +144,17 @@ fn the_icosahedron_rotates_onto_itself() {
 }
 
 #[test]
-fn the_angular_convolution_and_few_samples_are_caught() {
+fn the_regular_nonlinearity_becomes_equivariant_with_the_number_of_samples() {
     let mesh = bumpy_sphere();
     let options = GeometryOptions::default();
-    let error = |input: &FeatureType, parameters: &Parameters<f64>, run: &Run<'_, f64>| {
-        let trial = Trial { mesh: &mesh, options: &options, input, output: input, seed: 1 };
-        equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| apply(parameters, input, run, graph, x))
-            .unwrap()
-    };
-    let mut parameters = Parameters::new();
-    let angular = AngularConvConfig::new(2, 2, 1).init("conv", &mut Builder::new(&mut parameters, 1)).unwrap();
-    let found = error(&kind("2x0"), &parameters, &|tape, levels, x| angular.forward(tape, levels, x));
-    assert!(found > 0.01, "{found}");
-    // The regular nonlinearity becomes equivariant with the number of samples.
     let hidden = kind("2x0 + 2x1");
     let regular = |samples: usize| {
-        let mut parameters = Parameters::new();
-        let layer = Regular::relu(samples).init("act", &hidden, &mut Builder::new(&mut parameters, 1)).unwrap();
-        error(&hidden, &parameters, &|tape, levels, x| layer.forward(tape, levels, x))
+        let (layer, parameters) = init(|builder| Regular::relu(samples).init("act", &hidden, builder));
+        let trial = Trial { mesh: &mesh, options: &options, input: &hidden, output: &hidden, seed: 1 };
+        let run: &Run<'_, f64> = &|tape, levels, x| layer.forward(tape, levels, x);
+        let error =
+            equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| apply(&parameters, &hidden, run, graph, x));
+        error.unwrap()
     };
     let (few, many) = (regular(3), regular(301));
     assert!(few > 0.02 && many < 0.01, "{few} {many}");
@@ -184,7 +168,7 @@ fn order_zero_alone_is_the_graph_convolution() {
     let mut builder = Builder::new(&mut parameters, 1);
     // The scalar part of a convolution of higher orders that sees scalars only.
     let whole = GemConvConfig::new(kind("2x0 + 1x1"), kind("3x0 + 2x1")).init("whole", &mut builder).unwrap();
-    let scalar = GraphConvConfig::new(2, 3).init("scalar", &mut builder).unwrap();
+    let scalar = GemConvConfig::new(kind("2x0"), kind("3x0")).init("scalar", &mut builder).unwrap();
     let value = |parameters: &Parameters<f64>, name: &str| parameters.value(parameters.find(name).unwrap()).to_vec();
     let weight = value(&parameters, "whole.weight");
     let self_weight = value(&parameters, "whole.self_weight");

@@ -1,11 +1,11 @@
 //! Diffusion by implicit solves: values, gradients, equivariance, and training on a GPU.
 
-use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
+use crate::common::{apply, bumpy_grid, bumpy_sphere, graph, init, kind, random, trial};
 use crate::cuda_training::gpu;
-use crate::gradients::{check, kind};
+use crate::gradients::check;
 use gemcnn_mesh::surface::{HeatArrays, HeatSolver, Jets, SurfaceLaplacian};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, Mesh};
-use gemcnn_nn::equivariance::{Symmetry, Trial, equivariance_error};
+use gemcnn_nn::equivariance::{Symmetry, equivariance_error};
 use gemcnn_nn::layers::{DiffusionBlockConfig, ImplicitDiffusionConfig};
 use gemcnn_nn::{
     Builder, Device, FeatureType, Geometry, GraphBatch, HeatBatch, Method, Module, Network, NnError, Objective,
@@ -30,32 +30,15 @@ fn surfaces<T: Real>() -> Geometry<T> {
     Geometry::join(&[&singles[0], &singles[1]]).unwrap()
 }
 
-fn apply<T: Real>(
-    module: &dyn Module<T>,
-    parameters: &Parameters<T>,
-    batch: &Geometry<T>,
-    x: &[T],
-) -> Result<Vec<T>, NnError> {
-    let mut workspace = Workspace::default();
-    let mut tape = Tape::inference(&mut workspace, parameters);
-    let x = tape.input(module.input().clone(), x)?;
-    let y = module.forward(&mut tape, batch.into(), x)?;
-    Ok(y.values()?.into_owned())
-}
-
 #[test]
 fn gradients_equal_finite_differences() {
     let batch: &'static Geometry<f64> = Box::leak(Box::new(surfaces()));
     for features in [FEATURES, "3x0"] {
-        let mut parameters = Parameters::new();
         let layer = ImplicitDiffusionConfig { gradients: true, ..ImplicitDiffusionConfig::new(kind(features)) };
-        let layer = layer.init("diffusion", &mut Builder::new(&mut parameters, 1));
-        let layer = layer.unwrap();
+        let (layer, mut parameters) = init(|builder| layer.init("diffusion", builder));
         check("implicit", features, &mut parameters, &|tape, _, x| layer.forward(tape, batch.into(), x));
-        let mut parameters = Parameters::new();
         let block = DiffusionBlockConfig { implicit: TIMES.to_vec(), ..DiffusionBlockConfig::new(kind(features)) };
-        let block = block.init("block", &mut Builder::new(&mut parameters, 1));
-        let block = block.unwrap();
+        let (block, mut parameters) = init(|builder| block.init("block", builder));
         check("implicit block", features, &mut parameters, &|tape, _, x| block.forward(tape, batch.into(), x));
     }
 }
@@ -69,13 +52,8 @@ fn equivariance<T: Real>(most: f64) {
         let layer = ImplicitDiffusionConfig { gradients: true, ..ImplicitDiffusionConfig::new(kind(FEATURES)) };
         let layer = layer.init("layer", &mut builder).unwrap();
         for (name, module) in [("block", &block as &dyn Module<T>), ("layer", &layer)] {
-            let trial = Trial {
-                mesh: &mesh,
-                options: &GeometryOptions::default(),
-                input: module.input(),
-                output: module.output(),
-                seed: 3,
-            };
+            let options = GeometryOptions::default();
+            let trial = trial(&mesh, &options, module);
             let error = equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[T]| {
                 apply(module, &parameters, &surface(&mesh, graph), x)
             });
@@ -152,10 +130,8 @@ fn solves_equal_factored_ones_and_gradients_equal_jets() {
 
 #[test]
 fn joined_meshes_equal_single_ones() {
-    let mut parameters = Parameters::<f64>::new();
     let layer = ImplicitDiffusionConfig::new(kind(FEATURES));
-    let layer = layer.init("layer", &mut Builder::new(&mut parameters, 1));
-    let layer = layer.unwrap();
+    let (layer, parameters) = init::<f64, _>(|builder| layer.init("layer", builder));
     let width = kind(FEATURES).dimension();
     let joined = surfaces::<f64>();
     let rows = joined.levels()[0].vertex_count();
@@ -217,9 +193,7 @@ fn losses(device: &Device) -> Vec<f64> {
 fn training_with_implicit_diffusion() {
     let expected = losses(&Device::Cpu);
     assert!(expected[5] < expected[0]);
-    let Some(device) = gpu("training with implicit diffusion") else {
-        return;
-    };
+    let Some(device) = gpu("training with implicit diffusion") else { return };
     for (found, expected) in losses(&device).iter().zip(&expected) {
         assert!((found - expected).abs() < 1e-3 * expected);
     }

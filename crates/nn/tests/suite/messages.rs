@@ -1,9 +1,9 @@
 //! Attention and nonlinear messages: gradients, equivariance, and the compositions of primitives that they stand for.
 
-use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
+use crate::common::{apply, bumpy_grid, bumpy_sphere, graph, init, kind, random};
 use crate::cuda_training::{devices, gpu, relative_error};
 use crate::equivariance::check as check_equivariance;
-use crate::gradients::{check, kind};
+use crate::gradients::check;
 use gemcnn_kernels::linear::Linear;
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{DVec3, Mesh};
@@ -71,10 +71,8 @@ fn assert_same(found: &[Vec<f64>; 3], expected: &[Vec<f64>; 3], what: &str) {
 #[test]
 fn attention_has_the_right_gradients_and_is_equivariant() {
     for (input, output, heads) in [("2x0 + 1x1 + 1x2", "1x0 + 2x1 + 1x3", 1), ("3x0 + 2x1", "2x0 + 4x1 + 2x2", 2)] {
-        let mut parameters = Parameters::<f64>::new();
         let config = AttentionConvConfig { heads, ..AttentionConvConfig::new(kind(input), kind(output)) };
-        let layer = config.init("attention", &mut Builder::new(&mut parameters, 1));
-        let layer = layer.unwrap();
+        let (layer, mut parameters) = init(|builder| config.init("attention", builder));
         check_equivariance(input, output, &parameters, &|tape, levels, x| layer.forward(tape, levels, x));
         check("attention", input, &mut parameters, &|tape, levels, x| layer.forward(tape, levels, x));
     }
@@ -83,7 +81,7 @@ fn attention_has_the_right_gradients_and_is_equivariant() {
     assert!(matches!(refused.map(drop).map_err(|error| error.to_string().contains("heads")), Err(true)));
 }
 
-fn block<T: Real>(input: &str, layers: [usize; 2], samples: usize, parameters: &mut Parameters<T>) -> MessageBlock<T> {
+fn block(input: &str, layers: [usize; 2], samples: usize) -> (MessageBlock<f64>, Parameters<f64>) {
     let config = MessageBlockConfig {
         edge_layers: layers[0],
         node_layers: layers[1],
@@ -91,8 +89,7 @@ fn block<T: Real>(input: &str, layers: [usize; 2], samples: usize, parameters: &
         nonlinearity: Arc::new(Gates::relu()),
         ..MessageBlockConfig::new(FeatureType::uniform(2, 2), kind("2x0 + 1x1"))
     };
-    let mut builder = Builder::new(parameters, 1);
-    config.init("block", &kind(input), &[], &mut builder).unwrap()
+    init(|builder| config.init("block", &kind(input), &[], builder))
 }
 
 #[test]
@@ -101,8 +98,7 @@ fn gradients_and_equivariance_of_messages() {
     for (input, layers, samples) in
         [("2x0 + 1x1", [1, 1], 5), ("3x0", [2, 2], 5), ("1x0 + 2x1 + 1x3", [3, 1], 5), ("2x0 + 1x1", [2, 1], 7)]
     {
-        let mut parameters = Parameters::<f64>::new();
-        let block = block(input, layers, samples, &mut parameters);
+        let (block, mut parameters) = block(input, layers, samples);
         check_equivariance(input, "2x0 + 1x1", &parameters, &|tape, levels, x| block.forward(tape, levels, x));
         check("messages", input, &mut parameters, &|tape, levels, x| block.forward(tape, levels, x));
     }
@@ -192,8 +188,7 @@ fn messages_are_the_composition() {
         [(&large, 2, 5), (&large, 2, 6), (&batch(), 1, 5), (&batch(), 3, 5), (&batch(), 1, 4)]
     {
         let input = kind("2x0 + 1x1");
-        let mut parameters = Parameters::<f64>::new();
-        let block = block("2x0 + 1x1", [layers, 1], samples, &mut parameters);
+        let (block, parameters) = block("2x0 + 1x1", [layers, 1], samples);
         let function = block.messages();
         let cpu = Device::Cpu;
         let fused =
@@ -292,12 +287,8 @@ fn messages_are_the_same_in_inference_and_in_training() {
         let (batch, cpu) = (batch(), Device::Cpu);
         let [expected, ..] =
             run(&cpu, types[0], &batch, &parameters, |tape, levels, x| network.forward(tape, levels, x));
-        let mut workspace = Workspace::new(cpu);
-        let mut tape = Tape::inference(&mut workspace, &parameters);
         let x = random::<f64>(batch.vertex_count() * types[0].dimension(), 1);
-        let x = tape.input(types[0].clone(), &x).unwrap();
-        let y = network.forward(&mut tape, (&batch).into(), x).unwrap();
-        let values = y.values().unwrap();
+        let values = apply(&network, &parameters, &batch, &x).unwrap();
         let mut pairs = values.iter().zip(&expected);
         assert!(pairs.all(|(y, e)| (y - e).abs() <= 1e-12 * (1.0 + e.abs())));
     }
@@ -305,9 +296,7 @@ fn messages_are_the_same_in_inference_and_in_training() {
 
 #[test]
 fn layers_on_tensor_cores_agree_with_f64_on_the_cpu() {
-    let Some(device) = gpu("attention and messages on tensor cores") else {
-        return;
-    };
+    let Some(device) = gpu("attention and messages on tensor cores") else { return };
     let Device::Cuda(cuda) = &device else { return };
     cuda.set_product_mode(ProductMode::Tf32);
     let (wide, small) = (FeatureType::uniform(16, 2), FeatureType::uniform(8, 1));

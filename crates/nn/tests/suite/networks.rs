@@ -1,20 +1,14 @@
 //! Networks and modules through the public interface.
 
-use crate::common::{UNet, batch, bumpy_grid, bumpy_sphere, hierarchy, hierarchy_options, random};
-use gemcnn_mesh::GeometryOptions;
-use gemcnn_nn::equivariance::{
-    Symmetry, Trial, assert_gauge_equivariant, equivariance_error, hierarchy_error, tolerance,
-};
+use crate::common::{UNet, apply, batch, bumpy_grid, bumpy_sphere, hierarchy, hierarchy_options, kind, random, trial};
+use gemcnn_mesh::{GeometryOptions, Hierarchy, HierarchyOptions};
+use gemcnn_nn::equivariance::{Symmetry, assert_gauge_equivariant, equivariance_error, hierarchy_error, tolerance};
 use gemcnn_nn::layers::{Angular, Gates, GlobalPool, Identity, Isotropic, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{
     Activation, Aggregation, FeatureType, Geometry, GraphBatch, IGNORE, Levels, Method, Module, Network, NetworkConfig,
     NnError, Optimiser, Parameters, Penalty, Real, Rows, Stream, Tape, Targets, WeightDecay, Workspace,
 };
 use std::sync::Arc;
-
-fn kind(text: &str) -> FeatureType {
-    text.parse().unwrap()
-}
 
 /// Outputs in training mode: statistics of the batch, and dropout.
 fn outputs<'a, T: Real>(
@@ -47,13 +41,8 @@ fn exact<T: Real>() -> Vec<Arc<dyn Nonlinearity<T>>> {
 fn assert_equivariant<T: Real>(config: &NetworkConfig<T>) {
     let (network, parameters) = config.init(1).unwrap();
     for mesh in [bumpy_sphere(), bumpy_grid()] {
-        let trial = Trial {
-            mesh: &mesh,
-            options: &GeometryOptions::default(),
-            input: network.input(),
-            output: network.output(),
-            seed: 1,
-        };
+        let options = GeometryOptions::default();
+        let trial = trial(&mesh, &options, &network);
         assert_gauge_equivariant(&trial, |graph, x: &[T]| {
             let batch = GraphBatch::new([graph])?;
             outputs(&network, &parameters, &batch, x)
@@ -100,13 +89,8 @@ fn a_module_that_pools_is_equivariant() {
     let mesh = bumpy_sphere();
     for act in exact() {
         let (network, parameters) = UNet::<f64>::new(&act, 1);
-        let trial = Trial {
-            mesh: &mesh,
-            options: &GeometryOptions::default(),
-            input: network.input(),
-            output: network.output(),
-            seed: 1,
-        };
+        let options = GeometryOptions::default();
+        let trial = trial(&mesh, &options, &network);
         for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
             let options = hierarchy_options();
             let error = hierarchy_error(&trial, &options, &symmetry, |hierarchy, x: &[f64]| {
@@ -121,6 +105,27 @@ fn a_module_that_pools_is_equivariant() {
 }
 
 #[test]
+fn hierarchies_of_a_batch_do_not_see_each_other() {
+    let (network, parameters) = UNet::<f64>::new(&(Arc::new(Norms::relu()) as _), 1);
+    let x = random::<f64>(batch::<f64>().vertex_count() * network.input().dimension(), 6);
+    let both = apply(&network, &parameters, &hierarchy(), &x).unwrap();
+    let (mut rest, mut alone) = (&x[..], Vec::new());
+    for mesh in [bumpy_sphere(), bumpy_grid()] {
+        let (own, later) = rest.split_at(mesh.vertex_count() * network.input().dimension());
+        let levels = Geometry::new([&Hierarchy::new(&mesh, &hierarchy_options()).unwrap()]).unwrap();
+        alone.extend(apply(&network, &parameters, &levels, own).unwrap());
+        rest = later;
+    }
+    assert_eq!(both.len(), alone.len());
+    assert!(both.iter().zip(&alone).all(|(both, alone)| (both - alone).abs() < 1e-13));
+
+    let deep = Hierarchy::new(&bumpy_sphere(), &hierarchy_options()).unwrap();
+    let flat = Hierarchy::new(&bumpy_grid(), &HierarchyOptions::default()).unwrap();
+    let error = Geometry::<f32>::new([&deep, &flat]).unwrap_err();
+    assert!(matches!(&error, NnError::Size { what, expected: 3, found: 1 } if what.contains('1')), "{error}");
+}
+
+#[test]
 fn angular_kernels_and_broken_symmetry_are_caught() {
     let mesh = bumpy_sphere();
     let angular = Network::<f64>::builder(kind("2x0"))
@@ -129,13 +134,8 @@ fn angular_kernels_and_broken_symmetry_are_caught() {
     let broken = Network::builder(kind("2x0")).residual(&kind("2x0 + 2x1"), Gates::relu()).break_symmetry().linear(3);
     for config in [angular, broken] {
         let (network, parameters) = config.init(1).unwrap();
-        let trial = Trial {
-            mesh: &mesh,
-            options: &GeometryOptions::default(),
-            input: network.input(),
-            output: network.output(),
-            seed: 1,
-        };
+        let options = GeometryOptions::default();
+        let trial = trial(&mesh, &options, &network);
         let error = equivariance_error(&trial, &Symmetry::Gauge, |graph, x: &[f64]| {
             let batch = GraphBatch::new([graph])?;
             outputs(&network, &parameters, &batch, x)

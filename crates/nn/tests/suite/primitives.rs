@@ -1,8 +1,8 @@
 //! The primitives that layers are composed of: gradients, types, and compositions.
 
-use crate::common::{batch, random};
+use crate::common::{batch, kind, random};
 use crate::cuda_training::{devices, gpu, relative_error, size};
-use crate::gradients::{check, kind};
+use crate::gradients::check;
 use gemcnn_kernels::{Resolve, elementwise};
 use gemcnn_nn::layers::{EquivariantLinear, EquivariantLinearConfig, Linear, LinearConfig};
 use gemcnn_nn::{
@@ -204,11 +204,8 @@ fn bases<T: Real>(complex: bool) -> BasisBatch<T> {
     let parts: Vec<BasisParts<'_>> = (meshes.iter())
         .map(|(values, weights)| BasisParts { vertices: weights.len(), values, weights: Some(weights) })
         .collect();
-    match complex {
-        false => BasisBatch::real(4, &parts),
-        true => BasisBatch::complex(4, &parts),
-    }
-    .unwrap()
+    let bases = if complex { BasisBatch::complex(4, &parts) } else { BasisBatch::real(4, &parts) };
+    bases.unwrap()
 }
 
 #[test]
@@ -439,9 +436,7 @@ fn an_operator_for_the_cpu_refuses_a_gpu() {
         Ok::<_, NnError>(y.values()?.to_vec())
     };
     assert_eq!(square(Device::Cpu).unwrap(), [9.0]);
-    let Some(device) = gpu("an operator for the CPU") else {
-        return;
-    };
+    let Some(device) = gpu("an operator for the CPU") else { return };
     let error = square(device).unwrap_err();
     let refused = matches!(error, NnError::Kernel(KernelError::NoCudaVersion { operator: "square" }));
     assert!(refused, "{error}");

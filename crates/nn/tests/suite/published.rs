@@ -1,9 +1,36 @@
-//! Weights of the published code through `from_published`, against its numbers (fixtures/golden).
+//! Convolutions and a residual block with weights of the method's published PyTorch code, against its numbers
+//! (fixtures/golden). Its convolution differs from [`GemConv`] in form, not in what it can express:
+//!
+//! - features are `[vertex, channel, component]`;
+//! - `weight` is `[ring, in channel, in component, out channel, out component]`, applied to the transported features as a
+//!   row vector: the transpose of `K(0)`, with channels outermost;
+//! - `self_weight` is `[basis, in, out]`; its second basis element of an order is `[[0, -1], [1, 0]]`, so our `b` is its
+//!   negative;
+//! - `bias` `[out channel, out component]` is added to every message before it is rotated by `theta`: a kernel on a
+//!   constant scalar. So the layer here gets one more scalar channel, which is 1 everywhere: its neighbour weights are the
+//!   bias for each ring, its self weights the scalar part;
+//! - messages are summed next to a self term ([`Aggregation::Sum`]), or averaged. With self loops in the edge list the
+//!   self term is one of them: [`Aggregation::MeanWithSelf`]; without them there is none: [`Aggregation::Mean`];
+//! - with several rings, weights are interpolated on `r / max_r`, with the largest radius of the batch.
 
-use crate::published_weights::{PublishedConv, PublishedOptions, check_residual_block, from_layout, to_layout};
 use gemcnn_fixtures::{GOLDEN_MESHES, Golden};
-use gemcnn_nn::layers::{Nonlinearity, Regular};
-use gemcnn_nn::{Archive, Builder, FeatureType, GraphBatch, Levels, NnError, Parameters, Stream, Tape, Workspace};
+use gemcnn_nn::layers::{GemConv, GemConvConfig, Nonlinearity, Regular};
+use gemcnn_nn::{
+    Aggregation, Archive, Builder, FeatureType, GraphBatch, Levels, Module, NnError, Parameters, Stream, Tape, Var,
+    Workspace, irrep_dimension,
+};
+
+/// Numbers of a channel of orders 0 to 2.
+const COMPONENTS: usize = 5;
+
+/// Exchanges the last two axes of `[vertex, a, b]`.
+fn transposed(values: &[f64], a: usize, b: usize) -> Vec<f64> {
+    let number = |at: usize| {
+        let (row, rest) = (at / (a * b), at % (a * b));
+        values[row * a * b + rest % a * b + rest / a]
+    };
+    (0..values.len()).map(number).collect()
+}
 
 /// Golden numbers, also as an archive.
 struct Published {
@@ -27,29 +54,111 @@ impl Published {
     }
 
     fn max_radius(&self, edges: &str) -> f64 {
-        let radii = self.numbers(&format!("{edges}.r"));
-        radii.into_iter().fold(0.0, f64::max)
+        self.numbers(&format!("{edges}.r")).into_iter().fold(0.0, f64::max)
     }
 
-    /// The weights of a convolution with `rings` rings, and with each number replaced by its place
-    /// (from 1) in the list of all numbers of the three tensors.
-    fn weights(&self, rings: usize) -> (Archive, Archive) {
-        let (mut values, mut places) = (Archive::new(), Archive::new());
-        let mut place = 0.0;
-        for name in ["weight", "self_weight", "bias"] {
-            let mut shape = self.archive.shape(name).unwrap().to_vec();
-            if name == "weight" {
-                shape[0] = rings;
-            }
-            let count = shape.iter().product();
-            let numbers = &self.numbers(name)[..count];
-            values.set_tensor(name, &shape, numbers).unwrap();
-            let tags: Vec<f64> = (0..count).map(|i| place + 1.0 + i as f64).collect();
-            places.set_tensor(name, &shape, &tags).unwrap();
-            place += count as f64;
-        }
-        (values, places)
+    /// The first rings of a convolution.
+    fn conv(&self, prefix: &str, rings: usize) -> StoredConv {
+        let shape = |name: &str| self.archive.shape(&format!("{prefix}{name}"));
+        let &[_, inputs, _, outputs, _] = shape("weight").unwrap() else { panic!("the weight has five axes") };
+        let nested = "self_weight.weight";
+        let names = ["weight", if shape(nested).is_some() { nested } else { "self_weight" }, "bias"];
+        let mut tensors = names.map(|name| self.numbers(&format!("{prefix}{name}")));
+        tensors[0].truncate(rings * inputs * outputs * COMPONENTS * COMPONENTS);
+        StoredConv { rings, inputs, outputs, tensors }
     }
+}
+
+/// The weight, the self weight and the bias of a published convolution.
+#[derive(Clone)]
+struct StoredConv {
+    rings: usize,
+    inputs: usize,
+    outputs: usize,
+    tensors: [Vec<f64>; 3],
+}
+
+impl StoredConv {
+    /// The same with each number replaced by its place (from 1) in the list of all numbers.
+    fn places(&self) -> Self {
+        let mut places = self.clone();
+        for (number, place) in places.tensors.iter_mut().flatten().zip(1..) {
+            *number = f64::from(place);
+        }
+        places
+    }
+
+    /// The layer. Orders above 0 of the features are `scale` times the published ones: with features `z = D x` the
+    /// convolution is `D K D^-1`.
+    fn layer(
+        &self,
+        (aggregation, max_radius, scale): (Aggregation, f64, f64),
+        name: &str,
+        parameters: &mut Parameters<f64>,
+    ) -> GemConv {
+        let [input, output] = [self.inputs, self.outputs].map(|channels| FeatureType::uniform(channels, 2));
+        let config = GemConvConfig {
+            aggregation,
+            rings: self.rings,
+            max_radius,
+            self_term: aggregation != Aggregation::Mean,
+            bias: false,
+            ..GemConvConfig::new(input.concatenated(&FeatureType::scalars(1)), output)
+        };
+        let conv = config.init(name, &mut Builder::new(parameters, 0)).unwrap();
+        let weights = conv.weights();
+        self.fill_neighbour(scale, parameters.get_mut(weights.neighbour).value_mut());
+        if let Some(id) = weights.self_term {
+            self.fill_self(parameters.get_mut(id).value_mut());
+        }
+        conv
+    }
+
+    /// Ours is `[ring, D_out, D_in + 1]`, the constant after the scalars.
+    fn fill_neighbour(&self, scale: f64, ours: &mut [f64]) {
+        let scale = |component: usize| if component == 0 { 1.0 } else { scale };
+        let (inputs, outputs, [weight, _, bias]) = (self.inputs, self.outputs, &self.tensors);
+        let rows = ours.chunks_exact_mut(COMPONENTS * inputs + 1).enumerate();
+        for (row, numbers) in rows {
+            let (ring, row) = (row / (COMPONENTS * outputs), row % (COMPONENTS * outputs));
+            let (n, i) = (row / outputs, row % outputs);
+            for from in 0..COMPONENTS * inputs {
+                let (m, j) = (from / inputs, from % inputs);
+                let theirs = (((ring * inputs + j) * COMPONENTS + m) * outputs + i) * COMPONENTS + n;
+                numbers[from + usize::from(m > 0)] = weight[theirs] * scale(n) / scale(m);
+            }
+            numbers[inputs] = bias[i * COMPONENTS + n] * scale(n);
+        }
+    }
+
+    /// Ours is order after order: `[out, in + 1]` for scalars with the bias in the last column, then `a [out, in]` and
+    /// `b [out, in]`.
+    fn fill_self(&self, ours: &mut [f64]) {
+        let (inputs, outputs, [_, own, bias]) = (self.inputs, self.outputs, &self.tensors);
+        let mut rest = ours.iter_mut();
+        for (order, part) in (0..3).flat_map(|order| (0..irrep_dimension(order)).map(move |part| (order, part))) {
+            let (basis, sign) = ((2 * order + part).saturating_sub(1), if part == 0 { 1.0 } else { -1.0 });
+            for (i, j) in (0..outputs).flat_map(|i| (0..inputs + usize::from(order == 0)).map(move |j| (i, j))) {
+                *rest.next().unwrap() = match j == inputs {
+                    true => bias[i * COMPONENTS],
+                    false => sign * own[(basis * inputs + j) * outputs + i],
+                };
+            }
+        }
+        assert!(rest.next().is_none());
+    }
+}
+
+/// Convolves with the constant channel, which comes after the other scalars.
+fn convolve<'a>(
+    conv: &GemConv,
+    tape: &mut Tape<'a, f64>,
+    batch: &'a GraphBatch<f64>,
+    x: Var<f64>,
+) -> Result<Var<f64>, NnError> {
+    let one = tape.input(FeatureType::scalars(1), &vec![1.0; x.rows()])?;
+    let x = tape.concatenate(x, one)?;
+    conv.forward(tape, batch.into(), x)
 }
 
 fn assert_close(found: &[f64], expected: &[f64], what: &str) {
@@ -61,128 +170,104 @@ fn assert_close(found: &[f64], expected: &[f64], what: &str) {
 
 const STREAM: Stream = Stream { seed: 0, step: 0 };
 
-fn check_conv(mesh: &str, edges: &str, rings: usize) {
-    let golden = Published::read(mesh);
-    let batch = golden.batch();
-    let options =
-        PublishedOptions { self_loops: edges == "edges_B", max_radius: golden.max_radius(edges), scaled_orders: false };
-    let (values, places) = golden.weights(rings);
-    let mut parameters = Parameters::<f64>::new();
-    let conv = PublishedConv::from_published(&values, "", &options, "conv", &mut parameters).unwrap();
-    let x = to_layout(conv.input(), &golden.numbers("x")).unwrap();
-    let cotangent = to_layout(conv.output(), &golden.numbers("c")).unwrap();
-
+/// The result `edges.result` of a golden mesh.
+fn check_conv(mesh: &str, (edges, result): (&str, &str), rings: usize, aggregation: Aggregation) {
+    let published = Published::read(mesh);
+    let (batch, mut stored) = (published.batch(), published.conv("", rings));
+    let mut names = vec!["weight", "self_weight"];
+    if result.ends_with("nobias") {
+        stored.tensors[2].fill(0.0);
+    } else {
+        names.push("bias");
+    }
+    let settings = (aggregation, published.max_radius(edges), 1.0);
+    let mut parameters = Parameters::new();
+    let conv = stored.layer(settings, "conv", &mut parameters);
+    let x = transposed(&published.numbers("x"), stored.inputs, COMPONENTS);
+    let cotangent = transposed(&published.numbers("c"), stored.outputs, COMPONENTS);
     // The tape borrows it, so it has to outlive the tape.
     let mut target = Vec::new();
     let mut workspace = Workspace::default();
     let mut tape = Tape::training(&mut workspace, &mut parameters, STREAM);
-    let x = tape.tracked_input(conv.input().clone(), &x).unwrap();
-    let y = conv.forward(&mut tape, &batch, x.clone()).unwrap();
-    let what = format!("{mesh}, {edges}.conv_r{rings}");
-    let expected = |name: &str| golden.numbers(&format!("{edges}.conv_r{rings}.{name}"));
-    let found = from_layout(conv.output(), &y.values().unwrap()).unwrap();
+    let x = tape.tracked_input(FeatureType::uniform(stored.inputs, 2), &x).unwrap();
+    let y = convolve(&conv, &mut tape, &batch, x.clone()).unwrap();
+
+    let what = format!("{mesh}, {edges}.{result}");
+    let expected = |name: &str| published.numbers(&format!("{edges}.{result}.{name}"));
+    let found = transposed(&y.values().unwrap(), COMPONENTS, stored.outputs);
     assert_close(&found, &expected("y"), &format!("{what}.y"));
 
     // The mean over rows of |y - t|^2 with t = y - c rows / 2 has the gradient c.
     let rows = y.rows() as f64;
-    let found = y.values().unwrap();
-    let shifted = found.iter().zip(&cotangent);
-    target.extend(shifted.map(|(y, c)| y - 0.5 * rows * c));
+    target.extend(y.values().unwrap().iter().zip(&cotangent).map(|(y, c)| y - 0.5 * rows * c));
     let loss = tape.mean_square(y, &target).unwrap();
     let gradients = tape.backward_to(&loss, &[&x]).unwrap();
-    let found = from_layout(conv.input(), &gradients[0]).unwrap();
+    let found = transposed(&gradients[0], COMPONENTS, stored.inputs);
     assert_close(&found, &expected("dx"), &format!("{what}.dx"));
 
-    // Where each stored number went, with which sign: by loading their places.
-    let mut placed = Parameters::<f64>::new();
-    PublishedConv::from_published(&places, "", &options, "conv", &mut placed).unwrap();
-    let names = ["weight", "self_weight", "bias"];
-    let counts = names.map(|name| values.shape(name).unwrap().iter().product::<usize>());
-    let mut found = vec![0.0; counts.iter().sum()];
+    // Where each stored number went, with which sign: from a layer of their places.
+    let mut placed = Parameters::new();
+    stored.places().layer(settings, "conv", &mut placed);
+    let mut found = vec![0.0; stored.tensors.iter().map(Vec::len).sum()];
     for (entry, place) in parameters.iter().zip(placed.iter()) {
         for (gradient, place) in entry.gradient().iter().zip(place.value()) {
             found[place.abs() as usize - 1] += gradient * place.signum();
         }
     }
     let mut rest = &found[..];
-    for (name, count) in names.iter().zip(counts) {
-        let (part, later) = rest.split_at(count);
+    for (name, tensor) in names.iter().zip(&stored.tensors) {
+        let (part, later) = rest.split_at(tensor.len());
         assert_close(part, &expected(&format!("d{name}")), &format!("{what}.d{name}"));
         rest = later;
     }
 }
 
+/// With self loops; and without, on closed meshes, where boundary edges in one direction do not occur. The paper's form
+/// is a sum over neighbours and a self term, without bias.
 #[test]
-fn convolutions_with_self_loops_equal_the_published_code() {
-    for mesh in GOLDEN_MESHES {
-        check_conv(mesh, "edges_B", 1);
-        check_conv(mesh, "edges_B", 2);
+fn convolutions_equal_the_published_code() {
+    for (rings, result) in [(1, "conv_r1"), (2, "conv_r2")] {
+        let check = |edges, aggregation| move |mesh: &&str| check_conv(mesh, (edges, result), rings, aggregation);
+        GOLDEN_MESHES.iter().for_each(check("edges_B", Aggregation::MeanWithSelf));
+        GOLDEN_MESHES[..3].iter().for_each(check("edges_A", Aggregation::Mean));
     }
+    let paper = ("edges_B", "conv_sum_nobias");
+    GOLDEN_MESHES.iter().for_each(|mesh| check_conv(mesh, paper, 1, Aggregation::Sum));
 }
 
-/// Without self loops, and on closed meshes, where boundary edges in one direction do not occur.
-#[test]
-fn convolutions_without_self_loops_equal_the_published_code() {
-    for mesh in &GOLDEN_MESHES[..3] {
-        check_conv(mesh, "edges_A", 1);
-        check_conv(mesh, "edges_A", 2);
-    }
-}
-
+/// The published nonlinearity samples with an orthonormal matrix; on features `z = D x`, `D = diag(1, sqrt 2)`, the
+/// [`Regular`] nonlinearity does the same for functions with `f(c s) = c f(s)` for `c > 0`, such as ReLU.
 #[test]
 fn a_residual_block_equals_the_published_code() {
     for mesh in GOLDEN_MESHES {
-        let golden = Published::read(mesh);
-        let batch = golden.batch();
-        let options =
-            PublishedOptions { self_loops: true, max_radius: golden.max_radius("edges_B"), scaled_orders: true };
-        let mut parameters = Parameters::<f64>::new();
+        let published = Published::read(mesh);
+        let batch = published.batch();
+        let settings = (Aggregation::MeanWithSelf, published.max_radius("edges_B"), 2f64.sqrt());
+        let mut parameters = Parameters::new();
         let [first, second] = ["conv1", "conv2"].map(|name| {
             let prefix = format!("block_4to4.param.{name}.");
-            PublishedConv::from_published(&golden.archive, &prefix, &options, name, &mut parameters).unwrap()
+            let rings = published.archive.shape(&format!("{prefix}weight")).unwrap()[0];
+            published.conv(&prefix, rings).layer(settings, name, &mut parameters)
         });
         let kind = FeatureType::uniform(4, 2);
         let act = Regular::relu(7).init("act", &kind, &mut Builder::new(&mut parameters, 0)).unwrap();
         let scale = |values: &mut [f64], factor: f64| {
             for row in values.chunks_mut(kind.dimension()) {
-                row[kind.multiplicity(0)..].iter_mut().for_each(|v| *v *= factor);
+                row[4..].iter_mut().for_each(|v| *v *= factor);
             }
         };
-        let mut x = to_layout(&kind, &golden.numbers("x")).unwrap();
+        let mut x = transposed(&published.numbers("x"), 4, COMPONENTS);
         scale(&mut x, 2f64.sqrt());
         let mut workspace = Workspace::default();
         let mut tape = Tape::inference(&mut workspace, &parameters);
         let x = tape.input(kind.clone(), &x).unwrap();
-        let y = first.forward(&mut tape, &batch, x.clone()).unwrap();
+        let y = convolve(&first, &mut tape, &batch, x.clone()).unwrap();
         let y = act.forward(&mut tape, Levels::from(&batch), y).unwrap();
-        let y = second.forward(&mut tape, &batch, y).unwrap();
+        let y = convolve(&second, &mut tape, &batch, y).unwrap();
         let y = tape.add(y, x).unwrap();
         let y = act.forward(&mut tape, Levels::from(&batch), y).unwrap();
         let mut y = y.values().unwrap().to_vec();
         scale(&mut y, 0.5f64.sqrt());
-        let found = from_layout(&kind, &y).unwrap();
-        assert_close(&found, &golden.numbers("block_4to4.y"), mesh);
-        check_residual_block(&golden.archive, "block_4to4.param.").unwrap();
+        assert_close(&transposed(&y, COMPONENTS, 4), &published.numbers("block_4to4.y"), mesh);
     }
-}
-
-#[test]
-fn what_cannot_be_expressed_is_refused() {
-    let golden = Published::read("mesh_icosahedron");
-    let error = check_residual_block(&golden.archive, "block_4to6.param.").unwrap_err();
-    assert!(matches!(&error, NnError::Setting { what, .. } if what.contains("lin.bias")), "{error}");
-    let options = PublishedOptions { self_loops: true, max_radius: 1.0, scaled_orders: false };
-    let mut parameters = Parameters::<f32>::new();
-    let mut refused = |archive: &Archive, tensor: &str| {
-        let loaded = PublishedConv::from_published(archive, "", &options, "conv", &mut parameters);
-        let error = loaded.unwrap_err();
-        assert!(matches!(&error, NnError::Setting { what, .. } if what.contains(tensor)), "{error}");
-    };
-    refused(&Archive::new(), "`weight`");
-    let (mut weights, _) = golden.weights(1);
-    weights.set_tensor("bias", &[5], &[0.0; 5]).unwrap();
-    refused(&weights, "`bias`");
-    let (mut weights, _) = golden.weights(1);
-    weights.set_tensor("weight", &[2], &[0.0; 2]).unwrap();
-    refused(&weights, "`weight`");
 }

@@ -1,8 +1,8 @@
 //! Layers on surfaces: gradients, equivariance, and training on a GPU.
 
-use crate::common::{bumpy_grid, bumpy_sphere, graph, random};
+use crate::common::{apply, bumpy_grid, bumpy_sphere, graph, init, kind, random};
 use crate::cuda_training::{gpu, relative_error};
-use crate::gradients::{check, kind};
+use crate::gradients::check;
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{DVec3, Frame, GaugeGraph, Mesh, shapes};
 use gemcnn_nn::equivariance::assert_surface_equivariant;
@@ -105,14 +105,11 @@ fn gradients_equal_finite_differences() {
         let mut builder = Builder::new(&mut parameters, 1);
         let diffusion = diffusion.init("diffusion", &mut builder).unwrap();
         check("diffusion", features, &mut parameters, &|tape, _, x| diffusion.forward(tape, batch.into(), x));
-        let mut parameters = Parameters::new();
         let block = regularised(features);
-        let block = block.init("block", &mut Builder::new(&mut parameters, 1));
-        let block = block.unwrap();
+        let (block, mut parameters) = init(|builder| block.init("block", builder));
         check("block", features, &mut parameters, &|tape, _, x| block.forward(tape, batch.into(), x));
     }
-    let mut parameters = Parameters::new();
-    let block = mirrored_block().init("block", &mut Builder::new(&mut parameters, 1)).unwrap();
+    let (block, mut parameters) = init(|builder| mirrored_block().init("block", builder));
     check("mirrored block", "5x0", &mut parameters, &|tape, _, x| block.forward(tape, batch.into(), x));
 }
 
@@ -126,16 +123,11 @@ fn only_oriented_blocks_tell_a_surface_from_its_mirror_image() {
     let mesh = bumpy_sphere();
     let mirrored = mesh.map_vertices(|p| DVec3::new(-p.x, p.y, p.z)).unwrap().with_reversed_faces();
     let change = |config: DiffusionBlockConfig| {
-        let mut parameters = Parameters::<f64>::new();
-        let block = config.init("block", &mut Builder::new(&mut parameters, 1)).unwrap();
+        let (block, parameters) = init::<f64, _>(|builder| config.init("block", builder));
         let x = random(mesh.vertex_count() * 5, 1);
         let run = |mesh: &Mesh| {
             let geometry = Geometry::from(GraphBatch::new([&graph(mesh)]).unwrap()).with(spectra(mesh)).unwrap();
-            let mut workspace = Workspace::default();
-            let mut tape = Tape::inference(&mut workspace, &parameters);
-            let input = tape.input(kind("5x0"), &x).unwrap();
-            let y = block.forward(&mut tape, (&geometry).into(), input).unwrap();
-            y.values().unwrap().into_owned()
+            apply(&block, &parameters, &geometry, &x).unwrap()
         };
         let pairs = run(&mesh).into_iter().zip(run(&mirrored));
         pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
@@ -209,9 +201,8 @@ fn eigenvectors_in_other_frames_are_caught() {
             self.0.forward(tape, (&*batch).into(), x)
         }
     }
-    let mut parameters = Parameters::new();
     let config = DiffusionConfig::new(kind("2x1"));
-    let layer = config.init("d", &mut Builder::new(&mut parameters, 1)).unwrap();
+    let (layer, parameters) = init(|builder| config.init("d", builder));
     let fixed = Fixed(layer, Box::leak(Box::new(broken)), kind("2x1"));
     assert_surface_equivariant(&fixed, &parameters, &mesh, &wrong);
 }
@@ -219,13 +210,9 @@ fn eigenvectors_in_other_frames_are_caught() {
 #[test]
 fn models_without_eigenvectors_say_so() {
     let batch = GraphBatch::<f32>::new([&graph(&bumpy_sphere())]).unwrap();
-    let mut parameters = Parameters::new();
     let layer = DiffusionConfig::new(kind("1x0"));
-    let layer = layer.init("d", &mut Builder::new(&mut parameters, 1)).unwrap();
-    let mut workspace = Workspace::default();
-    let mut tape = Tape::inference(&mut workspace, &parameters);
-    let x = tape.input(kind("1x0"), &[0.0; 42]).unwrap();
-    let error = Module::<f32>::forward(&layer, &mut tape, (&batch).into(), x).unwrap_err();
+    let (layer, parameters) = init(|builder| layer.init("d", builder));
+    let error = apply(&layer, &parameters, &batch, &[0.0; 42]).unwrap_err();
     let NnError::Layer { source, .. } = error else { panic!("{error}") };
     assert!(matches!(*source, NnError::Missing { what: "eigenvectors" }));
     let other = Geometry::from(batch.clone());
@@ -269,10 +256,7 @@ fn losses(
         meshes.each_ref().map(|mesh| {
             let graphs = Geometry::from(GraphBatch::new([&graph(mesh)]).unwrap());
             let spectra = Arc::new(padded_spectra(mesh, columns));
-            let spectra = match is_moved {
-                true => at_points(&spectra, &graph(mesh)),
-                false => SpectraBatch::clone(&spectra),
-            };
+            let spectra = if is_moved { at_points(&spectra, &graph(mesh)) } else { SpectraBatch::clone(&spectra) };
             graphs.with(spectra).unwrap()
         })
     });
@@ -309,9 +293,7 @@ fn captured_steps_on_other_surfaces_equal_plain_ones() {
     for blocks in [[plain, regularised(FEATURES)], [scalar_block(0.0), scalar_block(0.3)]] {
         let (expected, weights) = losses(&Device::Cpu, &mut Stepper::plain(), &blocks, &COLUMNS);
         assert!((0..3).all(|first| expected[first + 6] < expected[first]));
-        let Some(device) = gpu("captured steps on surfaces") else {
-            return;
-        };
+        let Some(device) = gpu("captured steps on surfaces") else { return };
         let plain = losses(&device, &mut Stepper::plain(), &blocks, &COLUMNS);
         let mut stepper = Stepper::default();
         let captured = losses(&device, &mut stepper, &blocks, &COLUMNS);
@@ -329,9 +311,7 @@ fn captured_steps_on_other_surfaces_equal_plain_ones() {
 /// Blocks that have kernels of their own on Hopper, which read packed eigenvectors in bf16.
 #[test]
 fn captured_steps_of_wide_blocks_equal_plain_ones() {
-    let Some(device) = gpu("captured steps of wide blocks") else {
-        return;
-    };
+    let Some(device) = gpu("captured steps of wide blocks") else { return };
     let Device::Cuda(cuda) = &device else { return };
     let blocks = [0.0, 0.3].map(|dropout| DiffusionBlockConfig { dropout, ..DiffusionBlockConfig::new(kind("128x0")) });
     let run = |device, stepper: &mut Stepper<f32>| losses(device, stepper, &blocks, &[128]);
@@ -356,9 +336,7 @@ fn scalar_block(dropout: f64) -> DiffusionBlockConfig {
 /// Output, gradient of the input, and gradients of the parameters of a block on meshes of different sizes.
 fn block_results(device: &Device, config: &DiffusionBlockConfig) -> Vec<(String, Vec<f32>)> {
     let batch = surfaces::<f32>();
-    let mut parameters = Parameters::new();
-    let block = config.init("block", &mut Builder::new(&mut parameters, 1));
-    let block = block.unwrap();
+    let (block, mut parameters) = init(|builder| config.init("block", builder));
     // Biases and bands of zero would hide mistakes.
     for (seed, parameter) in parameters.iter_mut().enumerate() {
         let noise: Vec<f32> = random(parameter.value().len(), 10 + seed as u64);
@@ -384,9 +362,7 @@ fn block_results(device: &Device, config: &DiffusionBlockConfig) -> Vec<(String,
 
 #[test]
 fn a_block_of_scalars_on_a_gpu_equals_that_on_the_cpu() {
-    let Some(device) = gpu("a block of scalars") else {
-        return;
-    };
+    let Some(device) = gpu("a block of scalars") else { return };
     let Device::Cuda(cuda) = &device else { return };
     // Rounding to tf32 flips some ReLUs, which a small gradient such as that of the times feels: where no number is
     // near the kink, in the tests of the kernels, the same gradients agree to 1.3e-3.

@@ -1,15 +1,13 @@
 //! Convolutions with weights of neighbours: areas and jets.
 
-use crate::common::{UNet, bumpy_grid, bumpy_sphere, hierarchy_options, random};
+use crate::common::{UNet, apply, bumpy_grid, bumpy_sphere, hierarchy_options, random};
 use crate::gradients;
 use gemcnn_mesh::{GaugeGraph, GeometryOptions, HierarchyOptions, NeighbourWeights, Neighbourhood};
 use gemcnn_nn::equivariance::{
     Symmetry, Trial, assert_gauge_equivariant, assert_gauge_equivariant_within, hierarchy_error,
 };
 use gemcnn_nn::layers::{GemConv, GemConvConfig, Norms};
-use gemcnn_nn::{
-    Aggregation, Builder, FeatureType, Geometry, GraphBatch, Module, NnError, Parameters, Real, Tape, Workspace,
-};
+use gemcnn_nn::{Aggregation, Builder, FeatureType, Geometry, GraphBatch, Module, Parameters, Real};
 use std::sync::Arc;
 
 const WEIGHTS: [NeighbourWeights; 2] = [NeighbourWeights::Area, NeighbourWeights::Jets];
@@ -25,26 +23,13 @@ fn conv<T: Real>(input: &FeatureType, output: &FeatureType) -> (GemConv, Paramet
     (conv.unwrap(), parameters)
 }
 
-fn apply<T: Real>(
-    module: &dyn Module<T>,
-    parameters: &Parameters<T>,
-    batch: &Geometry<T>,
-    x: &[T],
-) -> Result<Vec<T>, NnError> {
-    let mut workspace = Workspace::default();
-    let mut tape = Tape::inference(&mut workspace, parameters);
-    let x = tape.input(module.input().clone(), x)?;
-    let y = module.forward(&mut tape, batch.into(), x)?;
-    Ok(y.values()?.into_owned())
-}
-
 fn convolutions_are_equivariant<T: Real>(most: Option<f64>) {
     let input: FeatureType = "2x0 + 1x1 + 3x2".parse().unwrap();
     let output: FeatureType = "1x0 + 2x1 + 1x2 + 1x3".parse().unwrap();
     let (conv, parameters) = conv::<T>(&input, &output);
     for (weights, mesh) in WEIGHTS.into_iter().flat_map(|w| [(w, bumpy_sphere()), (w, bumpy_grid())]) {
         let trial = Trial { mesh: &mesh, options: &options(weights), input: &input, output: &output, seed: 1 };
-        let run = |graph: &GaugeGraph, x: &[T]| apply(&conv, &parameters, &GraphBatch::new([graph])?.into(), x);
+        let run = |graph: &GaugeGraph, x: &[T]| apply(&conv, &parameters, &GraphBatch::new([graph])?, x);
         match most {
             None => assert_gauge_equivariant(&trial, run),
             Some(most) => assert_gauge_equivariant_within(&trial, most, run),

@@ -340,10 +340,7 @@ fn files(
         let tables = given(&targets)?.into_iter().filter_map(Target::values);
         let Some(table) = tables.into_iter().find(is_values) else { continue };
         // Whole numbers are rather labels, even if values are asked for.
-        let found = match table.values.iter().copied().all(is_whole) {
-            true => &mut whole,
-            false => &mut candidates,
-        };
+        let found = if table.values.iter().copied().all(is_whole) { &mut whole } else { &mut candidates };
         found.push(Candidate::new(Task::Regression, words, described.clone()));
         if table.columns == 3 && targets.per == Element::Vertex {
             let target = TargetDescription { vectors: true, ..described };
@@ -361,9 +358,7 @@ fn further_patterns(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskEr
         let path = Path::new(name);
         TextTable::has_name(path) || path.extension().is_some_and(|e| e == "npy") || gemcnn_mesh::has_value_name(path)
     };
-    let Some(first) = items.first() else {
-        return Ok(Vec::new());
-    };
+    let Some(first) = items.first() else { return Ok(Vec::new()) };
     let files = other_files(folder)?;
     let possible: BTreeSet<String> =
         files.iter().filter(|file| is_target(file)).filter_map(|file| pattern_of(first, file)).collect();

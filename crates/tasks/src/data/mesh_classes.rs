@@ -95,10 +95,7 @@ pub(super) fn rows_of_list(path: &Path, rows: &[Row], items: &[Item]) -> Result<
                 return Err(refuse(*line, "the list ends before the last mesh of this class"));
             };
             let mesh = mesh.join(" ");
-            let called = match names.has(&mesh) {
-                true => mesh,
-                false => format!("{prefix}{mesh}"),
-            };
+            let called = if names.has(&mesh) { mesh } else { format!("{prefix}{mesh}") };
             found.push((*line, vec![called, cells[0].clone()]));
         }
     }

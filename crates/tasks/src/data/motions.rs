@@ -6,7 +6,7 @@ use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// Directions of random rotations.
+/// Axes of random rotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rotations {
@@ -37,7 +37,7 @@ impl Rotations {
     }
 }
 
-/// Reflections.
+/// Random reflections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mirrors {

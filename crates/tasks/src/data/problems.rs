@@ -28,9 +28,6 @@ impl Problems {
 
     /// Adds the problem of a mesh.
     pub fn of(&mut self, item: usize, problem: TaskError) {
-        match problem.is_of_mesh() {
-            true => self.of_meshes.push((item, problem)),
-            false => self.of_lists.push(problem),
-        }
+        if problem.is_of_mesh() { self.of_meshes.push((item, problem)) } else { self.of_lists.push(problem) }
     }
 }

@@ -56,10 +56,7 @@ impl Splits {
         order.sort_by_key(|&item| class(item));
         let before = |place: usize| (2 * place * moved + count) / (2 * count);
         for (place, item) in order.into_iter().enumerate() {
-            match before(place + 1) > before(place) {
-                true => validation.push(item),
-                false => training.push(item),
-            }
+            if before(place + 1) > before(place) { validation.push(item) } else { training.push(item) }
         }
         training.sort_unstable();
         validation.sort_unstable();

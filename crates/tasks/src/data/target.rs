@@ -137,9 +137,7 @@ impl TargetReader {
     /// Takes the words in the files of meshes as names of classes. Numbers among them are labels; words have the
     /// smallest labels that are free. Changes nothing if there are hardly any words.
     pub fn name_classes(&mut self, items: &[&Item]) {
-        let TargetSource::Files { columns, .. } = &self.source else {
-            return;
-        };
+        let TargetSource::Files { columns, .. } = &self.source else { return };
         let read = |item: &&Item| {
             let path = self.source.file(item).filter(|path| TextTable::has_name(path))?;
             let bytes = gemcnn_mesh::read_file(&path).ok()?;
@@ -313,9 +311,7 @@ impl TargetReader {
 
     /// Classes of labels.
     pub fn classes_of(&self, item: &Item, labels: &Labels) -> Result<Vec<u32>, TaskError> {
-        let Some(classes) = self.classes() else {
-            return Ok(vec![IGNORE; labels.len()]);
-        };
+        let Some(classes) = self.classes() else { return Ok(vec![IGNORE; labels.len()]) };
         let mut found = Vec::with_capacity(labels.len());
         let [element, _] = self.per.words();
         for (row, label) in labels.iter().enumerate() {

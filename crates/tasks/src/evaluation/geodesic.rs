@@ -154,14 +154,9 @@ mod tests {
 
     #[test]
     fn other_pieces_are_infinitely_far_and_no_errors_are_none() {
-        let (mut points, mut faces) = shapes::icosphere(1).unwrap().into_parts();
-        let first = points.len() as u32;
-        for face in faces.clone().iter() {
-            let moved: Vec<u32> = face.iter().map(|corner| corner + first).collect();
-            faces.push(&moved);
-        }
-        points.extend(points.clone().iter().map(|p| *p + gemcnn_mesh::DVec3::splat(5.0)));
-        let two = Mesh::new(points, faces).unwrap();
+        let one = shapes::icosphere(1).unwrap();
+        let first = one.vertex_count() as u32;
+        let two = Mesh::side_by_side([0.0, 5.0].map(|shift| (&one, gemcnn_mesh::DVec3::splat(shift)))).unwrap();
         let scores = scored(&two, &Confusions::from([((0, first), 2)]), 8).unwrap();
         assert_eq!((scores.unreachable, scores.mean), (2, 0.0));
         assert!(scores.within.iter().all(|&share| share == 0.75));

@@ -208,10 +208,7 @@ pub fn evaluate(
         Some((kind, seed)) => samples.remeshed(kind, seed),
         None => samples,
     };
-    let changed = match compare {
-        true => changed(model, [&plain, &samples], device)?,
-        false => None,
-    };
+    let changed = if compare { changed(model, [&plain, &samples], device)? } else { None };
     let samples = Relabelled {
         classes: class_map(model, dataset)?,
         geometry: (config.task == Task::Segmentation).then(Mutex::default),

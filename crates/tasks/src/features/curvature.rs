@@ -36,9 +36,6 @@ impl Feature for Curvature {
         let tensor = Tensor::new(surface.mesh, surface.graph, jets)?;
         let (scalars, second) = (need(surface, 0)?, need(surface, 2)?);
         let field = tensor.smoothed(&operators.mass, scalars, second, &self.times)?;
-        Ok(match self.normalise {
-            true => field.normalised(&operators.mass)?.values,
-            false => field.values,
-        })
+        Ok(if self.normalise { field.normalised(&operators.mass)?.values } else { field.values })
     }
 }

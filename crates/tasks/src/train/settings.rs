@@ -6,104 +6,73 @@ use super::class_weights::ClassWeights;
 use super::interval::Interval;
 use crate::TaskError;
 use crate::data::Classes;
+use crate::registry::settings;
 use gemcnn_nn::{FeatureType, Method, Objective, Penalty, Plateau, ProductMode, Schedule, Target};
 use gemcnn_view::render::Up;
 use serde::{Deserialize, Serialize};
 
-/// Settings of the training loop. Every setting has a default; docs/training.md lists them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrainingConfig {
-    /// Passes over the training split (default 100).
-    pub epochs: u64,
-    /// Meshes per step, or vertices (default: 4 meshes).
-    pub batch: BatchSize,
-    /// Skips the last batch of an epoch if it is not full (default false).
-    pub drop_last: bool,
-    /// Base learning rate, which the schedule multiplies (default 0.01).
-    pub rate: f64,
-    /// Weight decay of the weights that the model marks for it (default 1e-4). The built-in models mark those of
-    /// linear layers.
-    pub weight_decay: f64,
-    /// Largest norm of the whole gradient; a larger one is scaled down. `0` disables clipping (default).
-    pub clip: f64,
-    /// Label smoothing: share of the target that is spread evenly over all classes, in training (default 0).
-    pub smoothing: f64,
-    /// Decay of an exponential moving average of the weights, in [0, 1) (default 0: no average). Evaluations and
-    /// models use the average.
-    pub average: f64,
-    /// Seed of initialisation, data order and dropout (default 1).
-    pub seed: u64,
-    /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training split
-    /// (default true).
-    pub scale_features: bool,
-    /// Scales regression targets in the same way (default true). Errors and predictions keep the units of the
-    /// targets.
-    pub scale_targets: bool,
-    /// Rescales convolutions on the first batch so that features have unit scale (default false). Useful for
-    /// networks without batch normalisation.
-    pub calibrate: bool,
-    /// Penalty of regression (default: mean square).
-    pub penalty: PenaltyChoice,
-    /// Epochs between evaluations on held-out meshes (default 1). The last epoch is always evaluated.
-    pub evaluate_every: u64,
-    /// Keeps the model of the best evaluation as `best.safetensors` (default false). With a validation split, it
-    /// is also the final model.
-    pub keep_best: bool,
-    /// Score that evaluations are compared by (default: `robust` with a validation split of segmentation or
-    /// classification, otherwise `held_out`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub select: Option<Selection>,
-    /// Ends training after this number of evaluations without improvement. `0` disables early stopping (default).
-    pub patience: u64,
-    /// Share of the training split that becomes the validation split of data without one, in [0, 1) (default 0).
-    pub validation: f64,
-    /// Stops with an error if a mesh cannot be used, instead of skipping it (default false).
-    pub strict: bool,
-    /// Axis that points up in the pictures of predictions, `y` or `z` (default: inferred from each mesh).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub up: Option<Up>,
-    /// Precision of matrix products on a GPU (default: TF32).
-    pub precision: Precision,
-    /// Weight of each class in the loss (default: none).
-    pub class_weights: ClassWeights,
-    /// The optimiser (default: Adam).
-    pub optimiser: OptimiserConfig,
-    /// Schedule of the learning rate (default: cosine).
-    pub schedule: ScheduleConfig,
-    /// Interval of checkpoints (default: 2 minutes).
-    pub checkpoint: Interval,
-}
-
-impl Default for TrainingConfig {
-    fn default() -> Self {
-        Self {
-            epochs: 100,
-            batch: BatchSize::Meshes(4),
-            drop_last: false,
-            rate: 0.01,
-            weight_decay: 1e-4,
-            clip: 0.0,
-            smoothing: 0.0,
-            average: 0.0,
-            seed: 1,
-            scale_features: true,
-            scale_targets: true,
-            calibrate: false,
-            penalty: PenaltyChoice::MeanSquare,
-            evaluate_every: 1,
-            keep_best: false,
-            select: None,
-            patience: 0,
-            validation: 0.0,
-            strict: false,
-            up: None,
-            precision: Precision::Tf32,
-            class_weights: ClassWeights::default(),
-            optimiser: OptimiserConfig::default(),
-            schedule: ScheduleConfig::default(),
-            checkpoint: Interval::default(),
-        }
+settings! {
+    /// Settings of the training loop. Every setting has a default; docs/training.md lists them.
+    TrainingConfig {
+        /// Passes over the training split (default 100).
+        epochs: u64 = 100,
+        /// Meshes per step, or vertices (default: 4 meshes).
+        batch: BatchSize = BatchSize::Meshes(4),
+        /// Skips the last batch of an epoch if it is not full (default false).
+        drop_last: bool = false,
+        /// Base learning rate, which the schedule multiplies (default 0.01).
+        rate: f64 = 0.01,
+        /// Weight decay of the weights that the model marks for it (default 1e-4). The built-in models mark those of
+        /// linear layers.
+        weight_decay: f64 = 1e-4,
+        /// Largest norm of the whole gradient; a larger one is scaled down. `0` disables clipping (default).
+        clip: f64 = 0.0,
+        /// Label smoothing: share of the target that is spread evenly over all classes, in training (default 0).
+        smoothing: f64 = 0.0,
+        /// Decay of an exponential moving average of the weights, in [0, 1) (default 0: no average). Evaluations and
+        /// models use the average.
+        average: f64 = 0.0,
+        /// Seed of initialisation, data order and dropout (default 1).
+        seed: u64 = 1,
+        /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training split
+        /// (default true).
+        scale_features: bool = true,
+        /// Scales regression targets in the same way (default true). Errors and predictions keep the units of the
+        /// targets.
+        scale_targets: bool = true,
+        /// Rescales convolutions on the first batch so that features have unit scale (default false). Useful for
+        /// networks without batch normalisation.
+        calibrate: bool = false,
+        /// Penalty of regression (default: mean square).
+        penalty: PenaltyChoice = PenaltyChoice::MeanSquare,
+        /// Epochs between evaluations on held-out meshes (default 1). The last epoch is always evaluated.
+        evaluate_every: u64 = 1,
+        /// Keeps the model of the best evaluation as `best.safetensors` (default false). With a validation split, it
+        /// is also the final model.
+        keep_best: bool = false,
+        /// Score that evaluations are compared by (default: `robust` with a validation split of segmentation or
+        /// classification, otherwise `held_out`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        select: Option<Selection> = None,
+        /// Ends training after this number of evaluations without improvement. `0` disables early stopping (default).
+        patience: u64 = 0,
+        /// Share of the training split that becomes the validation split of data without one, in [0, 1) (default 0).
+        validation: f64 = 0.0,
+        /// Stops with an error if a mesh cannot be used, instead of skipping it (default false).
+        strict: bool = false,
+        /// Axis that points up in the pictures of predictions, `y` or `z` (default: inferred from each mesh).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        up: Option<Up> = None,
+        /// Precision of matrix products on a GPU (default: TF32).
+        precision: Precision = Precision::Tf32,
+        /// Weight of each class in the loss (default: none).
+        class_weights: ClassWeights = ClassWeights::default(),
+        /// The optimiser (default: Adam).
+        optimiser: OptimiserConfig = OptimiserConfig::default(),
+        /// Schedule of the learning rate (default: cosine).
+        schedule: ScheduleConfig = ScheduleConfig::default(),
+        /// Interval of checkpoints (default: 2 minutes).
+        checkpoint: Interval = Interval::default(),
     }
 }
 

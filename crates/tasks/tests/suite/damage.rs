@@ -180,10 +180,7 @@ fn models_take_other_weights() {
     let tuned = TrainedModel::read(&file).unwrap();
     assert_eq!(tuned.config, model.config);
     for (old, new) in weights().zip(tuned.parameters.iter()) {
-        let expected = match new.name() == name {
-            true => doubled(old.value()),
-            false => old.value().to_vec(),
-        };
+        let expected = if new.name() == name { doubled(old.value()) } else { old.value().to_vec() };
         assert_eq!(new.value(), expected, "{}", new.name());
     }
     let written = fs::read(&file).unwrap();

@@ -28,6 +28,16 @@ fn write(path: &Path, mesh: &Mesh, attributes: &[(&str, AttributeValues)]) {
     write_mesh(path, mesh, &attributes, &WriteOptions::default()).unwrap();
 }
 
+fn write_labelled(path: &Path, mesh: &Mesh) {
+    write(path, mesh, &[("label", AttributeValues::I32(labels(mesh)))]);
+}
+
+/// A file of a vector for each vertex.
+fn write_vectors(path: &Path, mesh: &Mesh, vector: impl Fn(&DVec3) -> [f64; 3]) {
+    let vectors: Vec<f32> = mesh.vertices().iter().flat_map(vector).map(|value| value as f32).collect();
+    fs::write(path, npy_f32(&vectors, Some(3))).unwrap();
+}
+
 /// Labels that are 3 above the equator, 5 below it, and unknown at vertex 7.
 fn labels(mesh: &Mesh) -> Vec<i32> {
     let mut labels: Vec<i32> = mesh.vertices().iter().map(|p| if p.z > 0.0 { 3 } else { 5 }).collect();
@@ -48,9 +58,7 @@ fn classes(mesh: &Mesh) -> Vec<u32> {
 pub fn labelled(count: u64) -> TempDir {
     let folder = tempdir().unwrap();
     for number in 0..count {
-        let mesh = sphere(number);
-        let label = AttributeValues::I32(labels(&mesh));
-        write(&folder.path().join(format!("s{number}.ply")), &mesh, &[("label", label)]);
+        write_labelled(&folder.path().join(format!("s{number}.ply")), &sphere(number));
     }
     folder
 }
@@ -719,9 +727,8 @@ fn folders_of_parts_are_known_by_all_their_names() {
         let bare = tempdir().unwrap();
         for (number, place) in places.iter().enumerate() {
             let mesh = sphere(number as u64);
-            let label = AttributeValues::I32(labels(&mesh));
             let name = format!("{place}/s{number}.ply");
-            write(&folder.path().join(&name), &mesh, &[("label", label)]);
+            write_labelled(&folder.path().join(&name), &mesh);
             write(&bare.path().join(&name), &mesh, &[]);
         }
         let dataset = Dataset::open_for(&config(&folder), Task::Segmentation).unwrap();
@@ -745,10 +752,7 @@ fn folders_of_parts_are_known_by_all_their_names() {
 fn meshes_at_the_top_and_below_need_a_word() {
     let folder = labelled(3);
     for (number, split) in ["train", "train", "test"].into_iter().enumerate() {
-        let mesh = sphere(number as u64);
-        let label = AttributeValues::I32(labels(&mesh));
-        let path = folder.path().join(format!("{split}/m{number}.ply"));
-        write(&path, &mesh, &[("label", label)]);
+        write_labelled(&folder.path().join(format!("{split}/m{number}.ply")), &sphere(number as u64));
     }
     write(&folder.path().join("train/deep/m3.ply"), &sphere(3), &[]);
     let two_places = || match open(&folder).unwrap_err() {
@@ -778,10 +782,8 @@ fn what_was_made_of_meshes_is_no_part_of_them() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
-    let mesh = sphere(7);
-    let label = || AttributeValues::I32(labels(&mesh));
     for file in ["runs/a-1/predictions/m.ply", "out/m.ply"] {
-        write(&folder.path().join(file), &mesh, &[("label", label())]);
+        write_labelled(&folder.path().join(file), &sphere(7));
     }
     assert_labelled_spheres(&open(&folder).unwrap(), 3);
     let files = gemcnn_tasks::data::mesh_files(folder.path()).unwrap();
@@ -1206,16 +1208,13 @@ fn a_remeshed_version_is_the_same_from_the_cache() {
 fn fields_of_the_files_are_features_that_follow_the_mesh() {
     let folder = tempdir().unwrap();
     let root = folder.path();
-    let wind = |p: &DVec3| DVec3::new(p.z, 1.0, -p.x);
     for name in ["a", "b", "c"] {
         let mesh = sphere(name.as_bytes()[0].into());
         let heights = mesh.vertices().iter().map(|p| p.z).collect();
         let splits = mesh.vertices().iter().map(|p| u8::from(p.y > 0.0)).collect();
         let attributes = [("height", AttributeValues::F64(heights)), ("label", AttributeValues::U8(splits))];
         write(&root.join(format!("{name}.ply")), &mesh, &attributes);
-        let vectors = mesh.vertices().iter().flat_map(|p| wind(p).to_array());
-        let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
-        fs::write(root.join(format!("{name}.wind.npy")), npy_f32(&vectors, Some(3))).unwrap();
+        write_vectors(&root.join(format!("{name}.wind.npy")), &mesh, |p| [p.z, 1.0, -p.x]);
     }
     fs::write(root.join("dataset.toml"), "task = 'segmentation'\n[target]\nproperty = 'label'\n").unwrap();
     let dataset = Dataset::open(&DataConfig::Folder(root.into())).unwrap();
@@ -1314,7 +1313,6 @@ fn mirrored_versions_exchange_left_and_right() {
     let root = folder.path();
     for name in ["a", "b", "c"] {
         let mesh = sphere(name.as_bytes()[0].into());
-        let wind = |p: &DVec3| [p.z, 1.0 + p.x, -p.x];
         let split = |p: &DVec3| match p.x {
             x if x < -0.3 => 1,
             x if x > 0.3 => 2,
@@ -1322,10 +1320,7 @@ fn mirrored_versions_exchange_left_and_right() {
         };
         let splits = mesh.vertices().iter().map(split).collect();
         write(&root.join(format!("{name}.ply")), &mesh, &[("label", AttributeValues::U8(splits))]);
-        let vectors = mesh.vertices().iter().flat_map(wind);
-        let vectors: Vec<f32> = vectors.map(|value| value as f32).collect();
-        let path = root.join(format!("{name}.wind.npy"));
-        fs::write(path, npy_f32(&vectors, Some(3))).unwrap();
+        write_vectors(&root.join(format!("{name}.wind.npy")), &mesh, |p| [p.z, 1.0 + p.x, -p.x]);
     }
     let text = "task = 'segmentation'\n[target]\nproperty = 'label'\n";
     fs::write(root.join("dataset.toml"), text).unwrap();

@@ -28,10 +28,7 @@ fn write_labels(path: &Path, number: usize) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let labels = sphere(number).1;
     let text: String = labels.iter().map(|label| format!("{label}\n")).collect();
-    let text = match path.extension().is_some_and(|ending| ending == "csv") {
-        true => format!("label\n{text}"),
-        false => text,
-    };
+    let text = if path.extension().is_some_and(|ending| ending == "csv") { format!("label\n{text}") } else { text };
     fs::write(path, text).unwrap();
 }
 

@@ -97,10 +97,7 @@ impl Run {
     }
 
     pub fn train(&self, path: &Path, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, TaskError> {
-        let directory = match path.exists() {
-            true => RunDirectory::open(path)?,
-            false => RunDirectory::create(path)?,
-        };
+        let directory = if path.exists() { RunDirectory::open(path)? } else { RunDirectory::create(path)? };
         std::fs::write(directory.config(), "").unwrap();
         self.with_trainer(&directory, observer, |trainer, observer| trainer.run(observer, stop))
     }

@@ -73,7 +73,8 @@ impl<T: Real> Table<'_, T> {
         some_rows!(5 3 2 1);
     }
 
-    /// `COUNT` rows for one vector of channels, as [`sums`](Self::sums) has them.
+    /// The products for `COUNT` rows and one vector of channels; without `TURNED` the channels have order 0, and with
+    /// `TAIL` they do not fill the vector.
     ///
     /// # Safety
     /// `edges` are tabulated edges, and there are `COUNT` rows from `first_row`.
@@ -109,7 +110,8 @@ impl<T: Real> Table<'_, T> {
         let turns = self.rotations.as_ptr().wrapping_add(turns);
         let neighbours = self.graph.neighbours()[edges].iter().enumerate();
         for ((place, &q), sum) in neighbours.zip(sums) {
-            // Graph arrays name existing vertices only, and `tabulate` checked the length of `x`.
+            // For the safety of the loads: graph arrays name existing vertices only, and `tabulate` checked the length
+            // of `x`.
             let features = self.x.as_ptr().wrapping_add(q as usize * self.gather.dimension);
             let (mut of_cosine, mut of_sine) = (zero, zero);
             for k in 0..COUNT {

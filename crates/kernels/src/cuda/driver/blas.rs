@@ -101,10 +101,7 @@ impl CudaDevice {
         let blas = self.blas();
         let mut placed = blas.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_foreign() || !placed.on_own_stream {
-            let space = match self.is_foreign() {
-                true => workspace.view(),
-                false => blas.workspace.view(),
-            };
+            let space = if self.is_foreign() { workspace.view() } else { blas.workspace.view() };
             // SAFETY: the stream of the device is alive, and its next product sets both again.
             unsafe { Handle::place(placed.handle, self.stream(), space)? };
             placed.on_own_stream = !self.is_foreign();

@@ -24,10 +24,7 @@ fn mixed<T: Real>((matrix, is_transposed): (&[T], bool), components: usize, rows
     let block = (rows.len() / components).max(1);
     for (a, result) in result.chunks_exact_mut(block).enumerate() {
         for (b, rows) in rows.chunks_exact(block).enumerate() {
-            let factor = match is_transposed {
-                true => matrix[b * components + a],
-                false => matrix[a * components + b],
-            };
+            let factor = if is_transposed { matrix[b * components + a] } else { matrix[a * components + b] };
             let pairs = result.iter_mut().zip(rows);
             pairs.for_each(|(result, &row)| *result += factor * row);
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::messages::reference;
 use crate::regular::Regular;
-use crate::testing::{assert_same_on_any_threads, difference, graphs, random, wrong_length};
+use crate::testing::{check_threads, difference, graphs, random, wrong_length};
 use gemcnn_mesh::shapes::{self, Cells};
 use gemcnn_mesh::{GaugeGraph, GeometryOptions};
 
@@ -125,7 +125,7 @@ fn messages_in_pieces_equal_the_reference_on_any_threads() {
     for (found, expected) in case.run(graph.view()).iter().zip(&expected) {
         assert!(difference(found, expected) < 1e-12);
     }
-    assert_same_on_any_threads(|| case.run(graph.view()).concat());
+    check_threads(|| case.run(graph.view()).concat());
 }
 
 #[test]

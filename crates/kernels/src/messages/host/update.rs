@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::elementwise::Concatenate;
     use crate::regular::{self, Regular};
-    use crate::testing::{assert_same_on_any_threads, difference, random};
+    use crate::testing::{check_threads, difference, random};
     use crate::{Activation, self_map};
 
     /// The layers one after the other.
@@ -168,7 +168,7 @@ mod tests {
                 };
                 let expected = composed(&function, [&x, &m], &weights);
                 assert!(difference(&run(), &expected) < tolerance);
-                assert_same_on_any_threads(run);
+                check_threads(run);
             }
         }
     }

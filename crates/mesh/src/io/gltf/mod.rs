@@ -54,9 +54,7 @@ pub(super) fn data_files(content: &[u8]) -> Vec<String> {
         false if is_json(content) => content,
         false => return Vec::new(),
     };
-    let Ok(root) = json::Root::parse(json) else {
-        return Vec::new();
-    };
+    let Ok(root) = json::Root::parse(json) else { return Vec::new() };
     let uri = |at| json::element::<json::Buffer>(&root.buffers, at, "buffer").ok()?.uri;
     let uris = (0..root.buffers.len()).filter_map(uri).filter(|uri| !uri.starts_with("data:"));
     uris.filter_map(|uri| accessor::file_name(&uri).ok()).collect()

@@ -124,9 +124,7 @@ impl Reader<'_> {
                 .map(|(name, &accessor)| (name.as_ref(), accessor))
                 .filter(|(name, _)| name.starts_with('_') || matches!(*name, POSITION | "NORMAL" | "COLOR_0"))
                 .collect();
-            let Some(&(_, position)) = wanted.iter().find(|(name, _)| *name == POSITION) else {
-                continue;
-            };
+            let Some(&(_, position)) = wanted.iter().find(|(name, _)| *name == POSITION) else { continue };
             let key: Vec<usize> = wanted.iter().map(|&(_, accessor)| accessor).collect();
             let (base, count) = match bases.get(&(position, key.clone())) {
                 Some(&found) => found,

@@ -5,7 +5,8 @@ use gemcnn_mesh::shapes::icosphere;
 use gemcnn_mesh::{DVec3, Mesh, MeshReport};
 use proptest::prelude::*;
 
-use super::{FLIP, JITTER, MIDPOINT, REFINE, RESAMPLE, SIMPLIFY, all_kinds, assert_valid, fixture, iso};
+use super::{FLIP, JITTER, MIDPOINT, REFINE, RESAMPLE, SIMPLIFY, all_kinds, assert_valid, iso};
+use crate::common::fixture;
 
 fn mesh_of(vertices: usize, faces: &[&[u32]]) -> Mesh {
     let curve = (0..vertices).map(|i| i as f64 / vertices as f64);

@@ -30,7 +30,7 @@ use gemcnn_nn::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Largest number of GPU losses that are not read yet, and the longest time.
+/// Losses on a GPU are read as soon as there are this many, or after this time.
 const MAX_UNREAD: usize = 64;
 const MAX_UNREAD_TIME: Duration = Duration::from_millis(500);
 
@@ -161,7 +161,7 @@ impl<'a> Trainer<'a> {
         Ok(trainer)
     }
 
-    /// Class weights, ranges, scaling and calibration, before the first step.
+    /// Computes class weights, ranges and scaling, and calibrates the network, before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
         let training = &Originals(self.problem.training);
@@ -196,6 +196,7 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// Goes on from a checkpoint of the same run.
     fn resume(&mut self, checkpoint: Checkpoint, observer: &mut dyn Observer) -> Result<(), TaskError> {
         let path = self.run.checkpoint();
         let differences = self.identity.differences(&checkpoint.identity);
@@ -388,10 +389,7 @@ impl<'a> Trainer<'a> {
         let last_step = (epoch * self.plan.steps()).saturating_sub(1);
         let training = self.progress.tally.scores();
         let is_due = epoch.is_multiple_of(config.evaluate_every) || epoch == config.epochs;
-        let [held_out, robust] = match is_due {
-            true => [Some(self.problem.held_out), self.problem.robust],
-            false => [None, None],
-        };
+        let [held_out, robust] = if is_due { [Some(self.problem.held_out), self.problem.robust] } else { [None, None] };
         let mut scores = |samples: Option<&dyn SampleSource>| match samples {
             Some(samples) => self.evaluate(samples),
             None => Ok(None),
@@ -409,10 +407,7 @@ impl<'a> Trainer<'a> {
             meshes_per_second: self.plan.samples as f64 / seconds.max(f64::MIN_POSITIVE),
         };
         record.best = self.keep_best(&record)?;
-        let watched = match config.schedule.watches_held_out() {
-            true => record.held_out,
-            false => training,
-        };
+        let watched = if config.schedule.watches_held_out() { record.held_out } else { training };
         if let (Some(plateau), Some(scores)) = (&mut self.progress.plateau, watched) {
             plateau.observe(scores.loss);
         }

@@ -14,9 +14,7 @@ impl Trainer<'_> {
     /// written.
     pub(super) fn keep_best(&self, record: &Record) -> Result<bool, TaskError> {
         let config = self.problem.config;
-        let Some(error) = record.selection_error().filter(|_| config.keep_best) else {
-            return Ok(false);
-        };
+        let Some(error) = record.selection_error().filter(|_| config.keep_best) else { return Ok(false) };
         let kept = self.kept().and_then(Record::selection_error);
         let is_better = kept.is_none_or(|kept| error < kept);
         if is_better {
@@ -38,9 +36,7 @@ impl Trainer<'_> {
     /// The selected model and its epoch, if there is one. None if a process that was killed has written that of a later
     /// epoch, which is not reached again yet.
     pub(super) fn best(&self) -> Result<Option<(u64, Archive)>, TaskError> {
-        let Some(record) = self.kept().filter(|_| self.selects()) else {
-            return Ok(None);
-        };
+        let Some(record) = self.kept().filter(|_| self.selects()) else { return Ok(None) };
         let path = self.run.best();
         let read = || {
             let best = read_sealed(&path)?;
