@@ -194,12 +194,13 @@ impl PreparedSplit {
         Ok(unusable)
     }
 
-    /// Prepares the versions of all meshes, in parallel, to fill the cache.
+    /// Prepares the versions of all meshes, in parallel, to fill the cache. `loaded` is called after each.
     ///
     /// # Errors
     /// The first version that cannot be loaded.
-    pub fn prepare_versions(&self) -> Result<(), TaskError> {
-        (0..self.len()).into_par_iter().try_for_each(|index| self.load(index).map(drop))
+    pub fn prepare_versions(&self, loaded: &(dyn Fn(&Sample) + Sync)) -> Result<(), TaskError> {
+        let versions = (0..self.len()).into_par_iter().filter(|index| index % self.versions() != 0);
+        versions.try_for_each(|index| self.load(index).map(|sample| loaded(&sample)))
     }
 
     fn read(&self, index: usize) -> Result<Sample, TaskError> {
@@ -282,7 +283,18 @@ impl PreparedSplit {
                 entry
             }
         };
-        let Entry { mut sample, sources } = entry;
+        self.with_target(item, content, change, entry)
+    }
+
+    /// The sample of an entry of a mesh after a change, with its target.
+    fn with_target(
+        &self,
+        item: &Item,
+        content: &Content<'_>,
+        change: Option<Change>,
+        entry: Entry,
+    ) -> Result<Sample, TaskError> {
+        let Entry { mut sample, sources, .. } = entry;
         let elements = sample.extras.get().map_or(&[][..], |elements: &Elements<f32>| &elements.origins);
         let sources = Sources { vertices: &sources, elements };
         let rotation = || self.preparation.rotation_of(&item.name);
@@ -297,12 +309,24 @@ impl PreparedSplit {
         Ok(sample)
     }
 
+    /// Prepares a sample without the cache, and returns it with the size of its entry in bytes.
+    pub(crate) fn measure(&self, index: usize) -> Result<(Sample, usize), TaskError> {
+        let (item, version) = self.place(index);
+        let content = self.dataset.content(item)?;
+        let item = &self.dataset.items[item];
+        let change = self.change(item, &content, version as u64)?;
+        let fields = content.fields(&self.preparation.features.fields())?;
+        let entry = self.prepare(item, content.mesh()?, &fields, change.as_ref())?;
+        let bytes = entry::encode(&entry, &self.preparation).map_or(0, |bytes| bytes.len());
+        Ok((self.with_target(item, &content, change, entry)?, bytes))
+    }
+
     /// Changes and prepares a mesh.
     fn prepare(&self, item: &Item, mesh: &Mesh, fields: &Fields, change: Option<&Change>) -> Result<Entry, TaskError> {
         let name = &item.name;
         let Some(change) = change else {
-            let sample = self.preparation.prepare_with(name, mesh, fields)?;
-            return Ok(Entry { sample, sources: Vec::new() });
+            let (sample, mesh) = self.preparation.prepare_mesh(name, mesh, fields)?;
+            return Ok(Entry { sample, mesh, sources: Vec::new() });
         };
         let remeshed = change.remeshed(name, mesh)?;
         let (changed, fields) = match &remeshed {
@@ -310,13 +334,13 @@ impl PreparedSplit {
             None => (mesh, fields.clone()),
         };
         let (moved, fields) = change.moved(name, changed, fields)?;
-        let mut sample = self.preparation.prepare_with(name, &moved, &fields)?;
+        let (mut sample, moved) = self.preparation.prepare_mesh(name, &moved, &fields)?;
         if let (Some(remeshed), Some(elements)) = (&remeshed, sample.extras.get::<Elements<f32>>()) {
             let origins = origins(self.preparation.per, mesh, &remeshed.mesh)
                 .map_err(|error| TaskError::setting(name, error.to_string()))?;
             sample.extras.insert(Arc::new(elements.with_origins(origins)));
         }
-        Ok(Entry { sample, sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources) })
+        Ok(Entry { sample, mesh: moved, sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources) })
     }
 
     /// True if the places of a remeshed mesh are on the mesh of a file.
@@ -433,7 +457,7 @@ impl SampleSource for PreparedSplit {
 }
 
 /// A share of the memory of the machine, from the table that Linux keeps.
-fn default_memory() -> usize {
+pub(crate) fn default_memory() -> usize {
     let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = table.lines().find_map(|line| {
         let (_, number) = line.split_once("MemTotal:")?;
