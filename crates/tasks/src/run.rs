@@ -1,18 +1,17 @@
 //! From a configuration to a trained model.
 
-use crate::data::{Cache, Dataset, PreparedSplit, Split, listed, size_in_memory};
+use crate::data::{Cache, Dataset, PreparedSplit, Split, listed};
 use crate::models::{ModelSpec, ModelWithParameters};
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
-    Checked, Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag, TrainedModel,
+    Checked, Event, Observer, Outcome, Preparing, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag, TrainedModel,
     Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
 use crate::{ModelConfig, Sample, SampleSource, Task, TaskError, summed_up};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 /// A validation split with fewer vertices of a class says little about it.
 const FEW: usize = 20;
@@ -39,7 +38,7 @@ pub fn train(
     if begins {
         write_beginning(config, &data.dataset, run, device)?;
     }
-    let unusable = prepare(&mut splits, observer, stop)?;
+    let unusable = prepare(&mut splits, cache, observer, stop)?;
     if stop.is_requested() {
         return Ok(Outcome::Stopped { epoch, step });
     }
@@ -139,14 +138,14 @@ pub fn trained(
 }
 
 /// The data set of a run.
-struct Data {
+pub(crate) struct Data {
     dataset: Dataset,
     /// The split to evaluate on in training: validation, or test if there is no validation split.
     held_out: Split,
 }
 
 impl Data {
-    fn open(config: &RunConfig) -> Result<Self, TaskError> {
+    pub fn open(config: &RunConfig) -> Result<Self, TaskError> {
         let dataset = config.dataset()?;
         let held_out = if dataset.is_empty(Split::Validation) { Split::Test } else { Split::Validation };
         Ok(Self { dataset, held_out })
@@ -154,7 +153,7 @@ impl Data {
 
     /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
     /// not fit the data.
-    fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
+    pub fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
         if self.dataset.is_empty(Split::Train) {
             let skipped = summed_up(self.dataset.skipped());
             let problem = match skipped.first() {
@@ -175,7 +174,7 @@ impl Data {
 
     /// The training split, the held-out split and, if evaluations are compared by it, changed copies of the validation
     /// split. By default that is so for classes, which do not depend on the mesh that carries them.
-    fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<Vec<PreparedSplit>, TaskError> {
+    pub fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<Vec<PreparedSplit>, TaskError> {
         let preparation = config.preparation();
         let split = |split| self.dataset.split(split, &preparation, cache);
         let is_robust = match config.training.select {
@@ -316,27 +315,13 @@ fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError>
 /// be used, and returns them. Versions of the training meshes are prepared while others train the model.
 fn prepare(
     splits: &mut [PreparedSplit],
+    cache: &Cache,
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Vec<(usize, TaskError)>, TaskError> {
     let total: usize = splits.iter().map(|split| split.len() / split.versions()).sum();
-    let since = Instant::now();
-    let progress = Mutex::new((0, 0, observer));
-    let loaded = |sample: &Sample| {
-        // The lock is poisoned after a panic of the observer, which is then not called again.
-        if let Ok(mut progress) = progress.lock() {
-            let (done, bytes, observer) = &mut *progress;
-            *done += 1;
-            *bytes += size_in_memory(sample);
-            let left = (total - *done) as f64 / *done as f64;
-            observer.observe(Event::Preparing {
-                done: *done,
-                total,
-                bytes: *bytes / *done * total,
-                time_left: since.elapsed().mul_f64(left),
-            });
-        }
-    };
+    let progress = Preparing::new(total, splits.iter().map(SampleSource::len).sum(), cache, observer);
+    let loaded = |sample: &Sample| progress.loaded(sample);
     let go_on = || !stop.is_requested();
     let mut unusable: Vec<(usize, TaskError)> = Vec::new();
     for split in splits {

@@ -30,7 +30,7 @@ mod trainer;
 
 pub(crate) use batch_plan::{BatchPlan, Division};
 pub use batch_size::BatchSize;
-pub(crate) use batches::{BatchSource, GeometryCache, Prefetch};
+pub(crate) use batches::{BatchSource, GeometryCache, Prefetch, PreparedBatch};
 pub use bundled::BundledModel;
 pub use checked::Checked;
 pub(crate) use checkpoint::begun_with;
@@ -44,7 +44,7 @@ pub(crate) use metrics::Tally;
 pub use metrics::{Record, Scores, read_metrics};
 pub use model::TrainedModel;
 pub(crate) use objective::{Outputs, evaluate_batch};
-pub use observer::{Event, Observer, Silent, StepReport};
+pub use observer::{Event, Observer, Preparing, Silent, StepReport};
 pub use problem::Problem;
 pub use ranges::TrainingRanges;
 pub use regression::{ColumnScores, RegressionScores};
