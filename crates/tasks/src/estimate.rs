@@ -61,7 +61,7 @@ pub fn estimate(data: &DataConfig, check: &Check, device: &Device) -> Result<Est
     let samples: usize = splits.iter().map(|split| split.len()).sum();
     let in_memory: usize = prepared.iter().map(|(sample, _)| size_in_memory(sample)).sum();
     let entries: usize = prepared.iter().map(|(_, bytes)| bytes).sum();
-    let kept = |samples: usize| (in_memory as f64 * each * samples as f64).min(default_memory() as f64);
+    let kept = (in_memory as f64 * each * samples as f64).min(default_memory() as f64);
 
     let single = Single(&prepared[0].0);
     let (objective, cache) = (Arc::new(objective), GeometryCache::off());
@@ -88,7 +88,7 @@ pub fn estimate(data: &DataConfig, check: &Check, device: &Device) -> Result<Est
         training: config.training.epochs as f64 * visits * step.as_secs_f64() * mean as f64 / of_step,
         epochs: config.training.epochs,
         disk: (entries as f64 * each * samples as f64) as u64,
-        memory: splits.iter().map(|split| kept(split.len())).sum::<f64>() as u64 + step_bytes as u64,
+        memory: kept as u64 + step_bytes as u64,
     })
 }
 

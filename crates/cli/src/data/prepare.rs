@@ -80,7 +80,7 @@ impl Prepare {
         }
         let total = splits.iter().map(SampleSource::len).sum();
         let mut observer = TrainProgress::new(false);
-        let progress = Preparing::new(total, total, &cache, &mut observer);
+        let progress = Preparing::new((total, total), total, &cache, &mut observer);
         let loaded = |sample: &Sample| progress.loaded(sample);
         let (mut meshes, mut versions) = (0, 0);
         let mut skipped = dataset.skipped().to_vec();

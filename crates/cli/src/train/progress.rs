@@ -72,10 +72,14 @@ impl Observer for TrainProgress {
     fn observe(&mut self, event: Event<'_>) {
         match event {
             Event::Note(note) => self.say(note),
-            Event::Preparing { done, total, bytes, stored, time_left } => {
+            Event::Preparing { done, first, total, bytes, stored, time_left } => {
                 let cache = stored.map_or(String::new(), |stored| format!(", {} of cache", size(stored)));
                 let estimate = || format!("{} left, {} of memory{cache}", time(time_left), size(bytes as u64));
                 self.show("preparing", done as u64, total as u64, estimate);
+                if done == first && done < total && time_left > LINE_INTERVAL {
+                    let estimate = estimate();
+                    self.say(&format!("prepared {done} of {total} meshes, the others in the first epoch: {estimate}"));
+                }
             }
             Event::Started { run, network, epochs, steps, training, held_out } => {
                 self.say(&format!(

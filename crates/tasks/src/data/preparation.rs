@@ -143,18 +143,26 @@ impl Preparation {
 
     /// Prepares a mesh, and returns it as the sample has it: normalised and rotated.
     pub(super) fn prepare_mesh(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<(Sample, Mesh), TaskError> {
+        let mesh = self.placed(name, mesh)?;
+        let fields = match self.rotation_of(name) {
+            None => Cow::Borrowed(fields),
+            Some(rotation) => Cow::Owned(fields.moved(DMat3::from_quat(rotation))),
+        };
+        let sample = self.prepare_as_it_is(name, &mesh, &fields)?;
+        Ok((sample, mesh.into_owned()))
+    }
+
+    /// A mesh, normalised and rotated.
+    pub(super) fn placed<'m>(&self, name: &str, mesh: &'m Mesh) -> Result<Cow<'m, Mesh>, TaskError> {
         let refuse = |error: MeshError| TaskError::setting(name, error.to_string());
         let mut mesh = match self.geometry.normalise {
             false => Cow::Borrowed(mesh),
             true => Cow::Owned(gemcnn_mesh::normalised(mesh).map_err(refuse)?),
         };
-        let mut fields = Cow::Borrowed(fields);
         if let Some(rotation) = self.rotation_of(name) {
             mesh = Cow::Owned(mesh.map_vertices(|point| rotation * point).map_err(refuse)?);
-            fields = Cow::Owned(fields.moved(DMat3::from_quat(rotation)));
         }
-        let sample = self.prepare_as_it_is(name, &mesh, &fields)?;
-        Ok((sample, mesh.into_owned()))
+        Ok(mesh)
     }
 
     fn prepare_as_it_is(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {

@@ -33,10 +33,13 @@ impl Observer for Silent {
 pub enum Event<'a> {
     /// A note, such as an inferred setting or the reason for an early end.
     Note(&'a str),
-    /// Meshes are being prepared before the first step: read from the cache, or computed.
+    /// Meshes are being prepared before the first step: read from the cache, or computed. The others follow during the
+    /// first epoch.
     Preparing {
         /// Number of prepared meshes.
         done: usize,
+        /// Number of meshes that are prepared before the first step.
+        first: usize,
         /// Number of all meshes.
         total: usize,
         /// Estimated memory of all of them, in bytes.
@@ -83,6 +86,7 @@ pub enum Event<'a> {
 
 /// Reports meshes as they are prepared, from any thread, with estimates from those so far.
 pub struct Preparing<'a> {
+    first: usize,
     total: usize,
     /// Number of meshes and their versions.
     entries: u64,
@@ -93,9 +97,15 @@ pub struct Preparing<'a> {
 }
 
 impl<'a> Preparing<'a> {
-    /// Begins with `total` meshes, which have `entries` entries in the cache with all their versions.
-    pub fn new(total: usize, entries: usize, cache: &'a Cache, observer: &'a mut dyn Observer) -> Self {
-        Self { total, entries: entries as u64, cache, since: Instant::now(), state: Mutex::new((0, 0, observer)) }
+    /// Begins with the first of `total` meshes, which have `entries` entries in the cache with all their versions.
+    pub fn new(
+        (first, total): (usize, usize),
+        entries: usize,
+        cache: &'a Cache,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        let state = Mutex::new((0, 0, observer));
+        Self { first, total, entries: entries as u64, cache, since: Instant::now(), state }
     }
 
     /// Reports a mesh.
@@ -107,6 +117,7 @@ impl<'a> Preparing<'a> {
         *bytes += size_in_memory(sample);
         observer.observe(Event::Preparing {
             done: *done,
+            first: self.first,
             total: self.total,
             bytes: *bytes / *done * self.total,
             stored: self.cache.mean_entry().map(|mean| mean * self.entries),
