@@ -29,7 +29,7 @@ const DEFAULT_MEMORY: usize = 4 << 30;
 /// Share of the memory of the machine for samples.
 const SHARE: usize = 3;
 /// Largest number of meshes from which features are scaled, where these take long to prepare.
-const TYPICAL: usize = 16;
+const TYPICAL: usize = 8;
 /// Largest number of meshes of which there are changed copies.
 const COPIED: usize = 10;
 
