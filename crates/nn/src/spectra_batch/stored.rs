@@ -45,10 +45,8 @@ impl SpectraBatch<f32> {
             (steps, numbers) = (rest, after);
             scale(block, own, &mut bases);
         }
-        let scalars: Vec<f64> = bases[..vertices * gradients].iter().copied().map(f64::from).collect();
-        let gradient = jets.gradient(&scalars, gradients);
-        let gradient = gradient.map_err(|error| NnError::setting("eigenvectors", error.to_string()))?;
-        bases.extend(gradient.iter().map(|&value| value as f32));
+        let gradient = jets.gradient_in_single(&bases[..vertices * gradients], gradients);
+        bases.extend(gradient.map_err(|error| NnError::setting("eigenvectors", error.to_string()))?);
         Self::from_parts(columns, mass, bases, eigenvalues)
     }
 
