@@ -5,6 +5,7 @@ use serde::Serialize;
 use std::fmt::{Display, Write as _};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Writes text to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -57,6 +58,24 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
+/// `45 s`, `12 min`, `3 h 20 min`.
+pub fn time(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        100..=5999 => format!("{} min", (seconds + 30) / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// `640 MB`, `1.2 GB`.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
 /// Aligned columns, the first to the left and the others to the right.
 pub fn table(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
@@ -88,5 +107,19 @@ mod tests {
         }
         assert_eq!(count(1, "vertex", "vertices"), "1 vertex");
         assert_eq!(count(13776, "face", "faces"), "13,776 faces");
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (seconds, text) in [(0, "0 s"), (99, "99 s"), (100, "2 min"), (5999, "100 min"), (12_000, "3 h 20 min")] {
+            assert_eq!(time(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, text) in [(0, "0 MB"), (1, "1 MB"), (999_000_000, "999 MB"), (1_249_000_000, "1.2 GB")] {
+            assert_eq!(size(bytes), text);
+        }
     }
 }

@@ -7,6 +7,7 @@
 pub mod data;
 pub mod elements;
 mod error;
+mod estimate;
 pub mod evaluation;
 pub mod features;
 mod layout;
@@ -23,6 +24,7 @@ pub mod tune;
 
 pub use elements::Element;
 pub use error::{DataError, TaskError, summed_up};
+pub use estimate::{Estimate, estimate};
 pub use features::FeatureConfig;
 pub use models::ModelConfig;
 pub use registry::{Choice, Chosen, Registry, Settings};

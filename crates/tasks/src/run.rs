@@ -1,18 +1,22 @@
 //! From a configuration to a trained model.
 
-use crate::data::{Cache, Dataset, PreparedSplit, Split, listed, size_in_memory};
+use crate::data::{Cache, Dataset, PreparedSplit, Split, listed};
 use crate::models::{ModelSpec, ModelWithParameters};
 use crate::predict::{template_attributes, write_examples};
 use crate::train::{
-    Checked, Event, Observer, Outcome, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag, TrainedModel,
-    Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
+    Checked, Event, Observer, Outcome, Preparing, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag,
+    TrainedModel, Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
-use crate::{ModelConfig, Sample, SampleSource, Task, TaskError, summed_up};
+use crate::{ModelConfig, SampleSource, Task, TaskError, summed_up};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
+use rayon::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 /// A validation split with fewer vertices of a class says little about it.
 const FEW: usize = 20;
@@ -31,23 +35,59 @@ pub fn train(
     let mut data = Data::open(config)?;
     data.dataset.notes().iter().for_each(|note| observer.observe(Event::Note(note)));
     let settings = config.to_json()?;
-    let (epoch, step) = begun_with(run, &settings)?;
-    let (objective, model) = data.model(config)?;
+    let begun = begun_with(run, &settings)?;
+    // Settings that do not fit the data are an error before anything is written.
+    data.model(config)?;
     data.notes_on_selection(&config.training).into_iter().for_each(|note| observer.observe(Event::Note(note)));
     let mut splits = data.splits(config, cache)?;
-    let begins = !run.checkpoint().exists();
-    if begins {
-        write_beginning(config, &data.dataset, run, device)?;
+    let mut unprepared = match run.checkpoint().exists() {
+        true => read_skipped(run)?,
+        false => Skipped::new(),
+    };
+    if !run.checkpoint().exists() {
+        write_beginning(config, &data.dataset, run, device, &unprepared)?;
     }
-    let unusable = prepare(&mut splits, observer, stop)?;
-    if stop.is_requested() {
-        return Ok(Outcome::Stopped { epoch, step });
+    let mut unusable = examine(&mut splits, config.training.strict, stop)?;
+    unusable.extend(data.dataset.named(&unprepared));
+    let mut told = 0;
+    loop {
+        splits.iter_mut().for_each(|split| split.leave_out(&unusable.keys().copied().collect()));
+        data.dataset.leave_out(&unusable);
+        for line in summed_up(&data.dataset.skipped()[told..]) {
+            observer.observe(Event::Note(&format!("skipped: {line}")));
+        }
+        told = data.dataset.skipped().len();
+        if stop.is_requested() {
+            let (epoch, step) = begun;
+            return Ok(Outcome::Stopped { epoch, step });
+        }
+        let outcome = train_prepared(config, (&data, &splits), (run, &settings), cache, device, observer, stop);
+        // A mesh that cannot be prepared is known only when it is due. Training begins again without it.
+        unusable = splits.iter().flat_map(PreparedSplit::take_failed).collect();
+        match outcome {
+            Err(error) if error.is_of_mesh() && !config.training.strict && !unusable.is_empty() => {
+                unprepared
+                    .extend(unusable.iter().map(|(item, problem)| (data.dataset.item_name(*item), problem.clone())));
+                run.forget()?;
+                write_beginning(config, &data.dataset, run, device, &unprepared)?;
+            }
+            outcome => return outcome,
+        }
     }
+}
+
+/// Trains on the meshes of some splits.
+fn train_prepared(
+    config: &Checked<RunConfig>,
+    (data, splits): (&Data, &[PreparedSplit]),
+    (run, settings): (&RunDirectory, &Value),
+    cache: &Cache,
+    device: &Device,
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) -> Result<Outcome, TaskError> {
     let (training, held_out) = (&splits[0], &splits[1]);
-    data.dataset.leave_out(&unusable);
-    for line in summed_up(data.dataset.skipped()) {
-        observer.observe(Event::Note(&format!("skipped: {line}")));
-    }
+    let (objective, model) = data.model(config)?;
     let known = data.dataset.in_training(data.held_out, &data.dataset);
     if let Some(first) = known.first() {
         let (count, held_out) = (known.len(), data.held_out);
@@ -62,10 +102,14 @@ pub fn train(
     if data.held_out == Split::Validation {
         notes_on_validation(held_out, &data.dataset)?.iter().for_each(|note| observer.observe(Event::Note(note)));
     }
-    if let Some((_, problem)) = (unusable.into_iter()).find(|_| config.training.strict || training.is_empty()) {
-        return Err(problem);
-    }
+    let begins = !run.checkpoint().exists();
     if begins {
+        if config.training.scale_features {
+            prepare_first(splits, config.training.seed, cache, observer, stop)?;
+        }
+        if stop.is_requested() {
+            return Ok(Outcome::Stopped { epoch: 0, step: 0 });
+        }
         // Results of an earlier run whose checkpoint was removed.
         run.remove_results()?;
     }
@@ -78,7 +122,7 @@ pub fn train(
         per: data.dataset.per(),
         classes: data.dataset.classes(),
         config: &config.training(),
-        settings: &settings,
+        settings,
     };
     let mut trainer = Trainer::new(problem, model, run, device, observer)?;
     if !begins {
@@ -139,14 +183,14 @@ pub fn trained(
 }
 
 /// The data set of a run.
-struct Data {
+pub(crate) struct Data {
     dataset: Dataset,
     /// The split to evaluate on in training: validation, or test if there is no validation split.
     held_out: Split,
 }
 
 impl Data {
-    fn open(config: &RunConfig) -> Result<Self, TaskError> {
+    pub fn open(config: &RunConfig) -> Result<Self, TaskError> {
         let dataset = config.dataset()?;
         let held_out = if dataset.is_empty(Split::Validation) { Split::Test } else { Split::Validation };
         Ok(Self { dataset, held_out })
@@ -154,7 +198,7 @@ impl Data {
 
     /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
     /// not fit the data.
-    fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
+    pub fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
         if self.dataset.is_empty(Split::Train) {
             let skipped = summed_up(self.dataset.skipped());
             let problem = match skipped.first() {
@@ -175,17 +219,21 @@ impl Data {
 
     /// The training split, the held-out split and, if evaluations are compared by it, changed copies of the validation
     /// split. By default that is so for classes, which do not depend on the mesh that carries them.
-    fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<Vec<PreparedSplit>, TaskError> {
+    pub fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<Vec<PreparedSplit>, TaskError> {
         let preparation = config.preparation();
         let split = |split| self.dataset.split(split, &preparation, cache);
         let is_robust = match config.training.select {
             Some(selection) => selection == Selection::Robust,
             None => matches!(config.task, Task::Segmentation | Task::Classification),
         };
-        let mut splits = vec![split(Split::Train)?.augmented(&config.augmentation)?, split(self.held_out)?];
-        if is_robust && self.held_out == Split::Validation {
-            splits.push(split(Split::Validation)?.copies());
-        }
+        let training = split(Split::Train)?.augmented(&config.augmentation)?;
+        let held_out = split(self.held_out)?.with_memory_of(&training);
+        let copies = match is_robust && self.held_out == Split::Validation {
+            true => Some(split(Split::Validation)?.copies().with_memory_of(&training)),
+            false => None,
+        };
+        let mut splits = vec![training, held_out];
+        splits.extend(copies);
         Ok(splits)
     }
 
@@ -250,7 +298,7 @@ fn notes_on_validation(split: &PreparedSplit, dataset: &Dataset) -> Result<Vec<S
     let Some(classes) = dataset.classes().filter(|_| dataset.task() == Task::Segmentation) else { return Ok(notes) };
     let mut counts = vec![0; classes.count()];
     for index in 0..split.len() {
-        let labels = split.load(index)?.target.classes().unwrap_or_default();
+        let labels = split.target(index)?.classes().unwrap_or_default();
         for label in labels {
             if let Some(count) = counts.get_mut(label as usize) {
                 *count += 1;
@@ -284,15 +332,24 @@ fn notes_at_end(outcome: &Outcome, skipped: &[String]) -> Vec<String> {
     notes
 }
 
-/// Writes versions, template and configuration to the run directory.
+/// Names of the meshes that could not be prepared, and the problem of each.
+type Skipped = BTreeMap<String, String>;
+
+/// Writes versions, template and configuration to the run directory. The meshes that could not be prepared are written
+/// beside the versions, so that a resumed run does not begin with them.
 fn write_beginning(
     config: &RunConfig,
     dataset: &Dataset,
     run: &RunDirectory,
     device: &Device,
+    skipped: &Skipped,
 ) -> Result<(), TaskError> {
+    let skipped = match skipped.is_empty() {
+        true => String::new(),
+        false => format!("[skipped]\n{}", toml::to_string(skipped).unwrap_or_default()),
+    };
     let versions = format!(
-        "gemcnn = {:?}\ndevice = {:?}\nsystem = \"{} {}\"\n",
+        "gemcnn = {:?}\ndevice = {:?}\nsystem = \"{} {}\"\n{skipped}",
         env!("CARGO_PKG_VERSION"),
         device_name(device),
         std::env::consts::OS,
@@ -306,44 +363,157 @@ fn write_beginning(
     write_config(config, run)
 }
 
+fn read_skipped(run: &RunDirectory) -> Result<Skipped, TaskError> {
+    #[derive(Deserialize)]
+    struct Versions {
+        #[serde(default)]
+        skipped: Skipped,
+    }
+    let path = run.versions();
+    let text = match gemcnn_mesh::read_text(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Skipped::new()),
+        text => text.map_err(TaskError::file(&path))?,
+    };
+    let versions: Versions = toml::from_str(&text).map_err(|error| TaskError::at(&path, error.to_string()))?;
+    Ok(versions.skipped)
+}
+
 fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError> {
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 
-/// Loads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot
-/// be used, and returns them. Versions of the training meshes are prepared while others train the model.
-fn prepare(
+/// Reads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot
+/// be used, and returns their numbers and problems; the first is an error if the data must be free of them. None is
+/// prepared.
+fn examine(
     splits: &mut [PreparedSplit],
-    observer: &mut dyn Observer,
+    is_strict: bool,
     stop: &StopFlag,
-) -> Result<Vec<(usize, TaskError)>, TaskError> {
-    let total: usize = splits.iter().map(|split| split.len() / split.versions()).sum();
-    let since = Instant::now();
-    let progress = Mutex::new((0, 0, observer));
-    let loaded = |sample: &Sample| {
-        // The lock is poisoned after a panic of the observer, which is then not called again.
-        if let Ok(mut progress) = progress.lock() {
-            let (done, bytes, observer) = &mut *progress;
-            *done += 1;
-            *bytes += size_in_memory(sample);
-            let left = (total - *done) as f64 / *done as f64;
-            observer.observe(Event::Preparing {
-                done: *done,
-                total,
-                bytes: *bytes / *done * total,
-                time_left: since.elapsed().mul_f64(left),
-            });
-        }
-    };
-    let go_on = || !stop.is_requested();
-    let mut unusable: Vec<(usize, TaskError)> = Vec::new();
+) -> Result<BTreeMap<usize, String>, TaskError> {
+    let mut unusable = BTreeMap::new();
     for split in splits {
-        for (item, problem) in split.load_usable(&go_on, &loaded)? {
-            // Copies have the problems of their mesh.
-            if unusable.iter().all(|(known, _)| *known != item) {
-                unusable.push((item, problem));
+        for (item, problem) in split.examine(&|| !stop.is_requested())? {
+            if is_strict {
+                return Err(problem);
             }
+            unusable.insert(item, problem.to_string());
         }
     }
     Ok(unusable)
+}
+
+/// Prepares the meshes from which features are scaled, in parallel. The first epoch prepares the others.
+fn prepare_first(
+    splits: &[PreparedSplit],
+    seed: u64,
+    cache: &Cache,
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) -> Result<(), TaskError> {
+    let training = &splits[0];
+    let first = training.typical(seed);
+    let held_out: usize = splits[1..].iter().map(SampleSource::len).sum();
+    // An epoch visits one version of each mesh, mostly another one.
+    let again = if training.versions() > 1 { first.len() } else { 0 };
+    let total = training.len() / training.versions() + again + held_out;
+    let entries = splits.iter().map(SampleSource::len).sum();
+    let progress = Preparing::new((first.len(), total), entries, cache, observer);
+    first.into_par_iter().try_for_each(|index| match stop.is_requested() {
+        true => Ok(()),
+        false => training.load(index).map(|sample| progress.loaded(&sample)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::Silent;
+    use gemcnn_mesh::{DVec3, Mesh, shapes};
+    use std::fs;
+
+    /// A folder of `count` spheres with labels at vertices, and its configuration.
+    fn spheres(folder: &Path, count: usize, validation: f64) -> Checked<RunConfig> {
+        for number in 0..count {
+            let stretch = DVec3::new(1.0, 1.0 + 0.02 * number as f64, 0.8);
+            let mesh = shapes::icosphere(1).unwrap().map_vertices(|p| stretch * p).unwrap();
+            write_labelled(folder, &format!("s{number:02}"), &mesh);
+        }
+        let config = format!(
+            "task = 'segmentation'\n[data]\nfolder = {folder:?}\n[geometry]\nnormalise = false\n\
+             [augmentation]\nversions = 1\nresample = 0.5\n\
+             [model]\nkind = 'diffusion'\nblocks = 1\nchannels = 4\neigenvectors = 8\n\
+             [training]\nepochs = 2\nvalidation = {validation}\n"
+        );
+        fs::write(
+            folder.join("dataset.toml"),
+            "task = 'segmentation'\ntarget.files = '{stem}.txt'\nsplit.patterns.train = '*'\n",
+        )
+        .unwrap();
+        RunConfig::parse(&config).unwrap().checked().unwrap()
+    }
+
+    fn write_labelled(folder: &Path, name: &str, mesh: &Mesh) {
+        let file = folder.join(format!("{name}.off"));
+        write_mesh(file, mesh, &[], &WriteOptions::default()).unwrap();
+        let labels = mesh.vertices().iter().map(|p| if p.x > 0.2 { "1\n" } else { "0\n" });
+        fs::write(folder.join(format!("{name}.txt")), labels.collect::<String>()).unwrap();
+    }
+
+    /// Trains with a number of threads, and returns the losses of both splits in each epoch.
+    fn losses(config: &Checked<RunConfig>, run: &Path, cache: &Cache, threads: usize) -> Vec<[Option<f64>; 3]> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let trained = || {
+            let run = RunDirectory::open_or_create(run).unwrap();
+            let outcome = train(config, &run, cache, &Device::Cpu, &mut Silent, &StopFlag::new()).unwrap();
+            assert!(matches!(outcome, Outcome::Finished { .. }));
+            read_metrics(&run.metrics()).unwrap()
+        };
+        let loss = |scores: Option<crate::train::Scores>| scores.map(|scores| scores.loss);
+        let records = pool.install(trained).into_iter();
+        records.map(|record| [record.training, record.held_out, record.robust].map(loss)).collect()
+    }
+
+    #[test]
+    fn a_run_that_prepares_as_it_goes_has_the_same_bits_as_one_that_reads() {
+        let place = tempfile::tempdir().unwrap();
+        let data = place.path().join("data");
+        fs::create_dir(&data).unwrap();
+        // More than features are scaled from.
+        let config = spheres(&data, 22, 0.1);
+        let cache = Cache::new(place.path().join("cache"));
+        let expected = losses(&config, &place.path().join("none"), &Cache::none(), 1);
+        assert_eq!(expected.len(), 2);
+        for (name, threads) in [("cold", 2), ("warm", 1), ("again", 3)] {
+            assert_eq!(losses(&config, &place.path().join(name), &cache, threads), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_mesh_that_cannot_be_prepared_is_left_out_when_it_is_due() {
+        let place = tempfile::tempdir().unwrap();
+        let [good, bad] = ["good", "bad"].map(|name| place.path().join(name));
+        [&good, &bad].iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        let expected = losses(&spheres(&good, 4, 0.0), &place.path().join("run"), &Cache::none(), 2);
+        let config = spheres(&bad, 4, 0.0);
+        // It has vertices and labels, but no surface.
+        let points = [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z].to_vec();
+        let faces = [[0u32, 0, 1], [1, 1, 2], [2, 2, 3], [3, 3, 0]];
+        write_labelled(&bad, "t", &Mesh::new(points, faces.iter().collect()).unwrap());
+        let path = place.path().join("without");
+        assert_eq!(losses(&config, &path, &Cache::none(), 2), expected);
+        let run = opened(&config, &path).unwrap();
+        assert_eq!(read_skipped(&run).unwrap().into_keys().collect::<Vec<_>>(), ["t.off"]);
+        drop(run);
+        // A run that is resumed knows it.
+        let longer =
+            RunConfig { training: TrainingConfig { epochs: 3, ..config.training.clone() }, ..(*config).clone() };
+        let resumed = losses(&longer.checked().unwrap(), &path, &Cache::none(), 1);
+        assert_eq!((resumed.len(), &resumed[..2]), (3, &expected[..]));
+        let strict =
+            RunConfig { training: TrainingConfig { strict: true, ..config.training.clone() }, ..(*config).clone() };
+        let run = opened(&strict.clone().checked().unwrap(), &place.path().join("strict")).unwrap();
+        let refused =
+            train(&strict.checked().unwrap(), &run, &Cache::none(), &Device::Cpu, &mut Silent, &StopFlag::new());
+        assert!(refused.unwrap_err().is_of_mesh());
+    }
 }

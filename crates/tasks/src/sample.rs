@@ -59,11 +59,22 @@ impl Sample {
         Ok(Geometry::new([&*self.hierarchy])?.with_extras(self.extras.clone())?)
     }
 
+    /// Square root of the area of the mesh; `None` if it is not known.
+    pub(crate) fn size(&self) -> Option<f64> {
+        root_of_area(&self.areas)
+    }
+
     /// Number of vertices, or of the faces or edges that the output is for.
     pub fn row_count(&self) -> usize {
         let elements: Option<&Elements<f32>> = self.extras.get();
         elements.map_or_else(|| self.graph().vertex_count(), Elements::count)
     }
+}
+
+/// Square root of the sum of areas; `None` if there are none.
+pub(crate) fn root_of_area(areas: &[f32]) -> Option<f64> {
+    let area: f64 = areas.iter().map(|&area| f64::from(area)).sum();
+    (!areas.is_empty()).then(|| area.sqrt())
 }
 
 /// An epoch of a training run, for random changes of its samples.
@@ -123,6 +134,30 @@ pub trait SampleSource: Send + Sync {
     fn dropped(&self, index: usize, visit: Visit) -> Vec<usize> {
         let _ = (index, visit);
         Vec::new()
+    }
+
+    /// The target of a sample. By default it is loaded for this, as for [`extent`](Self::extent).
+    ///
+    /// # Errors
+    /// Problems with its files or target.
+    fn target(&self, index: usize) -> Result<Target, TaskError> {
+        Ok(self.load(index)?.target)
+    }
+
+    /// Number of vertices of a sample, and the square root of its area if it is known.
+    ///
+    /// # Errors
+    /// Problems with its files.
+    fn extent(&self, index: usize) -> Result<(usize, Option<f64>), TaskError> {
+        let sample = self.load(index)?;
+        Ok((sample.graph().vertex_count(), sample.size()))
+    }
+
+    /// Samples from which the scaling of features is computed before the first step: by default, the first version of
+    /// each mesh. The result depends on the source and the seed alone.
+    fn typical(&self, seed: u64) -> Vec<usize> {
+        let _ = seed;
+        (0..self.len()).step_by(self.versions().max(1)).collect()
     }
 
     /// Checksum of the content of a sample, by default of its name. A run can be resumed only with the

@@ -62,7 +62,7 @@ impl FeatureScaling {
     pub fn fit_targets(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
         let mut moments = Moments::new(kind.dimension());
         for index in 0..source.len() {
-            if let Target::Values(values) = source.load(index)?.target {
+            if let Target::Values(values) = source.target(index)? {
                 moments.add(&values);
             }
         }

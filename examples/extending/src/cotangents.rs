@@ -1,5 +1,6 @@
 //! A kind of geometry: the cotangent weights of a mesh, and a model that reads them.
 
+use gemcnn_mesh::{GaugeGraph, Mesh};
 use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
 use gemcnn_nn::{
     Activation, Aggregation, Builder, Device, Extra, FeatureType, IncidenceBatch, IncidenceParts, LayerConfig, Levels,
@@ -107,10 +108,10 @@ impl ExtraSource for CotangentWeights {
         }
     }
 
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<Cotangents> {
+    fn load(&self, mesh: &Mesh, _: &GaugeGraph, entry: &mut EntryReader<'_>) -> Option<Cotangents> {
         let rows = Rows { offsets: entry.numbers()?, neighbours: entry.numbers()?, weights: entry.numbers()? };
         let cotangents = Cotangents::new(vec![Arc::new(rows)]).ok()?;
-        (cotangents.matrix.row_count() == vertices).then_some(cotangents)
+        (cotangents.matrix.row_count() == mesh.vertex_count()).then_some(cotangents)
     }
 }
 

@@ -2,15 +2,21 @@
 
 use crate::failure::Failure;
 use crate::kinds;
-use crate::output::{count, grouped, json_line, print, say, table};
+use crate::output::{count, grouped, json_line, print, say, size, table, time};
 use crate::progress;
 use clap::Args;
+use gemcnn_nn::DeviceChoice;
 use gemcnn_tasks::data::{self, ClassCount, DataConfig, Split, SplitCount};
-use gemcnn_tasks::{Task, summed_up};
+use gemcnn_tasks::{Estimate, Task, estimate, summed_up};
+use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Read a whole data set, and report its contents and all its problems.
+///
+/// It also prepares a few meshes and makes a few steps of training, to estimate the time, disk and memory that training
+/// with the default settings takes on this machine.
 ///
 /// The exit status is 1 if there are problems.
 #[derive(Args)]
@@ -34,7 +40,15 @@ impl Check {
         let what = format!("reading {}", self.folder.display());
         let config = DataConfig::Folder(self.folder);
         let check = progress::during(&what, || data::check(&config, self.task));
-        print(&if self.json { json_line(&check)? } else { in_words(&check) })?;
+        let is_trained_on = check.splits.iter().any(|split| split.split == Split::Train && split.meshes > 0);
+        let estimate = match is_trained_on {
+            true => progress::during("estimating what training takes", || estimated(&config, &check)).ok(),
+            false => None,
+        };
+        print(&match self.json {
+            true => json_line(&Report { check: &check, estimate })?,
+            false => in_words(&check, estimate),
+        })?;
         if !self.json {
             for problem in summed_up(&check.problems) {
                 say(format_args!("error: {problem}"));
@@ -44,7 +58,21 @@ impl Check {
     }
 }
 
-fn in_words(check: &data::Check) -> String {
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    check: &'a data::Check,
+    estimate: Option<Estimate>,
+}
+
+/// An estimate for the device that training would choose.
+fn estimated(config: &DataConfig, check: &data::Check) -> Result<Estimate, Failure> {
+    let (device, _) = DeviceChoice::default().open().map_err(Failure::input)?;
+    estimate(config, check, &device).map_err(Failure::input)
+}
+
+fn in_words(check: &data::Check, estimate: Option<Estimate>) -> String {
     let mut text = check.name.clone();
     if let Some(task) = check.task {
         let _ = write!(text, " ({task})");
@@ -54,12 +82,21 @@ fn in_words(check: &data::Check) -> String {
         let _ = writeln!(text, "  note       {note}");
     }
     for split in &check.splits {
-        let _ = writeln!(text, "  {:<10} {}", split.split.to_string(), size(split, check.task));
+        let _ = writeln!(text, "  {:<10} {}", split.split.to_string(), size_of(split, check.task));
     }
     text += &class_table(&check.classes, check.task);
     for range in &check.values {
         let _ =
             writeln!(text, "  value      {}: {:.6} to {:.6}, mean {:.6}", range.name, range.min, range.max, range.mean);
+    }
+    if let Some(Estimate { preparation, training, epochs, disk, memory }) = estimate {
+        let [preparation, training] = [preparation, training].map(|seconds| time(Duration::from_secs_f64(seconds)));
+        let (disk, memory) = (size(disk), size(memory));
+        let _ = writeln!(
+            text,
+            "  estimate   training with the default: {preparation} to prepare, {training} for {epochs} epochs on this \
+             machine; {disk} of cache, {memory} of memory"
+        );
     }
     let verdict = match check.problems.len() {
         0 => "ready to train on".to_string(),
@@ -69,7 +106,7 @@ fn in_words(check: &data::Check) -> String {
     text
 }
 
-fn size(split: &SplitCount, task: Option<Task>) -> String {
+fn size_of(split: &SplitCount, task: Option<Task>) -> String {
     if split.meshes == 0 {
         return "no meshes".into();
     }

@@ -4,13 +4,13 @@ use super::CacheArgs;
 use crate::failure::Failure;
 use crate::kinds;
 use crate::output::{count, print, say};
-use crate::progress;
+use crate::train::TrainProgress;
 use clap::Args;
 use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::features::Feature;
 use gemcnn_tasks::models::Model;
-use gemcnn_tasks::train::RunConfig;
-use gemcnn_tasks::{FeatureConfig, ModelConfig, SampleSource, Task, summed_up};
+use gemcnn_tasks::train::{Preparing, RunConfig};
+use gemcnn_tasks::{FeatureConfig, ModelConfig, Sample, SampleSource, Task, summed_up};
 use std::path::PathBuf;
 
 /// Compute the geometry and features of all meshes, and store them in the cache.
@@ -69,27 +69,32 @@ impl Prepare {
         };
         config.features = self.features.unwrap_or(config.features);
         let (kind, preparation) = (config.features.name(), config.preparation());
-        let (mut meshes, mut versions) = (0, 0);
-        let mut skipped = dataset.skipped().to_vec();
+        let mut splits = Vec::new();
         for split in Split::ALL {
             let samples = dataset.split(split, &preparation, &cache);
             let samples = match split {
                 Split::Train => samples.and_then(|split| split.augmented(&config.augmentation)),
                 _ => samples,
             };
-            let mut samples = samples.map_err(Failure::input)?.with_memory(0);
-            let what = format!("preparing {}", count(samples.len(), "mesh", "meshes"));
-            let unusable = progress::during(&what, || {
-                let unusable = samples.load_usable(&|| true, &|_| {})?;
-                samples.prepare_versions().map(|()| unusable)
-            });
-            for (_, problem) in unusable.map_err(Failure::input)? {
+            splits.push(samples.map_err(Failure::input)?.with_memory(0));
+        }
+        let total = splits.iter().map(SampleSource::len).sum();
+        let mut observer = TrainProgress::new(false);
+        let progress = Preparing::new((total, total), total, &cache, &mut observer);
+        let loaded = |sample: &Sample| progress.loaded(sample);
+        let (mut meshes, mut versions) = (0, 0);
+        let mut skipped = dataset.skipped().to_vec();
+        for samples in &mut splits {
+            let unusable = samples.load_usable(&|| true, &loaded).map_err(Failure::input)?;
+            samples.prepare_versions(&loaded).map_err(Failure::input)?;
+            for (_, problem) in unusable {
                 if self.strict { return Err(Failure::input(problem)) } else { skipped.push(problem.to_string()) }
             }
             let visited = samples.len() / samples.versions();
             meshes += visited;
             versions += samples.len() - visited;
         }
+        drop(observer);
         for line in summed_up(&skipped) {
             say(format_args!("skipped: {line}"));
         }

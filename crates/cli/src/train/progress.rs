@@ -1,6 +1,6 @@
 //! Progress of a training run: a bar on a terminal, lines elsewhere.
 
-use crate::output::{count, say};
+use crate::output::{count, say, size, time};
 use gemcnn_tasks::train::{Event, Observer, Record, Scores, StepReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -72,9 +72,14 @@ impl Observer for TrainProgress {
     fn observe(&mut self, event: Event<'_>) {
         match event {
             Event::Note(note) => self.say(note),
-            Event::Preparing { done, total, bytes, time_left } => {
-                let estimate = || format!("{} left, {:.1} GB of memory", time(time_left), bytes as f64 / 1e9);
+            Event::Preparing { done, first, total, bytes, stored, time_left } => {
+                let cache = stored.map_or(String::new(), |stored| format!(", {} of cache", size(stored)));
+                let estimate = || format!("{} left, {} of memory{cache}", time(time_left), size(bytes as u64));
                 self.show("preparing", done as u64, total as u64, estimate);
+                if done == first && done < total && time_left > LINE_INTERVAL {
+                    let estimate = estimate();
+                    self.say(&format!("prepared {done} of {total} meshes, the others in the first epoch: {estimate}"));
+                }
             }
             Event::Started { run, network, epochs, steps, training, held_out } => {
                 self.say(&format!(
@@ -147,26 +152,9 @@ fn percent(share: f64) -> String {
     format!("{:.2} % correct", 100.0 * share)
 }
 
-/// `45 s`, `12 min`, `3 h 20 min`.
-fn time(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..=99 => format!("{seconds} s"),
-        100..=5999 => format!("{} min", (seconds + 30) / 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_short() {
-        for (seconds, text) in [(0, "0 s"), (99, "99 s"), (100, "2 min"), (5999, "100 min"), (12_000, "3 h 20 min")] {
-            assert_eq!(time(Duration::from_secs(seconds)), text);
-        }
-    }
 
     #[test]
     fn an_epoch_is_one_line() {

@@ -82,6 +82,12 @@ fn check_shows_what_was_found_and_counts() {
     assert_eq!(json["task"], "segmentation");
     assert_eq!(json["parts"][0]["meshes"], 4);
     assert_eq!(json["problems"], Value::Array(Vec::new()));
+    // Five meshes with three versions of each that is trained on: at least their 128 eigenvectors.
+    let estimate = &json["estimate"];
+    assert!(estimate["disk"].as_u64().unwrap() > 13 * 2400 * 128 * 2, "{estimate}");
+    assert!(estimate["memory"].as_u64() > estimate["disk"].as_u64(), "{estimate}");
+    assert_eq!(estimate["epochs"], 100);
+    assert!(estimate["preparation"].as_f64().unwrap() > 0.0 && estimate["training"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub enum SurfaceError {
 
 /// Returns an error unless a field has `[vertices, parts, columns]` values, where `parts` is 1 for
 /// order 0 and 2 otherwise.
-pub(super) fn check_field(order: usize, vertices: usize, field: &[f64], columns: usize) -> Result<(), SurfaceError> {
+pub(super) fn check_field<T>(order: usize, vertices: usize, field: &[T], columns: usize) -> Result<(), SurfaceError> {
     let expected = vertices * columns * parts(order);
     if field.len() == expected {
         Ok(())

@@ -204,25 +204,65 @@ impl Jets {
         first: usize,
         rows: &mut [f64],
     ) {
-        let width = columns * parts(order);
         for (vertex, target) in (first..).zip(rows.chunks_exact_mut(2 * columns)) {
-            let (real, imaginary) = target.split_at_mut(columns);
-            let mut own = [0.0; 2];
-            for entry in self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize {
-                let coefficient = derivative.coefficient(self.coefficients[entry]);
-                own = [own[0] - coefficient[0], own[1] - coefficient[1]];
-                let [x, y] = product(coefficient, power(self.transport[entry], order));
-                let neighbour = self.neighbours[entry] as usize;
-                let values = &field[neighbour * width..(neighbour + 1) * width];
-                accumulate(real, imaginary, [x, y], values);
-            }
-            accumulate(real, imaginary, own, &field[vertex * width..(vertex + 1) * width]);
+            self.add_derivative(order, derivative, field, vertex, target);
         }
+    }
+
+    /// Adds the derivatives at a vertex to the real parts and to the imaginary parts.
+    #[inline(always)]
+    fn add_derivative<V: Copy + Into<f64>>(
+        &self,
+        order: usize,
+        derivative: Derivative,
+        field: &[V],
+        vertex: usize,
+        sums: &mut [f64],
+    ) {
+        let columns = sums.len() / 2;
+        let width = columns * parts(order);
+        let (real, imaginary) = sums.split_at_mut(columns);
+        let mut own = [0.0; 2];
+        for entry in self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize {
+            let coefficient = derivative.coefficient(self.coefficients[entry]);
+            own = [own[0] - coefficient[0], own[1] - coefficient[1]];
+            let [x, y] = product(coefficient, power(self.transport[entry], order));
+            let neighbour = self.neighbours[entry] as usize;
+            let values = &field[neighbour * width..(neighbour + 1) * width];
+            accumulate(real, imaginary, [x, y], values);
+        }
+        accumulate(real, imaginary, own, &field[vertex * width..(vertex + 1) * width]);
     }
 
     /// Gradients of scalar fields of shape `[V, b]`, as fields of order 1 and shape `[V, 2, b]`.
     pub fn gradient(&self, field: &[f64], columns: usize) -> Result<Vec<f64>, SurfaceError> {
         self.apply(0, Derivative::Raise, field, columns)
+    }
+
+    /// The same for fields in single precision, summed in double precision.
+    ///
+    /// # Errors
+    /// Fields of a mesh with another number of vertices.
+    pub fn gradient_in_single(&self, field: &[f32], columns: usize) -> Result<Vec<f32>, SurfaceError> {
+        check_field(0, self.vertex_count(), field, columns)?;
+        let mut result = vec![0.0f32; self.vertex_count() * 2 * columns];
+        let tasks = result.par_chunks_mut((TASK * 2 * columns).max(1)).enumerate();
+        tasks.for_each_init(
+            || vec![0.0; 2 * columns],
+            |sums, (task, rows)| {
+                pulp::Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        for (vertex, target) in (task * TASK..).zip(rows.chunks_exact_mut(2 * columns)) {
+                            sums.fill(0.0);
+                            self.add_derivative(0, Derivative::Raise, field, vertex, sums);
+                            target.iter_mut().zip(&*sums).for_each(|(target, &sum)| *target = sum as f32);
+                        }
+                    },
+                );
+            },
+        );
+        Ok(result)
     }
 
     /// Derivative `dx + i dy` of every eigenvector of a basis, of shape `[V, 2, k]`.
@@ -237,20 +277,22 @@ impl Jets {
 /// Adds `factor * values` to complex numbers given by parts. `values` are real if there are as many
 /// as real parts.
 #[inline(always)]
-fn accumulate(real: &mut [f64], imaginary: &mut [f64], [x, y]: [f64; 2], values: &[f64]) {
+fn accumulate<V: Copy + Into<f64>>(real: &mut [f64], imaginary: &mut [f64], [x, y]: [f64; 2], values: &[V]) {
     let columns = real.len();
     let imaginary = &mut imaginary[..columns];
     if values.len() == columns {
         for at in 0..columns {
-            real[at] += x * values[at];
-            imaginary[at] += y * values[at];
+            let value: f64 = values[at].into();
+            real[at] += x * value;
+            imaginary[at] += y * value;
         }
     } else {
         let (re, im) = values.split_at(columns);
         let im = &im[..columns];
         for at in 0..columns {
-            real[at] += x * re[at] - y * im[at];
-            imaginary[at] += x * im[at] + y * re[at];
+            let (re, im): (f64, f64) = (re[at].into(), im[at].into());
+            real[at] += x * re - y * im;
+            imaginary[at] += x * im + y * re;
         }
     }
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -62,6 +62,16 @@ struct Folder {
     broken: AtomicBool,
     /// Held since the first write; `None` if the folder cannot be locked.
     lock: OnceLock<Option<SharedFolder>>,
+    /// Number and bytes of the entries that were read or written.
+    entries: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Folder {
+    fn count(&self, bytes: usize) {
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 /// Size of a cache.
@@ -87,8 +97,16 @@ impl Cache {
     }
 
     fn with_room(path: PathBuf, limit: CacheLimit) -> Self {
-        let (room, broken, lock) = (Room::new(limit), AtomicBool::new(false), OnceLock::new());
-        Self { folder: Some(Arc::new(Folder { path, room, broken, lock })) }
+        Self {
+            folder: Some(Arc::new(Folder {
+                path,
+                room: Room::new(limit),
+                broken: AtomicBool::new(false),
+                lock: OnceLock::new(),
+                entries: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+            })),
+        }
     }
 
     /// The same folder with a limit, or with that of the environment variable `GEMCNN_CACHE_LIMIT` if there is none.
@@ -140,7 +158,16 @@ impl Cache {
         let seal = file.get(MAGIC.len()..head)?;
         let content = file.get(head..)?;
         let whole = file.starts_with(MAGIC) && seal == checksum(key, content).as_bytes();
-        whole.then(|| file.split_off(head))
+        whole.then(|| {
+            self.folder.iter().for_each(|folder| folder.count(file.len()));
+            file.split_off(head)
+        })
+    }
+
+    /// Mean size of the entries that were read or written so far, in bytes; `None` before the first.
+    pub(crate) fn mean_entry(&self) -> Option<u64> {
+        let Folder { entries, bytes, .. } = &**self.folder.as_ref()?;
+        bytes.load(Ordering::Relaxed).checked_div(entries.load(Ordering::Relaxed))
     }
 
     /// Writes an entry, after those that were not used for longest have left if there is no room for it. The first error
@@ -160,7 +187,9 @@ impl Cache {
                 out.write_all(MAGIC)?;
                 out.write_all(checksum(key, content).as_bytes())?;
                 out.write_all(content)
-            })
+            })?;
+            folder.count(bytes as usize);
+            Ok(())
         });
         if let Err(error) = written
             && !folder.broken.swap(true, Ordering::Relaxed)

@@ -18,7 +18,7 @@ use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::BodyFamily;
 use gemcnn_nn::{FeatureType, Target};
 use rayon::prelude::*;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -59,9 +59,9 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    fn leave_out(&mut self, item: usize, problem: &TaskError) {
+    fn leave_out(&mut self, item: usize, problem: String) {
         self.splits.remove(item);
-        self.skipped.push(problem.to_string());
+        self.skipped.push(problem);
     }
 
     /// Type of each row of the targets.
@@ -121,7 +121,7 @@ impl Dataset {
     fn open_usable(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self, TaskError> {
         let (mut inner, mut problems) = gather(config, split, task)?;
         for (item, problem) in &problems.of_meshes {
-            inner.leave_out(*item, problem);
+            inner.leave_out(*item, problem.to_string());
         }
         if Split::ALL.iter().any(|&split| !inner.splits.of(split).is_empty()) {
             problems.of_meshes.clear();
@@ -217,11 +217,22 @@ impl Dataset {
     }
 
     /// Leaves out meshes that cannot be used, by their numbers.
-    pub(crate) fn leave_out(&mut self, unusable: &[(usize, TaskError)]) {
+    pub(crate) fn leave_out(&mut self, unusable: &BTreeMap<usize, String>) {
         let inner = Arc::make_mut(&mut self.inner);
-        for (item, problem) in unusable {
-            inner.leave_out(*item, problem);
+        for (&item, problem) in unusable {
+            inner.leave_out(item, problem.clone());
         }
+    }
+
+    /// Name of a mesh, by its number.
+    pub(crate) fn item_name(&self, item: usize) -> String {
+        self.inner.items[item].name.clone()
+    }
+
+    /// Numbers of the meshes with some names, and what belongs to each name.
+    pub(crate) fn named(&self, names: &BTreeMap<String, String>) -> BTreeMap<usize, String> {
+        let items = self.inner.items.iter().enumerate();
+        items.filter_map(|(number, item)| Some((number, names.get(&item.name)?.clone()))).collect()
     }
 
     /// Names of the meshes of a split that are also training meshes of a data set: files of the same content, or, in

@@ -1,26 +1,30 @@
 //! Binary format of prepared meshes.
 //!
+//! Holds what takes long to compute. The rest follows from the mesh, to the same bits.
+//!
 //! A sequence of sections, each preceded by its length: corners and weights of the sources of a remeshed mesh, empty
-//! for others; areas and features; the sections of the faces or edges that the output is for; those of every other
-//! [extra](super::ExtraSource), in the order of their settings; then for each level the gauge graph as a safetensors
-//! file. Each level except the finest adds its vertices, the cluster of each vertex of the previous level, and the
-//! transports to the clusters.
+//! for others; vertices, starts of the faces and their corners; features; the gauge graph as a safetensors file, unless
+//! it [follows from the mesh](Preparation::graph_follows); the sections of the faces or edges that the output is for;
+//! those of every other [extra](super::ExtraSource), in the order of their settings; then for each coarser level its
+//! graph, its vertices, the cluster of each vertex of the previous level, and the transports to the clusters.
 
-use super::preparation::Preparation;
+use super::preparation::{Preparation, areas};
 use crate::Sample;
 use gemcnn_mesh::remesh::SurfacePoint;
-use gemcnn_mesh::{Clusters, GaugeGraph, Hierarchy, Level};
+use gemcnn_mesh::{Clusters, DVec3, Faces, GaugeGraph, Hierarchy, Level, Mesh};
 use gemcnn_nn::{Elements, Extras, Target};
 use std::sync::Arc;
 
 /// Format version. Increment when the layout or the meaning of an entry changes.
-pub(crate) const ENTRY_VERSION: u32 = 9;
+pub(crate) const ENTRY_VERSION: u32 = 10;
 
 /// A prepared mesh, and where it comes from if it was remeshed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     /// Without a target.
     pub sample: Sample,
+    /// The mesh of the sample.
+    pub mesh: Mesh,
     /// Places of the vertices on the mesh of the file; empty if it was not remeshed.
     pub sources: Vec<SurfacePoint>,
 }
@@ -28,18 +32,23 @@ pub(crate) struct Entry {
 /// Encodes a mesh that was prepared in this way. `None` if a graph cannot be encoded, which does not happen for valid
 /// graphs.
 pub(crate) fn encode(entry: &Entry, preparation: &Preparation) -> Option<Vec<u8>> {
-    let Entry { sample, sources } = entry;
+    let Entry { sample, mesh, sources } = entry;
     let mut writer = EntryWriter { bytes: Vec::new() };
     writer.numbers(&sources.iter().map(|source| source.corners).collect::<Vec<[u32; 3]>>());
     writer.numbers(&sources.iter().map(|source| source.weights).collect::<Vec<[f64; 3]>>());
-    writer.numbers(&sample.areas);
+    writer.numbers(mesh.vertices());
+    writer.numbers(mesh.faces().offsets());
+    writer.numbers(mesh.faces().corners());
     writer.numbers(&sample.features);
+    if !preparation.graph_follows() {
+        writer.numbers(&sample.graph().to_safetensors().ok()?);
+    }
     for extra in preparation.all_extras() {
         extra.source.store(&sample.extras, &mut writer);
     }
     for level in sample.hierarchy.levels() {
-        writer.numbers(&level.graph.to_safetensors().ok()?);
         if let Some(clusters) = &level.clusters {
+            writer.numbers(&level.graph.to_safetensors().ok()?);
             writer.numbers(&level.vertices);
             writer.numbers(clusters.cluster_of());
             writer.numbers(clusters.transport());
@@ -52,43 +61,43 @@ pub(crate) fn encode(entry: &Entry, preparation: &Preparation) -> Option<Vec<u8>
 pub(crate) fn decode(name: &str, bytes: &[u8], preparation: &Preparation) -> Option<Entry> {
     let mut reader = EntryReader { bytes };
     let (corners, weights): (Vec<[u32; 3]>, Vec<[f64; 3]>) = (reader.numbers()?, reader.numbers()?);
-    let (areas, features): (Vec<f32>, Vec<f32>) = (reader.numbers()?, reader.numbers()?);
-    let (vertices, kind) = (areas.len(), preparation.features.kind());
+    let mesh = reader.mesh()?;
+    let (vertices, kind) = (mesh.vertex_count(), preparation.features.kind());
+    let features: Vec<f32> = reader.numbers()?;
+    let graph = match preparation.graph_follows() {
+        true => preparation.graph(&mesh).ok()?,
+        false => GaugeGraph::from_safetensors(reader.section()?).ok()?,
+    };
+    let is_remeshed = !corners.is_empty() || !weights.is_empty();
+    let fits = graph.vertex_count() == vertices
+        && features.len() == vertices * kind.dimension()
+        && (!is_remeshed || [corners.len(), weights.len()] == [vertices; 2]);
+    if !fits {
+        return None;
+    }
     let mut extras = Extras::default();
     for extra in preparation.all_extras() {
-        extra.source.load(vertices, &mut reader, &mut extras)?;
+        extra.source.load((&mesh, &graph), &mut reader, &mut extras)?;
     }
-    let finest = Hierarchy::from(GaugeGraph::from_safetensors(reader.section()?).ok()?);
-    let mut levels = finest.into_levels();
+    let elements: Option<&Elements<f32>> = extras.get();
+    if elements.is_some_and(|e| e.origins.len() != if is_remeshed { e.count() } else { 0 }) {
+        return None;
+    }
+    let mut levels = Hierarchy::from(graph).into_levels();
     while !reader.bytes.is_empty() && preparation.hierarchy.is_some() {
         let graph = GaugeGraph::from_safetensors(reader.section()?).ok()?;
         let vertices: Vec<u32> = reader.numbers()?;
         let clusters = Clusters::new(vertices.len(), reader.numbers()?, reader.numbers()?);
         levels.push(Level { graph, vertices, clusters: Some(clusters.ok()?) });
     }
-    let hierarchy = Hierarchy::from_levels(levels).ok()?;
-    let is_remeshed = !corners.is_empty() || !weights.is_empty();
-    let elements: Option<&Elements<f32>> = extras.get();
-    let fits = hierarchy.graph().vertex_count() == vertices
-        && features.len() == vertices * kind.dimension()
-        && (!is_remeshed || [corners.len(), weights.len()] == [vertices; 2])
-        && elements.is_none_or(|e| e.origins.len() == if is_remeshed { e.count() } else { 0 });
-    if !fits || !reader.bytes.is_empty() {
+    let hierarchy = Arc::new(Hierarchy::from_levels(levels).ok()?);
+    if !reader.bytes.is_empty() {
         return None;
     }
     let sources = corners.into_iter().zip(weights).map(|(corners, weights)| SurfacePoint { corners, weights });
-    Some(Entry {
-        sample: Sample {
-            name: name.into(),
-            hierarchy: Arc::new(hierarchy),
-            extras,
-            areas,
-            kind,
-            features,
-            target: Target::Unknown,
-        },
-        sources: sources.collect(),
-    })
+    let areas = areas(&mesh);
+    let sample = Sample { name: name.into(), hierarchy, extras, areas, kind, features, target: Target::Unknown };
+    Some(Entry { sample, mesh, sources: sources.collect() })
 }
 
 /// Writes the sections of an entry.
@@ -120,6 +129,14 @@ impl<'a> EntryReader<'a> {
         let (section, rest) = rest.split_at_checked(length)?;
         self.bytes = rest;
         Some(section)
+    }
+
+    fn mesh(&mut self) -> Option<Mesh> {
+        let vertices: Vec<DVec3> = self.numbers()?;
+        let (offsets, corners): (Vec<u32>, Vec<u32>) = (self.numbers()?, self.numbers()?);
+        let faces = offsets.windows(2).map(|ends| corners.get(ends[0] as usize..ends[1] as usize));
+        let mesh = Mesh::new(vertices, faces.collect::<Option<Faces>>()?).ok()?;
+        (mesh.faces().offsets() == offsets && mesh.faces().corners() == corners).then_some(mesh)
     }
 
     /// The next section. `None` if there is none, or if it is not made of whole numbers of this type.

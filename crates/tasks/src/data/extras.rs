@@ -5,7 +5,8 @@ use super::patches::SparseMaps;
 use crate::Element;
 use crate::elements::elements_of;
 use crate::features::{FeatureError, Surface};
-use gemcnn_mesh::surface::HeatArrays;
+use gemcnn_mesh::surface::{HeatArrays, Jets, SurfaceLaplacian};
+use gemcnn_mesh::{GaugeGraph, Mesh};
 use gemcnn_nn::{Elements, Extra, Extras, HeatBatch, SpectraBatch};
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -34,8 +35,9 @@ pub trait ExtraSource: Serialize + fmt::Debug + Send + Sync + 'static {
     /// Writes it to an entry of the cache.
     fn store(&self, extra: &Self::Extra, entry: &mut EntryWriter);
 
-    /// Reads it from an entry of a mesh with a number of vertices. `None` if the entry is damaged; no bytes may panic.
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<Self::Extra>;
+    /// Reads it from an entry of a mesh with its gauge graph, from which it computes what is not stored. `None` if the
+    /// entry is damaged; no bytes may panic.
+    fn load(&self, mesh: &Mesh, graph: &GaugeGraph, entry: &mut EntryReader<'_>) -> Option<Self::Extra>;
 }
 
 /// An [`ExtraSource`] of any type.
@@ -43,7 +45,7 @@ pub(super) trait AnySource: fmt::Debug + Send + Sync {
     fn eigenvectors(&self) -> [usize; 3];
     fn compute(&self, surface: Surface<'_>, extras: &mut Extras<f32>) -> Result<(), FeatureError>;
     fn store(&self, extras: &Extras<f32>, entry: &mut EntryWriter);
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>, extras: &mut Extras<f32>) -> Option<()>;
+    fn load(&self, of: (&Mesh, &GaugeGraph), entry: &mut EntryReader<'_>, extras: &mut Extras<f32>) -> Option<()>;
 }
 
 impl<S: ExtraSource> AnySource for S {
@@ -62,8 +64,13 @@ impl<S: ExtraSource> AnySource for S {
         }
     }
 
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>, extras: &mut Extras<f32>) -> Option<()> {
-        extras.insert(Arc::new(ExtraSource::load(self, vertices, entry)?));
+    fn load(
+        &self,
+        (mesh, graph): (&Mesh, &GaugeGraph),
+        entry: &mut EntryReader<'_>,
+        extras: &mut Extras<f32>,
+    ) -> Option<()> {
+        extras.insert(Arc::new(ExtraSource::load(self, mesh, graph, entry)?));
         Some(())
     }
 }
@@ -141,8 +148,9 @@ impl ExtraSource for Eigenvectors {
 
     fn compute(&self, surface: Surface<'_>) -> Result<SpectraBatch<f32>, FeatureError> {
         let operators = surface.operators.ok_or("there are no eigenvectors")?;
+        let jets = operators.jets.as_ref().ok_or("there are no gradients")?;
         // The same as from the cache.
-        Ok(SpectraBatch::new(operators, self.columns())?.rounded()?)
+        Ok(SpectraBatch::new(operators, self.columns())?.rounded(jets)?)
     }
 
     fn store(&self, spectra: &SpectraBatch<f32>, entry: &mut EntryWriter) {
@@ -154,12 +162,11 @@ impl ExtraSource for Eigenvectors {
         entry.numbers(arrays.eigenvalues);
     }
 
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<SpectraBatch<f32>> {
+    fn load(&self, mesh: &Mesh, graph: &GaugeGraph, entry: &mut EntryReader<'_>) -> Option<SpectraBatch<f32>> {
         let (mass, steps): (Vec<f32>, Vec<f32>) = (entry.numbers()?, entry.numbers()?);
-        let numbers: Vec<i16> = entry.numbers()?;
-        let columns = self.columns().to_vec();
-        let spectra = SpectraBatch::from_16_bits(columns, mass, entry.numbers()?, &steps, &numbers).ok()?;
-        (spectra.vertex_count() == vertices).then_some(spectra)
+        let (numbers, eigenvalues): (Vec<i16>, Vec<f32>) = (entry.numbers()?, entry.numbers()?);
+        let jets = Jets::new(&SurfaceLaplacian::new(mesh).ok()?, graph.frames()).ok()?;
+        SpectraBatch::from_16_bits(self.columns().to_vec(), mass, eigenvalues, (&steps, &numbers), &jets).ok()
     }
 }
 
@@ -181,33 +188,10 @@ impl ExtraSource for ImplicitDiffusion {
         Ok(HeatBatch::new([Arc::new(HeatArrays::new(surface.mesh, surface.graph)?)])?)
     }
 
-    fn store(&self, heat: &HeatBatch<f32>, entry: &mut EntryWriter) {
-        for a in heat.parts() {
-            for numbers in [&a.mass, &a.weights, &a.transport, &a.copies, &a.gradient] {
-                entry.numbers(numbers);
-            }
-            for indices in [&a.offsets, &a.neighbours, &a.representatives, &a.gradient_offsets, &a.gradient_neighbours]
-            {
-                entry.numbers(indices);
-            }
-        }
-    }
+    fn store(&self, _: &HeatBatch<f32>, _: &mut EntryWriter) {}
 
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<HeatBatch<f32>> {
-        let arrays = HeatArrays {
-            mass: entry.numbers()?,
-            weights: entry.numbers()?,
-            transport: entry.numbers()?,
-            copies: entry.numbers()?,
-            gradient: entry.numbers()?,
-            offsets: entry.numbers()?,
-            neighbours: entry.numbers()?,
-            representatives: entry.numbers()?,
-            gradient_offsets: entry.numbers()?,
-            gradient_neighbours: entry.numbers()?,
-        };
-        let heat = HeatBatch::new([Arc::new(arrays)]).ok()?;
-        (heat.vertex_count() == vertices).then_some(heat)
+    fn load(&self, mesh: &Mesh, graph: &GaugeGraph, _: &mut EntryReader<'_>) -> Option<HeatBatch<f32>> {
+        HeatBatch::new([Arc::new(HeatArrays::new(mesh, graph).ok()?)]).ok()
     }
 }
 
@@ -224,17 +208,10 @@ impl ExtraSource for OutputElements {
     }
 
     fn store(&self, elements: &Elements<f32>, entry: &mut EntryWriter) {
-        let (offsets, corners) = elements.incidence().entries();
-        entry.numbers(offsets);
-        entry.numbers(corners);
-        entry.numbers(&elements.areas);
         entry.numbers(&elements.origins);
     }
 
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<Elements<f32>> {
-        let (offsets, corners): (Vec<u32>, Vec<u32>) = (entry.numbers()?, entry.numbers()?);
-        let mut elements = Elements::new(vertices, &offsets, &corners, entry.numbers()?).ok()?;
-        elements.origins = entry.numbers()?;
-        Some(elements)
+    fn load(&self, mesh: &Mesh, _: &GaugeGraph, entry: &mut EntryReader<'_>) -> Option<Elements<f32>> {
+        Some(elements_of(self.0, mesh).ok()?.with_origins(entry.numbers()?))
     }
 }

@@ -178,9 +178,9 @@ impl Patches for EachVertex {
 #[test]
 fn entries() {
     let mesh = shapes::icosphere(0).unwrap();
-    let prepare = |preparation: &Preparation| entry::Entry {
-        sample: preparation.prepare("a", &mesh).unwrap(),
-        sources: Vec::new(),
+    let prepare = |preparation: &Preparation| {
+        let (sample, mesh) = preparation.prepare_mesh("a", &mesh, &Default::default()).unwrap();
+        entry::Entry { sample, mesh, sources: Vec::new() }
     };
     let encode = |entry: &entry::Entry, preparation: &Preparation| entry::encode(entry, preparation).unwrap();
     let decode = |bytes: &[u8], preparation: &Preparation| entry::decode("a", bytes, preparation);

@@ -66,7 +66,7 @@ pub use patches::{Patches, SparseMaps};
 pub use pattern::Pattern;
 pub use preparation::{Ball, GaugeChoice, GeometrySettings, HierarchySettings, Preparation};
 pub use prepared::PreparedSplit;
-pub(crate) use prepared::{Scoring, size_in_memory};
+pub(crate) use prepared::{Scoring, default_memory, size_in_memory};
 pub use split::Split;
 pub use table::csv_cell;
 pub(crate) use template::TemplateDistances;

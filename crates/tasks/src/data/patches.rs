@@ -3,6 +3,7 @@
 use super::entry::{EntryReader, EntryWriter};
 use super::extras::ExtraSource;
 use crate::features::{FeatureError, Surface};
+use gemcnn_mesh::{GaugeGraph, Mesh};
 use gemcnn_nn::{PatchArrays, PatchBatch, SparseMap};
 use serde::Serialize;
 use std::fmt;
@@ -57,7 +58,7 @@ impl ExtraSource for SparseMaps {
         }
     }
 
-    fn load(&self, vertices: usize, entry: &mut EntryReader<'_>) -> Option<PatchBatch<f32>> {
+    fn load(&self, mesh: &Mesh, _: &GaugeGraph, entry: &mut EntryReader<'_>) -> Option<PatchBatch<f32>> {
         let count: Vec<u64> = entry.numbers()?;
         let maps = (0..*count.first()?).map(|_| {
             Some(SparseMap {
@@ -68,6 +69,6 @@ impl ExtraSource for SparseMaps {
             })
         });
         let maps = maps.collect::<Option<Vec<SparseMap>>>()?;
-        PatchBatch::new([Arc::new(PatchArrays { vertices, maps })]).ok()
+        PatchBatch::new([Arc::new(PatchArrays { vertices: mesh.vertex_count(), maps })]).ok()
     }
 }

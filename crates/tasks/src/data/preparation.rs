@@ -15,6 +15,7 @@ use glam::{DMat3, DQuat};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
@@ -137,38 +138,36 @@ impl Preparation {
     /// # Errors
     /// Geometry, levels or features that cannot be computed, or a field that is not there.
     pub fn prepare_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {
+        Ok(self.prepare_mesh(name, mesh, fields)?.0)
+    }
+
+    /// Prepares a mesh, and returns it as the sample has it: normalised and rotated.
+    pub(super) fn prepare_mesh(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<(Sample, Mesh), TaskError> {
+        let mesh = self.placed(name, mesh)?;
+        let fields = match self.rotation_of(name) {
+            None => Cow::Borrowed(fields),
+            Some(rotation) => Cow::Owned(fields.moved(DMat3::from_quat(rotation))),
+        };
+        let sample = self.prepare_as_it_is(name, &mesh, &fields)?;
+        Ok((sample, mesh.into_owned()))
+    }
+
+    /// A mesh, normalised and rotated.
+    pub(super) fn placed<'m>(&self, name: &str, mesh: &'m Mesh) -> Result<Cow<'m, Mesh>, TaskError> {
         let refuse = |error: MeshError| TaskError::setting(name, error.to_string());
-        let normalised;
-        let mesh = match self.geometry.normalise {
-            false => mesh,
-            true => {
-                normalised = gemcnn_mesh::normalised(mesh).map_err(refuse)?;
-                &normalised
-            }
+        let mut mesh = match self.geometry.normalise {
+            false => Cow::Borrowed(mesh),
+            true => Cow::Owned(gemcnn_mesh::normalised(mesh).map_err(refuse)?),
         };
-        let rotated;
-        let (mesh, fields) = match self.rotation_of(name) {
-            None => (mesh, fields),
-            Some(rotation) => {
-                let mesh = mesh.map_vertices(|point| rotation * point);
-                rotated = (mesh.map_err(refuse)?, fields.moved(DMat3::from_quat(rotation)));
-                (&rotated.0, &rotated.1)
-            }
-        };
-        let geometry = |source| TaskError::Geometry { name: name.into(), source };
-        let mut options = self.geometry.options(mesh, self.weights).map_err(geometry)?;
-        match self.gauge {
-            GaugeChoice::FirstNeighbour => {}
-            GaugeChoice::Shot => {
-                let shot = shot::ShotOptions { radius: self.features.support_radius(), normals: self.geometry.normals };
-                options.gauge = shot::gauge(mesh, &shot).map_err(geometry)?;
-            }
-            GaugeChoice::Random(seed) => {
-                let mut random = ChaCha8Rng::seed_from_u64(seed);
-                let angle = |_| TAU * random.random::<f64>();
-                options.gauge = Gauge::Angles((0..mesh.vertex_count()).map(angle).collect());
-            }
+        if let Some(rotation) = self.rotation_of(name) {
+            mesh = Cow::Owned(mesh.map_vertices(|point| rotation * point).map_err(refuse)?);
         }
+        Ok(mesh)
+    }
+
+    fn prepare_as_it_is(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {
+        let geometry = |source| TaskError::Geometry { name: name.into(), source };
+        let options = self.graph_options(mesh).map_err(geometry)?;
         let gauge = options.gauge.clone();
         let hierarchy = match &self.hierarchy {
             None => GaugeGraph::new(mesh, &options).map_err(geometry)?.into(),
@@ -233,7 +232,7 @@ impl Preparation {
         Ok(Sample {
             name: name.into(),
             extras,
-            areas: vertex_areas(mesh).iter().map(|&area| area as f32).collect(),
+            areas: areas(mesh),
             kind: self.features.kind(),
             features: features.iter().map(|&value| value as f32).collect(),
             target: Target::Unknown,
@@ -257,6 +256,33 @@ impl Preparation {
     pub(crate) fn eigenvectors(&self) -> [usize; 3] {
         let most = |order: usize| self.extras.iter().map(|extra| extra.source.eigenvectors()[order]).max();
         std::array::from_fn(|order| most(order).unwrap_or(0))
+    }
+
+    fn graph_options(&self, mesh: &Mesh) -> Result<GeometryOptions, GeometryError> {
+        let mut options = self.geometry.options(mesh, self.weights)?;
+        match self.gauge {
+            GaugeChoice::FirstNeighbour => {}
+            GaugeChoice::Shot => {
+                let shot = shot::ShotOptions { radius: self.features.support_radius(), normals: self.geometry.normals };
+                options.gauge = shot::gauge(mesh, &shot)?;
+            }
+            GaugeChoice::Random(seed) => {
+                let mut random = ChaCha8Rng::seed_from_u64(seed);
+                let angle = |_| TAU * random.random::<f64>();
+                options.gauge = Gauge::Angles((0..mesh.vertex_count()).map(angle).collect());
+            }
+        }
+        Ok(options)
+    }
+
+    /// The gauge graph of a mesh that is normalised and rotated.
+    pub(super) fn graph(&self, mesh: &Mesh) -> Result<GaugeGraph, GeometryError> {
+        GaugeGraph::new(mesh, &self.graph_options(mesh)?)
+    }
+
+    /// True if the graph takes about as long to compute as to read, so that entries of the cache leave it out.
+    pub(super) fn graph_follows(&self) -> bool {
+        self.weights == NeighbourWeights::Count && self.gauge != GaugeChoice::Shot
     }
 
     /// The settings in the key of the cache.
@@ -308,6 +334,11 @@ impl HierarchySettings {
             neighbour_limit: self.neighbour_limit,
         }
     }
+}
+
+/// Area of each vertex of a mesh.
+pub(super) fn areas(mesh: &Mesh) -> Vec<f32> {
+    vertex_areas(mesh).iter().map(|&area| area as f32).collect()
 }
 
 /// Square root of the area of a mesh, also where the area overflows.

@@ -6,12 +6,13 @@ use super::content::Content;
 use super::dataset::{Dataset, Inner};
 use super::entry::{self, ENTRY_VERSION, Entry};
 use super::meshes::Item;
-use super::preparation::Preparation;
+use super::preparation::{Preparation, areas};
 use super::resampling::resampled;
 use super::split::Split;
 use super::target::Sources;
 use crate::elements::origins;
 use crate::features::Fields;
+use crate::sample::root_of_area;
 use crate::{Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::remesh::{RemeshKind, carry_labels};
 use gemcnn_mesh::{Faces, Mesh};
@@ -19,13 +20,16 @@ use gemcnn_nn::{Device, Elements, Target};
 use glam::DMat3;
 use rand::RngExt;
 use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Default limit of the samples in memory, in bytes, where the size of the memory is not known.
 const DEFAULT_MEMORY: usize = 4 << 30;
 /// Share of the memory of the machine for samples.
 const SHARE: usize = 3;
+/// Largest number of meshes from which features are scaled, where these take long to prepare.
+const TYPICAL: usize = 8;
 /// Largest number of meshes of which there are changed copies.
 const COPIED: usize = 10;
 
@@ -45,8 +49,19 @@ pub struct PreparedSplit {
     is_copied: bool,
     cache: Cache,
     kept: Vec<OnceLock<Sample>>,
-    checksums: Vec<OnceLock<[u8; 32]>>,
-    memory_left: AtomicUsize,
+    outlines: Vec<OnceLock<Outline>>,
+    /// Shared by the splits of a run.
+    memory_left: Arc<AtomicUsize>,
+    /// Meshes that could not be prepared.
+    failed: Mutex<BTreeMap<usize, String>>,
+}
+
+/// What is known of a sample without its preparation.
+#[derive(Debug, Clone, Copy)]
+struct Outline {
+    vertices: usize,
+    size: Option<f64>,
+    checksum: [u8; 32],
 }
 
 impl Dataset {
@@ -76,7 +91,7 @@ impl PreparedSplit {
     fn new(dataset: Arc<Inner>, items: Vec<usize>, preparation: Preparation, cache: Cache) -> Self {
         Self {
             kept: items.iter().map(|_| OnceLock::new()).collect(),
-            checksums: items.iter().map(|_| OnceLock::new()).collect(),
+            outlines: items.iter().map(|_| OnceLock::new()).collect(),
             dataset,
             items,
             preparation,
@@ -85,7 +100,8 @@ impl PreparedSplit {
             meshing: None,
             is_copied: false,
             cache,
-            memory_left: AtomicUsize::new(default_memory()),
+            memory_left: Arc::new(AtomicUsize::new(default_memory())),
+            failed: Mutex::default(),
         }
     }
 
@@ -115,7 +131,7 @@ impl PreparedSplit {
     fn forget(&mut self) {
         let samples = 0..self.len();
         self.kept = samples.clone().map(|_| OnceLock::new()).collect();
-        self.checksums = samples.map(|_| OnceLock::new()).collect();
+        self.outlines = samples.map(|_| OnceLock::new()).collect();
     }
 
     /// The same split with every mesh remeshed, and targets carried along. The seed is combined with the name of the
@@ -152,14 +168,36 @@ impl PreparedSplit {
     /// Sets the limit of the samples in memory, in bytes (default: a third of the machine's memory). The others are
     /// read from the cache each time.
     pub fn with_memory(mut self, bytes: usize) -> Self {
-        self.memory_left = AtomicUsize::new(bytes);
+        self.memory_left = Arc::new(AtomicUsize::new(bytes));
         self
     }
 
-    /// Loads every mesh once, in parallel, to detect problems before training and to fill the cache, and leaves out
-    /// those that cannot be used. Their versions are prepared when they are loaded. `go_on` is called before each
-    /// mesh, from any thread; the rest is skipped once it returns false. `loaded` is called after each mesh. Returns
-    /// the numbers of unusable meshes in the data set and the problem of each.
+    /// Shares the limit of the samples in memory with another split.
+    pub fn with_memory_of(mut self, other: &Self) -> Self {
+        self.memory_left = Arc::clone(&other.memory_left);
+        self
+    }
+
+    /// Reads every mesh and its target once, in parallel, to detect problems before training, and leaves out those that
+    /// cannot be used. Nothing is prepared. `go_on` and the result are those of [`load_usable`](Self::load_usable).
+    ///
+    /// # Errors
+    /// The first problem that is not of a single mesh.
+    pub fn examine(&mut self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Vec<(usize, TaskError)>, TaskError> {
+        self.keep_usable(go_on, |split, index| {
+            let (outline, _) = split.unprepared(split.place(index).0)?;
+            if split.change_is_none(index) {
+                // Another thread may have been first.
+                let _ = split.outlines[index].set(outline);
+            }
+            Ok(())
+        })
+    }
+
+    /// Loads every mesh once, in parallel, to fill the cache, and leaves out those that cannot be used. Their versions
+    /// are prepared when they are loaded. `go_on` is called before each mesh, from any thread; the rest is skipped once it
+    /// returns false. `loaded` is called after each mesh. Returns the numbers of unusable meshes in the data set and the
+    /// problem of each.
     ///
     /// # Errors
     /// The first problem that is not of a single mesh.
@@ -168,13 +206,18 @@ impl PreparedSplit {
         go_on: &(dyn Fn() -> bool + Sync),
         loaded: &(dyn Fn(&Sample) + Sync),
     ) -> Result<Vec<(usize, TaskError)>, TaskError> {
+        self.keep_usable(go_on, |split, index| split.load(index).map(|sample| loaded(&sample)))
+    }
+
+    fn keep_usable(
+        &mut self,
+        go_on: &(dyn Fn() -> bool + Sync),
+        read: impl Fn(&Self, usize) -> Result<(), TaskError> + Sync,
+    ) -> Result<Vec<(usize, TaskError)>, TaskError> {
         let results: Vec<Result<(), TaskError>> = (0..self.len())
             .into_par_iter()
             .step_by(self.versions())
-            .map(|index| match go_on() {
-                true => self.load(index).map(|sample| loaded(&sample)),
-                false => Ok(()),
-            })
+            .map(|index| if go_on() { read(self, index) } else { Ok(()) })
             .collect();
         let mut unusable: Vec<(usize, TaskError)> = Vec::new();
         for (&item, result) in self.items.iter().zip(results) {
@@ -184,34 +227,90 @@ impl PreparedSplit {
                 Err(error) => unusable.push((item, error)),
             }
         }
-        let is_good = |item: usize| unusable.iter().all(|(bad, _)| *bad != item);
-        let good: Vec<bool> = (0..self.len()).map(|i| is_good(self.place(i).0)).collect();
-        let mut keep = good.iter();
-        self.kept.retain(|_| *keep.next().unwrap_or(&true));
-        let mut keep = good.iter();
-        self.checksums.retain(|_| *keep.next().unwrap_or(&true));
-        self.items.retain(|&item| is_good(item));
+        self.leave_out(&unusable.iter().map(|(item, _)| *item).collect());
         Ok(unusable)
     }
 
-    /// Prepares the versions of all meshes, in parallel, to fill the cache.
+    /// Leaves out meshes, by their numbers in the data set.
+    pub(crate) fn leave_out(&mut self, unusable: &BTreeSet<usize>) {
+        let good: Vec<bool> = (0..self.len()).map(|i| !unusable.contains(&self.place(i).0)).collect();
+        let mut keep = good.iter();
+        self.kept.retain(|_| *keep.next().unwrap_or(&true));
+        let mut keep = good.iter();
+        self.outlines.retain(|_| *keep.next().unwrap_or(&true));
+        self.items.retain(|item| !unusable.contains(item));
+    }
+
+    /// Numbers in the data set of the meshes that turned out to be unusable when they were prepared, and the problem of
+    /// each. They are told once.
+    pub(crate) fn take_failed(&self) -> BTreeMap<usize, String> {
+        std::mem::take(&mut self.failed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Extent and target of a mesh as its file has it.
+    fn unprepared(&self, item: usize) -> Result<(Outline, Target), TaskError> {
+        let content = self.dataset.content(item)?;
+        let Inner { items, targets, .. } = &*self.dataset;
+        let item = &items[item];
+        content.fields(&self.preparation.features.fields())?;
+        let mesh = self.preparation.placed(&item.name, content.mesh()?)?;
+        let graph = targets.has_vectors().then(|| self.preparation.graph(&mesh)).transpose();
+        let graph = graph.map_err(|source| TaskError::Geometry { name: item.name.clone(), source })?;
+        let frames = graph.as_ref().map_or(&[][..], |graph| graph.frames());
+        let motion = self.preparation.rotation_of(&item.name).map(DMat3::from_quat);
+        let target = targets.read(item, &content, (mesh.vertex_count(), frames), (motion, Sources::default()))?;
+        let checksum = checksum(item, content.hash(), &target);
+        let outline = Outline { vertices: mesh.vertex_count(), size: root_of_area(&areas(&mesh)), checksum };
+        Ok((outline, target))
+    }
+
+    /// True if a sample is the mesh of a file.
+    fn change_is_none(&self, index: usize) -> bool {
+        self.meshing.is_none() && !self.is_copied && self.place(index).1 == 0
+    }
+
+    fn outline(&self, index: usize) -> Result<Outline, TaskError> {
+        let known = || self.outlines.get(index).and_then(OnceLock::get).copied();
+        if let Some(outline) = known() {
+            return Ok(outline);
+        }
+        if index < self.len() && self.change_is_none(index) {
+            let (outline, _) = self.unprepared(self.place(index).0)?;
+            return Ok(*self.outlines[index].get_or_init(|| outline));
+        }
+        let sample = self.load(index)?;
+        known().ok_or_else(|| TaskError::setting(sample.name, "it was not read"))
+    }
+
+    /// Prepares the versions of all meshes, in parallel, to fill the cache. `loaded` is called after each.
     ///
     /// # Errors
     /// The first version that cannot be loaded.
-    pub fn prepare_versions(&self) -> Result<(), TaskError> {
-        (0..self.len()).into_par_iter().try_for_each(|index| self.load(index).map(drop))
+    pub fn prepare_versions(&self, loaded: &(dyn Fn(&Sample) + Sync)) -> Result<(), TaskError> {
+        let versions = (0..self.len()).into_par_iter().filter(|index| index % self.versions() != 0);
+        versions.try_for_each(|index| self.load(index).map(|sample| loaded(&sample)))
     }
 
     fn read(&self, index: usize) -> Result<Sample, TaskError> {
         let (item, version) = self.place(index);
-        let (mut sample, content) = match self.make(item, version as u64, &self.cache) {
+        let made = match self.make(item, version as u64, &self.cache) {
             // It is known only now that this version cannot be prepared.
-            Err(error) if version > 0 && error.is_of_mesh() => self.make(item, 0, &self.cache)?,
-            made => made?,
+            Err(error) if version > 0 && error.is_of_mesh() => self.make(item, 0, &self.cache),
+            made => made,
         };
+        if let Err(error) = &made
+            && error.is_of_mesh()
+        {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(item, error.to_string());
+        }
+        let (mut sample, content) = made?;
         sample.name = self.name(index);
         let item = &self.dataset.items[item];
-        self.checksums[index].get_or_init(|| checksum(item, content, &sample.target));
+        self.outlines[index].get_or_init(|| Outline {
+            vertices: sample.graph().vertex_count(),
+            size: sample.size(),
+            checksum: checksum(item, content, &sample.target),
+        });
         Ok(sample)
     }
 
@@ -282,14 +381,25 @@ impl PreparedSplit {
                 entry
             }
         };
-        let Entry { mut sample, sources } = entry;
+        self.with_target(item, content, change, entry)
+    }
+
+    /// The sample of an entry of a mesh after a change, with its target.
+    fn with_target(
+        &self,
+        item: &Item,
+        content: &Content<'_>,
+        change: Option<Change>,
+        entry: Entry,
+    ) -> Result<Sample, TaskError> {
+        let Entry { mut sample, sources, .. } = entry;
         let elements = sample.extras.get().map_or(&[][..], |elements: &Elements<f32>| &elements.origins);
         let sources = Sources { vertices: &sources, elements };
         let rotation = || self.preparation.rotation_of(&item.name);
         let motion = change.as_ref().and_then(|change| change.motion);
         let motion = motion.or_else(|| rotation().map(DMat3::from_quat));
         let frames = sample.graph().frames();
-        let target = self.dataset.targets.read(item, content, frames, (motion, sources))?;
+        let target = self.dataset.targets.read(item, content, (frames.len(), frames), (motion, sources))?;
         sample.target = match change.is_some_and(|change| change.is_mirrored()) {
             true => swapped(target, &self.swaps),
             false => target,
@@ -297,12 +407,24 @@ impl PreparedSplit {
         Ok(sample)
     }
 
+    /// Prepares a sample without the cache, and returns it with the size of its entry in bytes.
+    pub(crate) fn measure(&self, index: usize) -> Result<(Sample, usize), TaskError> {
+        let (item, version) = self.place(index);
+        let content = self.dataset.content(item)?;
+        let item = &self.dataset.items[item];
+        let change = self.change(item, &content, version as u64)?;
+        let fields = content.fields(&self.preparation.features.fields())?;
+        let entry = self.prepare(item, content.mesh()?, &fields, change.as_ref())?;
+        let bytes = entry::encode(&entry, &self.preparation).map_or(0, |bytes| bytes.len());
+        Ok((self.with_target(item, &content, change, entry)?, bytes))
+    }
+
     /// Changes and prepares a mesh.
     fn prepare(&self, item: &Item, mesh: &Mesh, fields: &Fields, change: Option<&Change>) -> Result<Entry, TaskError> {
         let name = &item.name;
         let Some(change) = change else {
-            let sample = self.preparation.prepare_with(name, mesh, fields)?;
-            return Ok(Entry { sample, sources: Vec::new() });
+            let (sample, mesh) = self.preparation.prepare_mesh(name, mesh, fields)?;
+            return Ok(Entry { sample, mesh, sources: Vec::new() });
         };
         let remeshed = change.remeshed(name, mesh)?;
         let (changed, fields) = match &remeshed {
@@ -310,13 +432,13 @@ impl PreparedSplit {
             None => (mesh, fields.clone()),
         };
         let (moved, fields) = change.moved(name, changed, fields)?;
-        let mut sample = self.preparation.prepare_with(name, &moved, &fields)?;
+        let (mut sample, moved) = self.preparation.prepare_mesh(name, &moved, &fields)?;
         if let (Some(remeshed), Some(elements)) = (&remeshed, sample.extras.get::<Elements<f32>>()) {
             let origins = origins(self.preparation.per, mesh, &remeshed.mesh)
                 .map_err(|error| TaskError::setting(name, error.to_string()))?;
             sample.extras.insert(Arc::new(elements.with_origins(origins)));
         }
-        Ok(Entry { sample, sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources) })
+        Ok(Entry { sample, mesh: moved, sources: remeshed.map_or(Vec::new(), |remeshed| remeshed.sources) })
     }
 
     /// True if the places of a remeshed mesh are on the mesh of a file.
@@ -423,17 +545,36 @@ impl SampleSource for PreparedSplit {
         self.preparation.features.dropped(&mut random)
     }
 
-    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
-        let known = || self.checksums.get(index).and_then(OnceLock::get);
-        if known().is_none() {
-            self.load(index)?;
+    fn target(&self, index: usize) -> Result<Target, TaskError> {
+        match index < self.len() && self.change_is_none(index) {
+            true => Ok(self.unprepared(self.place(index).0)?.1),
+            false => Ok(self.load(index)?.target),
         }
-        Ok(known().copied().unwrap_or_default())
+    }
+
+    fn extent(&self, index: usize) -> Result<(usize, Option<f64>), TaskError> {
+        let Outline { vertices, size, .. } = self.outline(index)?;
+        Ok((vertices, size))
+    }
+
+    /// Where eigenvectors take long, a few meshes, drawn with the seed.
+    fn typical(&self, seed: u64) -> Vec<usize> {
+        let mut meshes: Vec<usize> = (0..self.items.len()).collect();
+        if self.preparation.eigenpairs() != [0; 3] && meshes.len() > TYPICAL {
+            meshes.sort_by_cached_key(|mesh| Visit { seed, epoch: 0 }.random(*mesh).random::<u64>());
+            meshes.truncate(TYPICAL);
+            meshes.sort_unstable();
+        }
+        meshes.into_iter().map(|mesh| mesh * self.versions()).collect()
+    }
+
+    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+        Ok(self.outline(index)?.checksum)
     }
 }
 
 /// A share of the memory of the machine, from the table that Linux keeps.
-fn default_memory() -> usize {
+pub(crate) fn default_memory() -> usize {
     let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = table.lines().find_map(|line| {
         let (_, number) = line.split_once("MemTotal:")?;

@@ -90,15 +90,16 @@ impl TargetReader {
     }
 
     /// Target of a mesh with given vertex frames, after a motion (rotation or reflection) and a remeshing of the mesh.
+    /// `vertices` is the number of vertices of the mesh. Only [vectors](Self::has_vectors) need frames.
     pub fn read(
         &self,
         item: &Item,
         content: &Content,
-        frames: &[Frame],
+        (vertices, frames): (usize, &[Frame]),
         (motion, sources): (Option<DMat3>, Sources<'_>),
     ) -> Result<Target, TaskError> {
         let is_remeshed = !sources.vertices.is_empty();
-        let vertices = if is_remeshed { content.mesh()?.vertex_count() } else { frames.len() };
+        let vertices = if is_remeshed { content.mesh()?.vertex_count() } else { vertices };
         let carries = is_remeshed && self.per != Element::Mesh;
         self.given(item, content, vertices)?.try_map(
             |labels| {

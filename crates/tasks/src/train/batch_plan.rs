@@ -53,7 +53,7 @@ pub(crate) struct Packing {
 impl Packing {
     /// Steps of about `vertices` vertices.
     fn new(samples: &dyn SampleSource, vertices: usize) -> Result<Self, TaskError> {
-        let size = |index: usize| Ok(samples.load(index)?.graph().vertex_count());
+        let size = |index: usize| Ok(samples.extent(index)?.0);
         let meshes = (0..samples.len()).step_by(samples.versions().max(1));
         let sizes: Vec<usize> = meshes.map(size).collect::<Result<_, TaskError>>()?;
         let steps = sizes.iter().sum::<usize>().div_ceil(vertices.max(1));

@@ -181,15 +181,10 @@ fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
     }
 }
 
-/// Number of threads that load samples: one for training on the CPU, which needs the cores itself, and up to
-/// eight for a GPU. As many as there are cores if the samples have versions, which are prepared during the first epochs.
-fn loading_threads(device: &Device, samples: &dyn SampleSource) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    match device {
-        _ if samples.versions() > 1 => cores,
-        Device::Cpu => 1,
-        Device::Cuda(_) => (cores / 2).clamp(1, 8),
-    }
+/// Number of threads that load samples: as many as there are cores, because samples are prepared during the first
+/// epochs.
+fn loading_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// An iterator over batches, which threads prepare ahead.
@@ -217,7 +212,7 @@ impl Prefetch {
         plan: BatchPlan,
         range: (u64, u64),
     ) -> Self {
-        Self::with_threads(scope, source, plan, range, loading_threads(source.device, source.samples))
+        Self::with_threads(scope, source, plan, range, loading_threads())
     }
 
     fn with_threads<'scope, 'env>(
@@ -264,12 +259,16 @@ impl Iterator for Prefetch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Preparation, Rotations, Split};
+    use crate::data::{
+        Augmentation, BodiesConfig, Cache, DataConfig, Dataset, Eigenvectors, Preparation, PreparedSplit, Rotations,
+        Split, size_in_memory,
+    };
     use crate::train::BatchSize;
     use crate::train::batch_plan::Division;
-    use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
+    use gemcnn_mesh::{GaugeGraph, GeometryOptions, Hierarchy, shapes};
     use gemcnn_nn::{Extra, Extras, SpectraBatch};
     use std::collections::HashSet;
+    use std::sync::Weak;
 
     struct Spheres(Vec<Sample>);
 
@@ -342,6 +341,76 @@ mod tests {
         for threads in [2, 3, 8] {
             assert!(batches(threads) == expected, "{threads} threads");
         }
+    }
+
+    /// Counts the loaded samples that are in memory at once.
+    struct Counted<'a> {
+        samples: &'a PreparedSplit,
+        loaded: Mutex<(Vec<Weak<Hierarchy>>, usize)>,
+    }
+
+    impl SampleSource for Counted<'_> {
+        fn len(&self) -> usize {
+            self.samples.len()
+        }
+
+        fn name(&self, index: usize) -> String {
+            self.samples.name(index)
+        }
+
+        fn load(&self, index: usize) -> Result<Sample, TaskError> {
+            let sample = self.samples.load(index)?;
+            let mut loaded = self.loaded.lock().unwrap();
+            let (all, most) = &mut *loaded;
+            let hierarchy = Arc::downgrade(&sample.hierarchy);
+            all.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&hierarchy));
+            all.push(hierarchy);
+            *most = (*most).max(all.len());
+            Ok(sample)
+        }
+    }
+
+    #[test]
+    fn data_larger_than_the_memory_stream_from_the_cache() {
+        let bodies = BodiesConfig { count: 20, vertices: 500, ..Default::default() };
+        let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let cache = Cache::new(place.path());
+        let objective = Arc::new(Objective::classes(500));
+        let (kept, threads) = (3, 2);
+        let run = |meshes: Option<usize>| -> (Vec<String>, usize) {
+            let preparation = Preparation { extras: vec![Eigenvectors([8, 0, 0]).into()], ..Default::default() };
+            let split = dataset.split(Split::Train, &preparation, &cache).unwrap();
+            let samples = match meshes {
+                Some(meshes) => {
+                    let largest = (0..split.len()).map(|i| size_in_memory(&split.load(i).unwrap())).max().unwrap();
+                    dataset.split(Split::Train, &preparation, &cache).unwrap().with_memory(meshes * largest)
+                }
+                None => split,
+            };
+            let counted = Counted { samples: &samples, loaded: Mutex::default() };
+            let plan = BatchPlan {
+                samples: samples.len(),
+                versions: 1,
+                division: Division::Meshes(1),
+                shuffle: Some(7),
+                drop_last: false,
+            };
+            let cache = GeometryCache::off();
+            let source = BatchSource { samples: &counted, objective: &objective, cache: &cache, device: &Device::Cpu };
+            let batches = std::thread::scope(|scope| {
+                let batches = Prefetch::with_threads(scope, source, plan.clone(), (0, 3 * plan.steps()), threads);
+                batches.map(|batch| format!("{:?}", batch.unwrap())).collect()
+            });
+            let (_, most) = counted.loaded.into_inner().unwrap();
+            (batches, most)
+        };
+        let (expected, all) = run(None);
+        let (streamed, most) = run(Some(kept));
+        assert_eq!((expected.len(), all), (48, 16));
+        assert!(streamed == expected);
+        // Those that are kept, and one for each thread.
+        assert!(most <= kept + threads, "{most}");
     }
 
     #[test]

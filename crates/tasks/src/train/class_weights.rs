@@ -30,7 +30,7 @@ impl ClassWeights {
             Self::Balanced => {
                 let mut counts = vec![0; classes];
                 for index in 0..source.len() {
-                    count_labels(&source.load(index)?.target, &mut counts);
+                    count_labels(&source.target(index)?, &mut counts);
                 }
                 Some(balanced(&counts))
             }

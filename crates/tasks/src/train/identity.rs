@@ -1,6 +1,6 @@
 //! Identity of a run: settings and data, which must not change when it is resumed.
 
-use super::originals::Originals;
+use super::chosen::Chosen;
 use super::problem::Problem;
 use super::settings::TrainingConfig;
 use crate::data::Classes;
@@ -31,7 +31,7 @@ impl Identity {
     pub fn new(problem: Problem<'_>, device: &Device) -> Result<Self, TaskError> {
         Ok(Self {
             settings: problem.settings.clone(),
-            training: checksum(&Originals(problem.training))?,
+            training: checksum(&Chosen::originals(problem.training))?,
             held_out: checksum(problem.held_out)?,
             classes: checksum_of_classes(problem.classes)?,
             device: device_name(device),

@@ -1,9 +1,12 @@
 //! Progress events of a training run.
 
 use super::metrics::Record;
+use crate::Sample;
+use crate::data::{Cache, size_in_memory};
 use gemcnn_nn::{Archive, Module};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Receives the events of a training run.
 pub trait Observer: Send {
@@ -30,14 +33,19 @@ impl Observer for Silent {
 pub enum Event<'a> {
     /// A note, such as an inferred setting or the reason for an early end.
     Note(&'a str),
-    /// Meshes are being prepared before the first step: read from the cache, or computed.
+    /// Meshes are being prepared before the first step: read from the cache, or computed. The others follow during the
+    /// first epoch.
     Preparing {
         /// Number of prepared meshes.
         done: usize,
+        /// Number of meshes that are prepared before the first step.
+        first: usize,
         /// Number of all meshes.
         total: usize,
         /// Estimated memory of all of them, in bytes.
         bytes: usize,
+        /// Estimated size in the cache of all of them and of their versions, in bytes; `None` without a cache.
+        stored: Option<u64>,
         /// Estimated time until they are prepared.
         time_left: Duration,
     },
@@ -74,6 +82,48 @@ pub enum Event<'a> {
     /// The current model, which [`Observer::wants_model`] asked for. See
     /// [`TrainedModel::from_archive`](super::TrainedModel::from_archive).
     Model(&'a Archive),
+}
+
+/// Reports meshes as they are prepared, from any thread, with estimates from those so far.
+pub struct Preparing<'a> {
+    first: usize,
+    total: usize,
+    /// Number of meshes and their versions.
+    entries: u64,
+    cache: &'a Cache,
+    since: Instant,
+    /// Number and memory of the meshes so far.
+    state: Mutex<(usize, usize, &'a mut dyn Observer)>,
+}
+
+impl<'a> Preparing<'a> {
+    /// Begins with the first of `total` meshes, which have `entries` entries in the cache with all their versions.
+    pub fn new(
+        (first, total): (usize, usize),
+        entries: usize,
+        cache: &'a Cache,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        let state = Mutex::new((0, 0, observer));
+        Self { first, total, entries: entries as u64, cache, since: Instant::now(), state }
+    }
+
+    /// Reports a mesh.
+    pub fn loaded(&self, sample: &Sample) {
+        // The lock is poisoned after a panic of the observer, which is then not called again.
+        let Ok(mut state) = self.state.lock() else { return };
+        let (done, bytes, observer) = &mut *state;
+        *done += 1;
+        *bytes += size_in_memory(sample);
+        observer.observe(Event::Preparing {
+            done: *done,
+            first: self.first,
+            total: self.total,
+            bytes: *bytes / *done * self.total,
+            stored: self.cache.mean_entry().map(|mean| mean * self.entries),
+            time_left: self.since.elapsed().mul_f64(self.total.saturating_sub(*done) as f64 / *done as f64),
+        });
+    }
 }
 
 /// Progress of training. On a GPU, losses are read only from time to time.

@@ -23,9 +23,7 @@ impl TrainingRanges {
     pub(super) fn of(samples: &dyn SampleSource) -> Result<Option<Self>, TaskError> {
         let mut found: Option<Self> = None;
         for index in 0..samples.len() {
-            let sample = samples.load(index)?;
-            let Some(size) = size(&sample) else { return Ok(None) };
-            let vertices = sample.graph().vertex_count();
+            let (vertices, Some(size)) = samples.extent(index)? else { return Ok(None) };
             let ranges = found.get_or_insert(Self { vertices: [vertices; 2], size: [size; 2] });
             let ([fewest, most], [least, largest]) = (ranges.vertices, ranges.size);
             ranges.vertices = [fewest.min(vertices), most.max(vertices)];
@@ -46,7 +44,7 @@ impl TrainingRanges {
                  `gemcnn mesh remesh IN OUT --vertices {wanted}` makes a mesh like them"
             ));
         }
-        if let Some(size) = size(sample)
+        if let Some(size) = sample.size()
             && beyond(size, self.size, SIZE_FACTOR)
         {
             let usual = 0.5 * (self.size[0] + self.size[1]);
@@ -58,12 +56,6 @@ impl TrainingRanges {
         }
         notes
     }
-}
-
-/// Square root of the area; `None` if it is not known.
-fn size(sample: &Sample) -> Option<f64> {
-    let area: f64 = sample.areas.iter().map(|&area| f64::from(area)).sum();
-    (!sample.areas.is_empty()).then(|| area.sqrt())
 }
 
 fn beyond(value: f64, [low, high]: [f64; 2], factor: f64) -> bool {

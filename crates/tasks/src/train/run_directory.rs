@@ -118,6 +118,15 @@ impl RunDirectory {
         self.remove(&[MODEL, BEST, PREDICTIONS, FINISHED, EVALUATION, "curve."])
     }
 
+    /// Removes the checkpoint, so that the run begins again.
+    pub(crate) fn forget(&self) -> Result<(), TaskError> {
+        let file = self.checkpoint();
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TaskError::file(file)(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Marks a run as finished once all its results are there. Evaluations of earlier models are removed.
     pub(crate) fn finish(&self) -> Result<(), TaskError> {
         if self.is_finished() {

@@ -161,7 +161,7 @@ impl TrainingConfig {
     }
 
     /// Method of the optimiser.
-    pub(super) fn method(&self) -> Method {
+    pub(crate) fn method(&self) -> Method {
         let weight_decay = self.weight_decay;
         match self.optimiser {
             OptimiserConfig::Adam { beta1, beta2, epsilon } => Method::Adam { beta1, beta2, epsilon, weight_decay },

@@ -10,13 +10,13 @@ mod model;
 use super::batch_plan::{BatchPlan, Division};
 use super::batches::{BatchSource, GeometryCache, Prefetch, PreparedBatch};
 use super::checkpoint::{Checkpoint, Progress, Written};
+use super::chosen::Chosen;
 use super::clock::Clock;
 use super::evaluate::{evaluate, names};
 use super::identity::Identity;
 use super::metrics::{MetricsLog, Record, Scores, Tally, evaluations_since_best};
 use super::objective::BatchLoss;
 use super::observer::{Event, Observer, StepReport};
-use super::originals::Originals;
 use super::problem::Problem;
 use super::ranges::TrainingRanges;
 use super::run_directory::RunDirectory;
@@ -164,14 +164,15 @@ impl<'a> Trainer<'a> {
     /// Computes class weights, ranges and scaling, and calibrates the network, before the first step.
     fn begin(&mut self) -> Result<(), TaskError> {
         let config = self.problem.config;
-        let training = &Originals(self.problem.training);
+        let training = &Chosen::originals(self.problem.training);
         if let Objective::Classes { count, .. } = self.problem.objective {
             self.progress.class_weights = config.class_weights.of(*count, training)?;
         }
         self.progress.ranges = TrainingRanges::of(training)?;
         if config.scale_features {
             let kind = self.state.network.input();
-            self.progress.scaling = FeatureScaling::fit_source(kind, training)?;
+            let typical = Chosen::typical(self.problem.training, config.seed);
+            self.progress.scaling = FeatureScaling::fit_source(kind, &typical)?;
         }
         if config.scale_targets
             && let Objective::Values { kind, .. } = self.problem.objective
