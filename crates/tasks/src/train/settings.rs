@@ -9,6 +9,7 @@ use crate::data::Classes;
 use gemcnn_nn::{FeatureType, Method, Objective, Penalty, Plateau, ProductMode, Schedule, Target};
 use gemcnn_view::render::Up;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Settings of the training loop. Every setting has a default; docs/training.md lists them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,10 @@ pub struct TrainingConfig {
     pub average: f64,
     /// Seed of initialisation, data order and dropout (default 1).
     pub seed: u64,
+    /// A run, a model file or a bundled model whose weights are the first ones, except those of the last layer (default:
+    /// random weights).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<PathBuf>,
     /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training split
     /// (default true).
     pub scale_features: bool,
@@ -87,6 +92,7 @@ impl Default for TrainingConfig {
             smoothing: 0.0,
             average: 0.0,
             seed: 1,
+            start: None,
             scale_features: true,
             scale_targets: true,
             calibrate: false,
