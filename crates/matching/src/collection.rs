@@ -169,3 +169,68 @@ fn ways(links: &[Link], of_mesh: &[Vec<usize>], to: usize) -> (Vec<f64>, Vec<Opt
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refine::FunctionalMap;
+    use gemcnn_mesh::shapes;
+    use gemcnn_tasks::data::{DataConfig, Dataset, Split};
+    use gemcnn_tasks::evaluation::{GeodesicScores, MeshMap};
+
+    /// The link of a map that adds a number to that of the vertex, with its inverse.
+    fn shifted(ends: [usize; 2], by: u32, count: u32, badness: f64) -> Link {
+        let moved = |by: u32| (0..count).map(|vertex| (vertex + by) % count).collect();
+        let functional_map = FunctionalMap { size: 1, values: vec![1.0] };
+        let refined = Refined { forward: moved(by), backward: moved(count - by), functional_map };
+        Link::new(ends[0], ends[1], refined, badness)
+    }
+
+    #[test]
+    fn maps_are_composed_on_the_best_ways() {
+        let shape = Shape::new(&shapes::icosphere(2).unwrap(), &Default::default()).unwrap();
+        let count = shape.surface().vertex_count() as u32;
+        let shapes = vec![shape; 5];
+        let names: Vec<String> = ["a", "b", "c", "d", "e"].map(String::from).to_vec();
+        let links = vec![
+            shifted([1, 0], 3, count, 0.0),
+            shifted([1, 2], 5, count, 0.0),
+            shifted([3, 2], 7, count, 0.1),
+            // Shorter, but worse than the way over c.
+            shifted([3, 1], 50, count, 0.9),
+        ];
+        let found = Collection::new(&names, &shapes, links);
+        assert_eq!((found.template, found.left_out()), (1, vec!["e"]));
+        let image = |mesh: usize| found.on_template(mesh).map(|points| points[0]);
+        assert_eq!(image(0), Some(Some(count - 3)));
+        assert_eq!(image(2), Some(Some(count - 5)));
+        assert_eq!(image(3), Some(Some(2)));
+        assert_eq!(image(4), None);
+    }
+
+    #[test]
+    fn the_data_set_has_the_points_that_return() {
+        let shape = Shape::new(&shapes::icosphere(3).unwrap(), &Default::default()).unwrap();
+        let own = shape.surface().vertices();
+        let count = own.len() as u32;
+        let mut link = shifted([0, 1], 0, count, 0.0);
+        let opposite = own.iter().position(|point| point.distance(-own[0]) < 1e-6).unwrap();
+        // On the ways of both meshes.
+        link.forward[opposite] = 0;
+        link.backward[opposite] = 0;
+        let names = ["a", "b"].map(String::from);
+        let shapes = [shape.clone(), shape.clone()];
+        let found = Collection::new(&names, &shapes, vec![link]);
+        let folder = tempfile::tempdir().unwrap();
+        found.write(folder.path(), 100).unwrap();
+        let data = DataConfig::Folder(folder.path().into());
+        let dataset = Dataset::open(&data).unwrap();
+        assert_eq!((dataset.len(Split::Train), dataset.len(Split::Test)), (2, 0));
+        assert_eq!(dataset.template().unwrap().vertex_count(), 100);
+        assert_eq!(dataset.mesh(Split::Train, 1).unwrap().vertex_count(), own.len());
+        let maps = [MeshMap { from: 0, to: 1, vertices: (0..count).collect() }];
+        assert_eq!(GeodesicScores::of_maps(&dataset, Split::Train, &maps).unwrap().mean, 0.0);
+        let known = |mesh: usize| found.on_template(mesh).unwrap().iter().flatten().count();
+        assert_eq!([known(found.template), known(1 - found.template)], [own.len(), own.len() - 1]);
+    }
+}

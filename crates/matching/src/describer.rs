@@ -13,7 +13,13 @@ pub enum Describer {
     /// nearly isometric.
     Spectrum,
     /// The descriptors of a network.
-    Network(Matcher),
+    Network(Box<Matcher>),
+}
+
+impl From<Matcher> for Describer {
+    fn from(matcher: Matcher) -> Self {
+        Self::Network(Box::new(matcher))
+    }
 }
 
 impl Describer {
@@ -62,14 +68,15 @@ impl Describer {
     /// those of a second start.
     pub(crate) fn best(&self, a: &Shape, b: &Shape) -> Result<(Refined, Evidence), MatchError> {
         let refined = match self {
-            Self::Spectrum => spectrum::candidates(a, b)?,
-            Self::Network(_) => vec![refine(a, b, &RefineOptions::default())?],
+            Self::Spectrum => spectrum::best(a, b)?,
+            Self::Network(_) => refine(a, b, &RefineOptions::default())?,
         };
-        let judged = refined.into_iter().map(|refined| {
-            let evidence = Judged::new(a, b, &refined, &refined.forward).measured.evidence;
-            (refined, evidence)
-        });
-        let best = judged.reduce(|best, other| if other.1.badness() < best.1.badness() { other } else { best });
-        best.ok_or_else(|| MatchError::Network("no map was tried".into()))
+        let evidence = Judged::new(a, b, &refined, &refined.forward).measured.evidence;
+        Ok((refined, evidence))
+    }
+
+    /// True if a map from this, with its evidence, is good enough to learn from.
+    pub(crate) fn accepts(&self, evidence: &Evidence) -> bool {
+        evidence.is_accepted() && (matches!(self, Self::Network(_)) || evidence.badness() < spectrum::TRUSTED)
     }
 }

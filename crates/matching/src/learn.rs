@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 
 /// Name of the bundled model that first maps are tried with.
 const BODIES: &str = "bodies-match";
-/// Folder of the data set with the maps that were found.
-const FOUND: &str = "correspondences";
-/// Share of accepted maps from which on no other start is tried.
-const ENOUGH: f64 = 0.8;
+/// Folder of the data set with the correspondences that were found.
+pub const FOUND: &str = "correspondences";
+/// Share of accepted maps from which on no other way is tried.
+const ENOUGH: f64 = 0.5;
 /// Largest number of names in a note.
 const LISTED: usize = 5;
 
@@ -37,8 +37,8 @@ pub enum LearnError {
     },
     /// No map is good enough to learn from.
     #[error(
-        "none of {pairs} pairs of meshes has a map to learn from, which keeps areas and orientation and can be inverted: \
-         {rejected}; give whole surfaces of one kind, or start from a model that knows them (`--start`)"
+        "none of {pairs} pairs of meshes has a map to learn from, which keeps areas and orientation and can be inverted \
+         (the best one: {rejected}); give whole surfaces of one kind, or start from a model that knows them (`--start`)"
     )]
     NoMaps {
         /// Number of pairs.
@@ -47,7 +47,9 @@ pub enum LearnError {
         rejected: String,
     },
     /// A model to start from that reads other eigenvectors than the one to train.
-    #[error("{model} reads {found} eigenvectors, but the model to train reads {needed}; start from a model with its settings")]
+    #[error(
+        "{model} reads {found} eigenvectors, but the model to train reads {needed}; start from a model with its settings"
+    )]
     Start {
         /// The model to start from.
         model: PathBuf,
@@ -56,7 +58,15 @@ pub enum LearnError {
         /// Number of eigenvectors that the model to train reads.
         needed: usize,
     },
-    /// Shapes that cannot be matched, or a network that cannot describe them.
+    /// A mesh that cannot be matched.
+    #[error("{name}: {source}")]
+    Mesh {
+        /// The mesh.
+        name: String,
+        /// The cause.
+        source: MatchError,
+    },
+    /// A network that cannot describe or match shapes.
     #[error(transparent)]
     Match(#[from] MatchError),
     /// An error of training.
@@ -78,7 +88,7 @@ pub enum Start {
 /// Options of [`learn`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct LearnOptions {
-    /// Rounds of matching and training (default 2).
+    /// Rounds of matching and training (default 3).
     pub rounds: usize,
     /// Number of other meshes that each mesh is matched with in a round (default 4).
     pub partners: usize,
@@ -94,7 +104,7 @@ pub struct LearnOptions {
 
 impl Default for LearnOptions {
     fn default() -> Self {
-        Self { rounds: 2, partners: 4, classes: 1000, start: Start::Best, direct: 3000, simplified: 2000 }
+        Self { rounds: 3, partners: 4, classes: 1000, start: Start::Best, direct: 3000, simplified: 2000 }
     }
 }
 
@@ -168,11 +178,14 @@ pub fn learn(
         if begun.exists() {
             config.training.start = RunConfig::read(&begun)?.training.start;
         } else {
-            let describer = match model.take() {
-                Some(model) => Some((format!("round {}", round - 1), Describer::Network(Matcher::new(model)?))),
-                None => None,
+            let ways = match model.take() {
+                None => learner.starts()?,
+                Some(model) => {
+                    let describer = Matcher::new(model)?.into();
+                    vec![Way { name: format!("round {}", round - 1), model: None, describer }]
+                }
             };
-            let Some((found, start)) = learner.match_pairs(round, describer, observer)? else { return Ok(None) };
+            let Some((found, start)) = learner.match_pairs(round, ways, observer)? else { return Ok(None) };
             if round == 1 {
                 config.training.start = start;
             }
@@ -185,6 +198,18 @@ pub fn learn(
     }
     Ok(model)
 }
+
+/// First maps, or those of a round.
+struct Way {
+    /// In words.
+    name: String,
+    /// The model of a start.
+    model: Option<PathBuf>,
+    describer: Describer,
+}
+
+/// The accepted maps, and the model of the start that they are from.
+type Found<'a> = (Collection<'a>, Option<PathBuf>);
 
 struct Learner<'a> {
     options: &'a LearnOptions,
@@ -214,7 +239,7 @@ impl<'a> Learner<'a> {
                     names.push(name.clone());
                     shapes.push(shape);
                 }
-                Err(error) if config.training.strict => return Err(error.into()),
+                Err(source) if config.training.strict => return Err(LearnError::Mesh { name: name.clone(), source }),
                 Err(error) => observer.observe(Event::Note(&format!("skipped: {name}: {error}"))),
             }
         }
@@ -225,28 +250,30 @@ impl<'a> Learner<'a> {
         Ok(Self { options, place, names, shapes, workspace, eigenpairs, seed: config.training.seed })
     }
 
-    /// Matches pairs with a way to describe them, or with the start, and returns the accepted maps and the model of the
-    /// start; `None` if a stop is requested.
-    #[allow(clippy::type_complexity)]
+    /// Ways to find the first maps.
+    fn starts(&self) -> Result<Vec<Way>, LearnError> {
+        let spectrum = || Way { name: "the spectrum".into(), model: None, describer: Describer::Spectrum };
+        Ok(match &self.options.start {
+            Start::Spectrum => vec![spectrum()],
+            Start::Model(path) => vec![self.network(path)?],
+            Start::Best => vec![self.network(Path::new(BODIES))?, spectrum()],
+        })
+    }
+
+    /// Matches pairs in each way until one gives enough accepted maps, and returns those of the best; `None` if a stop is
+    /// requested.
     fn match_pairs(
         &mut self,
         round: usize,
-        describer: Option<(String, Describer)>,
+        ways: Vec<Way>,
         observer: &mut dyn Observer,
-    ) -> Result<Option<(Collection<'_>, Option<PathBuf>)>, LearnError> {
-        let ways = match (describer, &self.options.start) {
-            (Some((name, describer)), _) => vec![(name, None, describer)],
-            (None, Start::Spectrum) => vec![spectrum()],
-            (None, Start::Model(path)) => vec![self.network(path)?],
-            (None, Start::Best) => vec![self.network(Path::new(BODIES))?, spectrum()],
-        };
-        let pairs = draw(self.shapes.len(), self.options.partners, self.seed, round as u64);
+    ) -> Result<Option<Found<'_>>, LearnError> {
         let mut best: Option<(Vec<Link>, Option<PathBuf>)> = None;
-        let mut rejected = (f64::INFINITY, String::new());
-        for (name, model, describer) in ways {
-            if best.as_ref().is_some_and(|(links, _)| links.len() as f64 >= ENOUGH * pairs.len() as f64) {
-                break;
-            }
+        let (mut rejected, mut tried) = ((f64::INFINITY, String::new()), 0);
+        for Way { name, model, describer } in ways {
+            // Fewer maps from the spectrum are good enough.
+            let factor = if let Describer::Spectrum = describer { 2 } else { 1 };
+            let pairs = draw(self.shapes.len(), factor * self.options.partners, self.seed, round as u64);
             for shape in &mut self.shapes {
                 describer.describe(&mut self.workspace, shape)?;
             }
@@ -262,11 +289,10 @@ impl<'a> Learner<'a> {
             let Some(found) = found? else { return Ok(None) };
             let mut links = Vec::new();
             for (link, evidence) in found {
-                if evidence.is_accepted() {
+                if describer.accepts(&evidence) {
                     links.push(link);
                 } else if link.badness < rejected.0 {
-                    let doubts: Vec<String> = evidence.doubts().iter().map(ToString::to_string).collect();
-                    rejected = (link.badness, doubts.join(", "));
+                    rejected = (link.badness, evidence.summary());
                 }
             }
             observer.observe(Event::Note(&format!(
@@ -274,14 +300,18 @@ impl<'a> Learner<'a> {
                 links.len(),
                 pairs.len()
             )));
+            tried += pairs.len();
+            let is_enough = links.len() as f64 >= ENOUGH * pairs.len() as f64;
             if best.as_ref().is_none_or(|(known, _)| links.len() > known.len()) {
                 best = Some((links, model));
             }
+            if is_enough {
+                break;
+            }
         }
-        let (links, model) = best.filter(|(links, _)| !links.is_empty()).ok_or(LearnError::NoMaps {
-            pairs: pairs.len(),
-            rejected: rejected.1,
-        })?;
+        let (links, model) = best
+            .filter(|(links, _)| !links.is_empty())
+            .ok_or(LearnError::NoMaps { pairs: tried, rejected: rejected.1 })?;
         let collection = Collection::new(&self.names, &self.shapes, links);
         let left = collection.left_out();
         if !left.is_empty() {
@@ -296,18 +326,14 @@ impl<'a> Learner<'a> {
         Ok(Some((collection, model)))
     }
 
-    fn network(&self, path: &Path) -> Result<(String, Option<PathBuf>, Describer), LearnError> {
+    fn network(&self, path: &Path) -> Result<Way, LearnError> {
         let matcher = Matcher::new(TrainedModel::read(path)?)?;
         let found = matcher.options().eigenpairs;
         if found != self.eigenpairs {
             return Err(LearnError::Start { model: path.into(), found, needed: self.eigenpairs });
         }
-        Ok((path.display().to_string(), Some(path.into()), Describer::Network(matcher)))
+        Ok(Way { name: path.display().to_string(), model: Some(path.into()), describer: matcher.into() })
     }
-}
-
-fn spectrum() -> (String, Option<PathBuf>, Describer) {
-    ("the spectrum".into(), None, Describer::Spectrum)
 }
 
 /// Random pairs: each of `count` meshes with some others.
@@ -321,4 +347,20 @@ fn draw(count: usize, partners: usize, seed: u64, stream: u64) -> Vec<[usize; 2]
         pairs.extend(drawn.iter().map(|&b| [a.min(b), a.max(b)]));
     }
     pairs.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mesh_has_its_partners_and_rounds_have_others() {
+        let pairs = draw(9, 3, 1, 1);
+        assert!(pairs == draw(9, 3, 1, 1) && pairs != draw(9, 3, 1, 2) && pairs != draw(9, 3, 2, 1));
+        for mesh in 0..9 {
+            assert!(pairs.iter().filter(|pair| pair.contains(&mesh)).count() >= 3);
+        }
+        assert!(pairs.iter().all(|[a, b]| a < b) && pairs.len() <= 27);
+        assert_eq!(draw(3, 8, 1, 1), [[0, 1], [0, 2], [1, 2]]);
+    }
 }

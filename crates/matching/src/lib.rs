@@ -35,7 +35,7 @@ pub use correspondence::Match;
 pub use describer::Describer;
 pub use error::MatchError;
 pub use evidence::{Doubt, Evidence, Verdict};
-pub use learn::{LearnError, LearnOptions, Place, Start, known_correspondences, learn};
+pub use learn::{FOUND, LearnError, LearnOptions, Place, Start, known_correspondences, learn};
 pub use matcher::Matcher;
 pub use refine::{FunctionalMap, RefineOptions, Refined, refine};
 pub use shape::{Note, Shape, ShapeOptions};

@@ -231,7 +231,8 @@ fn start_from(path: &Path, (network, parameters): &mut ModelWithParameters) -> R
         let [here, there] = [body, known].map(|part| format!("{} to {}", part.input(), part.output()));
         return Err(refuse(format!("it maps {there} before its last layer, but the network to train maps {here}")));
     }
-    let of_head = [Some(head.weights.weight), head.weights.bias].map(|id| id.map(|id| parameters.get(id).name().to_owned()));
+    let of_head =
+        [Some(head.weights.weight), head.weights.bias].map(|id| id.map(|id| parameters.get(id).name().to_owned()));
     for parameter in parameters.iter_mut() {
         if of_head.iter().flatten().any(|name| name == parameter.name()) {
             continue;

@@ -4,9 +4,7 @@ use super::{RUNS, TrainArgs, TrainProgress, train_in};
 use crate::failure::Failure;
 use crate::output::{json_line, print, say, table, write_file};
 use crate::progress;
-use gemcnn_matching::{
-    Describer, LearnOptions, Matcher, Place, Start, Verdict, known_correspondences, learn,
-};
+use gemcnn_matching::{Describer, FOUND, LearnOptions, Matcher, Place, Start, Verdict, known_correspondences, learn};
 use gemcnn_mesh::{Mesh, read_mesh};
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::data::{DataConfig, Dataset, Split, mesh_files};
@@ -48,7 +46,7 @@ pub(super) fn config(args: &TrainArgs) -> Result<RunConfig, Failure> {
     RunConfig::parse(bundled).map_err(Failure::input)
 }
 
-/// Trains a model on the known correspondences of a folder, or on those that it finds, and judges it on pairs of meshes.
+/// Trains a model on the known correspondences of a folder, or on those that it finds, and meshes it on pairs of meshes.
 pub(super) fn train_matcher(
     args: &TrainArgs,
     config: Checked<RunConfig>,
@@ -102,7 +100,7 @@ fn supervised(
     let run = run.map_err(Failure::input)?;
     let path = run.path().to_path_buf();
     train_in(args, &config, run, &args.cache.open()?, device, stop)?;
-    judge(&path, config.training.start.as_deref(), &Judges::known(dataset.clone())?, device)
+    judge(&path, config.training.start.as_deref(), &Meshes::Known(dataset.clone()), device)
 }
 
 fn unsupervised(
@@ -112,12 +110,12 @@ fn unsupervised(
     device: &Device,
     stop: &StopFlag,
 ) -> Result<(), Failure> {
-    let judges = match known {
-        Some(dataset) => Judges::known(dataset)?,
-        None => Judges::unknown(&config)?,
+    let all = match known {
+        Some(dataset) => Meshes::Known(dataset),
+        None => Meshes::unknown(&config)?,
     };
-    let meshes = judges.training()?;
-    let mut config = with_steps(args, config, meshes.len());
+    let training = all.training()?;
+    let mut config = with_steps(args, config, training.len());
     let mut options = LearnOptions::default();
     options.rounds = args.rounds.unwrap_or(options.rounds);
     options.start = match config.training.start.take() {
@@ -126,14 +124,15 @@ fn unsupervised(
         Some(model) => Start::Model(model),
     };
     let parent = match &args.run_dir {
-        Some(folder) => RunDirectory::open_or_create(folder),
+        Some(folder) if folder.join(FOUND).exists() => RunDirectory::open_or_create(folder),
+        Some(folder) => RunDirectory::create(folder),
         None => RunDirectory::create_next(Path::new(RUNS), &config.name()),
     };
     let parent = parent.map_err(Failure::input)?;
     let directory = parent.path().to_path_buf();
     let cache = args.cache.open()?;
     let place = Place { directory: &directory, cache: &cache, device, stop };
-    let learned = learn(&meshes, &config, &options, &place, &mut TrainProgress::new(args.quiet));
+    let learned = learn(&training, &config, &options, &place, &mut TrainProgress::new(args.quiet));
     let learned = match learned {
         Ok(learned) => learned,
         Err(error) => {
@@ -153,22 +152,18 @@ fn unsupervised(
     write_file(&parent.model(), &bytes)?;
     let first = RunConfig::read(&directory.join("round-1").join("config.toml")).map_err(Failure::input)?;
     let start = first.training.start.unwrap_or_else(|| SPECTRUM.into());
-    judge(&directory, Some(&start), &judges, device)
+    judge(&directory, Some(&start), &all, device)
 }
 
 /// The meshes of a folder.
-enum Judges {
+enum Meshes {
     /// With known correspondences.
     Known(Dataset),
     /// Without.
     Unknown(Vec<(String, PathBuf)>),
 }
 
-impl Judges {
-    fn known(dataset: Dataset) -> Result<Self, Failure> {
-        Ok(Self::Known(dataset))
-    }
-
+impl Meshes {
     fn unknown(config: &RunConfig) -> Result<Self, Failure> {
         let DataConfig::Folder(folder) = &config.data else {
             return Err(Failure::usage("matching without known correspondences needs a folder of meshes"));
@@ -230,8 +225,8 @@ struct Row {
 }
 
 /// Matches pairs of meshes with the start and with the trained model, and prints and writes how good the maps are.
-fn judge(run: &Path, start: Option<&Path>, judges: &Judges, device: &Device) -> Result<(), Failure> {
-    let count = judges.len();
+fn judge(run: &Path, start: Option<&Path>, meshes: &Meshes, device: &Device) -> Result<(), Failure> {
+    let count = meshes.len();
     let pairs = (1..count).flat_map(|step| (0..count).map(move |from| (from, (from + step) % count)));
     let pairs: Vec<(usize, usize)> = pairs.take(JUDGED).collect();
     if pairs.is_empty() {
@@ -244,7 +239,7 @@ fn judge(run: &Path, start: Option<&Path>, judges: &Judges, device: &Device) -> 
             true => Describer::Spectrum,
             false => {
                 let model = TrainedModel::read(path).map_err(Failure::input)?;
-                Describer::Network(Matcher::new(model).map_err(Failure::input)?)
+                Matcher::new(model).map_err(Failure::input)?.into()
             }
         };
         ways.push((path.display().to_string(), describer));
@@ -254,13 +249,15 @@ fn judge(run: &Path, start: Option<&Path>, judges: &Judges, device: &Device) -> 
     for (descriptors, describer) in ways {
         let (good, maps) = progress::during("matching held-out pairs", || {
             let mut shape = |index: usize| {
-                let mesh = judges.mesh(index)?;
+                let mesh = meshes.mesh(index)?;
                 describer.shape(&mut workspace, &mesh).map_err(Failure::input)
             };
-            let shapes: Vec<_> = (0..count).map(|index| {
-                let is_used = pairs.iter().any(|&(from, to)| from == index || to == index);
-                is_used.then(|| shape(index)).transpose()
-            }).collect::<Result<_, Failure>>()?;
+            let shapes: Vec<_> = (0..count)
+                .map(|index| {
+                    let is_used = pairs.iter().any(|&(from, to)| from == index || to == index);
+                    is_used.then(|| shape(index)).transpose()
+                })
+                .collect::<Result<_, Failure>>()?;
             let (mut good, mut maps) = (0, Vec::new());
             for &(from, to) in &pairs {
                 let (Some(a), Some(b)) = (&shapes[from], &shapes[to]) else { continue };
@@ -270,11 +267,11 @@ fn judge(run: &Path, start: Option<&Path>, judges: &Judges, device: &Device) -> 
             }
             Ok::<_, Failure>((good, maps))
         })?;
-        let geodesic = match judges {
-            Judges::Known(dataset) => {
+        let geodesic = match meshes {
+            Meshes::Known(dataset) => {
                 Some(GeodesicScores::of_maps(dataset, Split::Test, &maps).map_err(Failure::input)?)
             }
-            Judges::Unknown(_) => None,
+            Meshes::Unknown(_) => None,
         };
         rows.push(Row { descriptors, pairs: pairs.len(), good, geodesic });
     }

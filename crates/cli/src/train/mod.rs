@@ -108,7 +108,7 @@ pub struct TrainArgs {
     #[arg(long, conflicts_with = "resume", help_heading = "Training")]
     unsupervised: bool,
 
-    /// Matching without known correspondences: rounds of finding them and training on them [default: 2]
+    /// Matching without known correspondences: rounds of finding them and training on them [default: 3]
     #[arg(long, value_name = "N", conflicts_with = "resume", help_heading = "Training")]
     rounds: Option<usize>,
 

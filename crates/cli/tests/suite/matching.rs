@@ -1,5 +1,6 @@
 //! `gemcnn match` as a user runs it.
 
+use gemcnn_mesh::remesh::{Isotropic, MeshSize, remesh};
 use gemcnn_mesh::shapes::{self, BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, DVec3, VertexAttribute, WriteOptions, read_mesh, write_mesh};
 use serde_json::Value;
@@ -159,4 +160,106 @@ fn matched_meshes_are_linked_in_a_page() {
     assert_eq!(view(&["a.ply", "b.ply"]), Some(0));
     let page = fs::read_to_string(folder.path().join("view.html")).unwrap();
     assert_eq!(page.matches("\"role\":\"point\"").count(), 2);
+}
+
+/// Adds the folders `registered` with bodies in correspondence, and `scans` with remeshed ones that are not.
+fn collections(folder: &Path) {
+    let family = BodyFamily::new(&BodyOptions { vertices: 700, poses: 0.5, ..Default::default() }).unwrap();
+    for name in ["registered", "scans"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    for index in 0..8 {
+        let body = family.body(index);
+        body.write(folder.join(format!("registered/body_{index}.ply"))).unwrap();
+        let even = Isotropic { size: MeshSize::Vertices(500 + 10 * index as usize), ..Default::default() };
+        let remeshed = remesh(&body, &even.into(), index).unwrap();
+        remeshed.mesh.write(folder.join(format!("scans/scan_{index}.ply"))).unwrap();
+    }
+}
+
+/// The trained model, after `gemcnn train matching` with these arguments in a run directory.
+fn trained(folder: &Path, run: &str, arguments: &[&str]) -> Vec<u8> {
+    succeed(folder, &[&["train", "matching", "--epochs", "2", "--quiet", "--run-dir", run], arguments].concat());
+    fs::read(folder.join(run).join("model.safetensors")).unwrap()
+}
+
+/// Losses of a run.
+fn losses(run: &Path) -> Vec<f64> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let loss = |line: &str| serde_json::from_str::<Value>(line).unwrap()["training"]["loss"].as_f64().unwrap();
+    text.lines().map(loss).collect()
+}
+
+#[test]
+fn a_matcher_is_trained_on_registered_meshes_and_used() {
+    let folder = bodies();
+    let folder = folder.path();
+    collections(folder);
+    let data = ["--data", "registered", "--start", "bodies-match"];
+    let model = trained(folder, "run", &data);
+    assert!(model == trained(folder, "again", &data));
+    let losses = losses(&folder.join("run"));
+    assert!(losses[1] < losses[0], "{losses:?}");
+    let scores = fs::read_to_string(folder.join("run/matching.json")).unwrap();
+    let scores: Value = serde_json::from_str(&scores).unwrap();
+    // The start and the model, both ways between the two held-out bodies.
+    assert_eq!((scores.as_array().unwrap().len(), scores[1]["pairs"].as_u64()), (2, Some(2)));
+    for row in scores.as_array().unwrap() {
+        let mean = row["geodesic"]["mean"].as_f64().unwrap();
+        assert!(mean > 0.0 && mean < 0.06, "{mean}");
+    }
+    let said = succeed(folder, &["match", "a.ply", "b.ply", "-o", "map.txt", "--model", "run", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_ne!(said["verdict"], "meaningless", "{said}");
+    let own = fs::read_to_string(folder.join("map.txt")).unwrap();
+    succeed(folder, &["match", "a.ply", "b.ply", "-o", "bundled.txt"]);
+    assert_ne!(own, fs::read_to_string(folder.join("bundled.txt")).unwrap());
+}
+
+#[test]
+fn a_matcher_finds_its_correspondences_and_goes_on() {
+    let folder = bodies();
+    let folder = folder.path();
+    collections(folder);
+    let whole = trained(folder, "whole", &["--data", "scans", "--rounds", "2"]);
+    let first = trained(folder, "parts", &["--data", "scans", "--rounds", "1"]);
+    let config = fs::read_to_string(folder.join("parts/round-1/config.toml")).unwrap();
+    assert!(config.contains("start = \"bodies-match\""), "{config}");
+    assert!(first != whole && whole == trained(folder, "parts", &["--data", "scans", "--rounds", "2"]));
+    for round in ["round-1", "round-2"] {
+        let losses = losses(&folder.join("whole").join(round));
+        assert!(losses[1] < losses[0], "{losses:?}");
+    }
+    let found = folder.join("whole/correspondences");
+    assert_eq!(fs::read_dir(found.join("targets")).unwrap().count(), 8);
+    let scores = fs::read_to_string(folder.join("whole/matching.json")).unwrap();
+    let scores: Value = serde_json::from_str(&scores).unwrap();
+    assert!(scores[1]["geodesic"].is_null() && scores[0]["good"].as_u64() > Some(10), "{scores}");
+    succeed(folder, &["match", "a.ply", "b.ply", "-o", "map.npy", "--model", "whole"]);
+}
+
+#[test]
+fn folders_without_a_matcher_are_refused() {
+    let folder = bodies();
+    let folder = folder.path();
+    fs::create_dir(folder.join("empty")).unwrap();
+    fs::create_dir(folder.join("one")).unwrap();
+    fs::copy(folder.join("a.ply"), folder.join("one/a.ply")).unwrap();
+    // The folder `folder` has a body and a ball.
+    for (arguments, status, part) in [
+        (&["--data", "empty"][..], 1, "empty"),
+        (&["--data", "one", "--unsupervised"], 1, "1 of 1"),
+        (&["--data", "folder"], 1, "none of"),
+        (&["--data", "folder", "--start", "a.ply"], 1, "a.ply"),
+        (&["--data", "folder", "--tune"], 2, "--tune"),
+        (&[], 2, "--data"),
+    ] {
+        let refused = run(folder, &[&["train", "matching", "--run-dir", "run"], arguments].concat());
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(status), "{said}");
+        assert!(said.contains(part), "{part}: {said}");
+        assert!(!folder.join("run").exists());
+    }
+    let refused = run(folder, &["train", "segmentation", "--data", "folder", "--unsupervised"]);
+    assert_eq!(refused.status.code(), Some(2));
 }

@@ -2,5 +2,6 @@
 
 mod bodies;
 mod correspondence;
+mod learn;
 mod refine;
 mod shape;

@@ -55,7 +55,8 @@ impl GeodesicScores {
     /// A data set without a template, a mesh without targets, or a map that does not fit its meshes.
     pub fn of_maps(dataset: &Dataset, split: Split, maps: &[MeshMap]) -> Result<Self, TaskError> {
         let template = dataset.distances()?.filter(|_| dataset.task() == Task::Correspondence);
-        let template = template.ok_or_else(|| TaskError::setting(dataset.name(), "there is no template to compare on"))?;
+        let template =
+            template.ok_or_else(|| TaskError::setting(dataset.name(), "there is no template to compare on"))?;
         let mut labels = BTreeMap::new();
         for index in maps.iter().flat_map(|map| [map.from, map.to]) {
             if let Entry::Vacant(entry) = labels.entry(index) {
@@ -70,9 +71,8 @@ impl GeodesicScores {
                 return Err(TaskError::setting(dataset.mesh_name(split, map.from), problem));
             }
             for (&true_point, &image) in from.iter().zip(&map.vertices) {
-                let problem = || {
-                    TaskError::setting(dataset.mesh_name(split, map.to), format!("vertex {image} is out of range"))
-                };
+                let problem =
+                    || TaskError::setting(dataset.mesh_name(split, map.to), format!("vertex {image} is out of range"));
                 let found = *to.get(image as usize).ok_or_else(problem)?;
                 if true_point == IGNORE || found == IGNORE {
                     continue;
@@ -183,6 +183,7 @@ mod tests {
         assert_eq!(median(&errors, 4), 0.2);
         assert_eq!(median(&[], 4), 0.0);
     }
+    use crate::data::{BodiesConfig, DataConfig};
     use gemcnn_mesh::Mesh;
     use gemcnn_mesh::shapes::{self, Cells};
 
@@ -218,5 +219,23 @@ mod tests {
         assert!(scores.within.iter().all(|&share| share == 0.75));
         let perfect = scored(&two, &Confusions::new(), 8).unwrap();
         assert!(perfect.within.iter().all(|&share| share == 1.0));
+    }
+
+    #[test]
+    fn maps_between_meshes_are_compared_on_the_template() {
+        let bodies = BodiesConfig { count: 4, vertices: 500, ..Default::default() };
+        let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
+        let template = TemplateDistances::new(dataset.template().unwrap()).unwrap();
+        let map = |vertices: Vec<u32>| MeshMap { from: 2, to: 0, vertices };
+        let scored = |maps: &[MeshMap]| GeodesicScores::of_maps(&dataset, Split::Train, maps);
+        let right = map((0..500).collect());
+        assert_eq!(scored(std::slice::from_ref(&right)).unwrap().mean, 0.0);
+        // All vertices are mapped to one.
+        let expected = template.from(7).unwrap().iter().map(|&distance| f64::from(distance)).sum::<f64>() / 1000.0;
+        let scores = scored(&[right, map(vec![7; 500])]).unwrap();
+        assert!((scores.mean - expected).abs() < 1e-3 * expected && expected > 0.1, "{} {expected}", scores.mean);
+        for wrong in [vec![0; 499], vec![500; 500]] {
+            assert!(scored(&[map(wrong)]).is_err());
+        }
     }
 }
