@@ -77,7 +77,7 @@ pub enum LearnError {
 /// The first maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// From the model `bodies-match` or from the spectrum: whichever gives more maps that are accepted.
+    /// From the model `bodies-match` if at least half of its maps are accepted, otherwise from the spectrum.
     Best,
     /// From the spectrum.
     Spectrum,
@@ -260,16 +260,16 @@ impl<'a> Learner<'a> {
         })
     }
 
-    /// Matches pairs in each way until one gives enough accepted maps, and returns those of the best; `None` if a stop is
-    /// requested.
+    /// Matches pairs in the first way that gives enough accepted maps, otherwise in the last one, and returns these; `None` if
+    /// a stop is requested.
     fn match_pairs(
         &mut self,
         round: usize,
         ways: Vec<Way>,
         observer: &mut dyn Observer,
     ) -> Result<Option<Found<'_>>, LearnError> {
-        let mut best: Option<(Vec<Link>, Option<PathBuf>)> = None;
-        let (mut rejected, mut tried) = ((f64::INFINITY, String::new()), 0);
+        let (mut tried, mut best_rejected) = (0, (f64::INFINITY, String::new()));
+        let (mut links, mut start) = (Vec::new(), None);
         for Way { name, model, describer } in ways {
             // Fewer maps from the spectrum are good enough.
             let factor = if let Describer::Spectrum = describer { 2 } else { 1 };
@@ -287,43 +287,36 @@ impl<'a> Learner<'a> {
             });
             let found: Result<Option<Vec<_>>, MatchError> = found.collect();
             let Some(found) = found? else { return Ok(None) };
-            let mut links = Vec::new();
+            (links, start) = (Vec::new(), model);
             for (link, evidence) in found {
                 if describer.accepts(&evidence) {
                     links.push(link);
-                } else if link.badness < rejected.0 {
-                    rejected = (link.badness, evidence.summary());
+                } else if link.badness < best_rejected.0 {
+                    best_rejected = (link.badness, evidence.summary());
                 }
             }
-            observer.observe(Event::Note(&format!(
-                "round {round}: {} of {} maps from {name} are accepted",
-                links.len(),
-                pairs.len()
-            )));
-            tried += pairs.len();
-            let is_enough = links.len() as f64 >= ENOUGH * pairs.len() as f64;
-            if best.as_ref().is_none_or(|(known, _)| links.len() > known.len()) {
-                best = Some((links, model));
-            }
-            if is_enough {
+            let (accepted, count) = (links.len(), pairs.len());
+            tried += count;
+            observer
+                .observe(Event::Note(&format!("round {round}: {accepted} of {count} maps from {name} are accepted")));
+            if accepted as f64 >= ENOUGH * count as f64 {
                 break;
             }
         }
-        let (links, model) = best
-            .filter(|(links, _)| !links.is_empty())
-            .ok_or(LearnError::NoMaps { pairs: tried, rejected: rejected.1 })?;
+        if links.is_empty() {
+            return Err(LearnError::NoMaps { pairs: tried, rejected: best_rejected.1 });
+        }
         let collection = Collection::new(&self.names, &self.shapes, links);
         let left = collection.left_out();
         if !left.is_empty() {
             let names = left.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
             let more = if left.len() > LISTED { ", ..." } else { "" };
+            let (count, all) = (left.len(), self.names.len());
             observer.observe(Event::Note(&format!(
-                "round {round}: no accepted map reaches {} of {} meshes: {names}{more}",
-                left.len(),
-                self.names.len()
+                "round {round}: no accepted map reaches {count} of {all} meshes: {names}{more}"
             )));
         }
-        Ok(Some((collection, model)))
+        Ok(Some((collection, start)))
     }
 
     fn network(&self, path: &Path) -> Result<Way, LearnError> {

@@ -279,7 +279,7 @@ fn judge(run: &Path, start: Option<&Path>, meshes: &Meshes, device: &Device) -> 
     let header = ["maps from", "pairs", "good", "mean error x 100", "median", "within 0.05 (%)", "flips (%)"];
     let mut cells = vec![header.map(String::from).to_vec()];
     for row in rows {
-        let scores = row.geodesic.map_or([const { String::new() }; 4], |scores| {
+        let scores = row.geodesic.map_or(["-"; 4].map(String::from), |scores| {
             [
                 format!("{:.2}", 100.0 * scores.mean),
                 format!("{:.2}", 100.0 * scores.median),

@@ -100,7 +100,7 @@ pub struct TrainArgs {
     seed: Option<u64>,
 
     /// Start from the weights of a run, a model file or a bundled model, except those of the last layer [default: random
-    /// weights]. For matching without known correspondences also `spectrum` [default: bodies-match or spectrum].
+    /// weights]. For matching without known correspondences also `spectrum` [default: bodies-match if it fits, otherwise spectrum].
     #[arg(long, value_name = "MODEL", conflicts_with = "resume", help_heading = "Training")]
     start: Option<PathBuf>,
 
