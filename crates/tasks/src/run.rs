@@ -32,10 +32,10 @@ pub fn train(
     data.dataset.notes().iter().for_each(|note| observer.observe(Event::Note(note)));
     let settings = config.to_json()?;
     let (epoch, step) = begun_with(run, &settings)?;
-    let (objective, model) = data.model(config)?;
+    let begins = !run.checkpoint().exists();
+    let (objective, model) = data.model(config, begins)?;
     data.notes_on_selection(&config.training).into_iter().for_each(|note| observer.observe(Event::Note(note)));
     let mut splits = data.splits(config, cache)?;
-    let begins = !run.checkpoint().exists();
     if begins {
         write_beginning(config, &data.dataset, run, device)?;
     }
@@ -153,8 +153,8 @@ impl Data {
     }
 
     /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
-    /// not fit the data.
-    fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
+    /// not fit the data. A run that goes on has weights of its own.
+    fn model(&self, config: &RunConfig, begins: bool) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
         if self.dataset.is_empty(Split::Train) {
             let skipped = summed_up(self.dataset.skipped());
             let problem = match skipped.first() {
@@ -171,7 +171,7 @@ impl Data {
             outputs: objective.output(),
         };
         let mut model = config.model.init(&spec, config.training.seed)?;
-        if let Some(path) = &config.training.start {
+        if let Some(path) = config.training.start.as_ref().filter(|_| begins) {
             start_from(path, &mut model)?;
         }
         Ok((objective, model))

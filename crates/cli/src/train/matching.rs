@@ -4,7 +4,7 @@ use super::{RUNS, TrainArgs, TrainProgress, train_in};
 use crate::failure::Failure;
 use crate::output::{json_line, print, say, table, write_file};
 use crate::progress;
-use gemcnn_matching::{Describer, FOUND, LearnOptions, Matcher, Place, Start, Verdict, known_correspondences, learn};
+use gemcnn_matching::{Describer, FOUND, LearnError, LearnOptions, Matcher, Place, Shape, Start, Verdict, known_correspondences, learn};
 use gemcnn_mesh::{Mesh, read_mesh};
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::data::{DataConfig, Dataset, Split, mesh_files};
@@ -12,7 +12,7 @@ use gemcnn_tasks::evaluation::{GeodesicScores, LARGEST_RADIUS, MeshMap};
 use gemcnn_tasks::predict::UniqueNames;
 use gemcnn_tasks::train::{BundledModel, Checked, RunConfig, RunDirectory, StopFlag, TrainedModel};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What the command trains, in place of a task.
 pub(super) const NAME: &str = "matching";
@@ -92,7 +92,11 @@ fn supervised(
         let problem = "the correspondences of these meshes are known; `--start spectrum` needs --unsupervised";
         return Err(Failure::usage(problem));
     }
-    let config = with_steps(args, config, dataset.len(Split::Train)).checked().map_err(Failure::usage)?;
+    let given = dataset.len(Split::Train);
+    if given < 2 {
+        return Err(Failure::input(LearnError::TooFew { given, usable: given }));
+    }
+    let config = with_steps(args, config, given).checked().map_err(Failure::usage)?;
     let run = match &args.run_dir {
         Some(path) => RunDirectory::create(path),
         None => RunDirectory::create_next(Path::new(RUNS), &config.name()),
@@ -159,21 +163,29 @@ fn unsupervised(
 enum Meshes {
     /// With known correspondences.
     Known(Dataset),
-    /// Without.
-    Unknown(Vec<(String, PathBuf)>),
+    /// Without, by unique names.
+    Unknown(Vec<(String, Mesh)>),
 }
 
 impl Meshes {
+    /// Those that can be read.
     fn unknown(config: &RunConfig) -> Result<Self, Failure> {
         let DataConfig::Folder(folder) = &config.data else {
             return Err(Failure::usage("matching without known correspondences needs a folder of meshes"));
         };
         let mut names = UniqueNames::default();
-        let files = mesh_files(folder).map_err(Failure::input)?;
-        Ok(Self::Unknown(files.into_iter().map(|path| (names.of(&path), path)).collect()))
+        let mut meshes = Vec::new();
+        for path in mesh_files(folder).map_err(Failure::input)? {
+            match read_mesh(&path) {
+                Ok(file) => meshes.push((names.of(&path), file.mesh)),
+                Err(error) if config.training.strict => return Err(Failure::input(error)),
+                Err(error) => say(format_args!("skipped: {error}")),
+            }
+        }
+        Ok(Self::Unknown(meshes))
     }
 
-    /// The meshes to train on, with unique names.
+    /// The meshes to train on.
     fn training(&self) -> Result<Vec<(String, Mesh)>, Failure> {
         match self {
             Self::Known(dataset) => {
@@ -184,31 +196,23 @@ impl Meshes {
                 };
                 (0..dataset.len(Split::Train)).map(mesh).collect()
             }
-            Self::Unknown(files) => {
-                let read = |(name, path): &(String, PathBuf)| match read_mesh(path) {
-                    Ok(file) => Some((name.clone(), file.mesh)),
-                    Err(error) => {
-                        say(format_args!("skipped: {error}"));
-                        None
-                    }
-                };
-                Ok(files.iter().filter_map(read).collect())
-            }
+            Self::Unknown(meshes) => Ok(meshes.clone()),
         }
     }
 
-    /// Meshes to judge on: those for testing, if the correspondences are known.
+    /// Number of meshes to judge on: those for testing, if the correspondences are known.
     fn len(&self) -> usize {
         match self {
             Self::Known(dataset) => dataset.len(Split::Test),
-            Self::Unknown(files) => files.len(),
+            Self::Unknown(meshes) => meshes.len(),
         }
     }
 
-    fn mesh(&self, index: usize) -> Result<Mesh, Failure> {
+    /// A mesh to judge on, as it is matched; `None` if it cannot be.
+    fn shape(&self, index: usize, describer: &Describer, workspace: &mut Workspace<f32>) -> Option<Shape> {
         match self {
-            Self::Known(dataset) => dataset.mesh(Split::Test, index).map_err(Failure::input),
-            Self::Unknown(files) => Ok(read_mesh(&files[index].1).map_err(Failure::input)?.mesh),
+            Self::Known(dataset) => describer.shape(workspace, &dataset.mesh(Split::Test, index).ok()?).ok(),
+            Self::Unknown(meshes) => describer.shape(workspace, &meshes[index].1).ok(),
         }
     }
 }
@@ -248,16 +252,10 @@ fn judge(run: &Path, start: Option<&Path>, meshes: &Meshes, device: &Device) -> 
     let mut rows = Vec::new();
     for (descriptors, describer) in ways {
         let (good, maps) = progress::during("matching held-out pairs", || {
-            let mut shape = |index: usize| {
-                let mesh = meshes.mesh(index)?;
-                describer.shape(&mut workspace, &mesh).map_err(Failure::input)
-            };
-            let shapes: Vec<_> = (0..count)
-                .map(|index| {
-                    let is_used = pairs.iter().any(|&(from, to)| from == index || to == index);
-                    is_used.then(|| shape(index)).transpose()
-                })
-                .collect::<Result<_, Failure>>()?;
+            let is_used = |&index: &usize| pairs.iter().any(|&(from, to)| from == index || to == index);
+            let mut shape = |index: usize| meshes.shape(index, &describer, &mut workspace);
+            let shapes: Vec<Option<Shape>> =
+                (0..count).map(|index| Some(index).filter(is_used).and_then(&mut shape)).collect();
             let (mut good, mut maps) = (0, Vec::new());
             for &(from, to) in &pairs {
                 let (Some(a), Some(b)) = (&shapes[from], &shapes[to]) else { continue };
@@ -273,7 +271,7 @@ fn judge(run: &Path, start: Option<&Path>, meshes: &Meshes, device: &Device) -> 
             }
             Meshes::Unknown(_) => None,
         };
-        rows.push(Row { descriptors, pairs: pairs.len(), good, geodesic });
+        rows.push(Row { descriptors, pairs: maps.len(), good, geodesic });
     }
     write_file(&run.join(SCORES), json_line(&rows)?.as_bytes())?;
     let header = ["maps from", "pairs", "good", "mean error x 100", "median", "within 0.05 (%)", "flips (%)"];

@@ -254,6 +254,7 @@ fn folders_without_a_matcher_are_refused() {
     // The folder `folder` has a body and a ball.
     for (arguments, status, part) in [
         (&["--data", "empty"][..], 1, "empty"),
+        (&["--data", "one"], 1, "1 of 1"),
         (&["--data", "one", "--unsupervised"], 1, "1 of 1"),
         (&["--data", "folder"], 1, "none of"),
         (&["--data", "folder", "--start", "a.ply"], 1, "a.ply"),
