@@ -15,6 +15,8 @@
 //!
 //! [`Match`] gives the maps for the vertices of the given meshes, as points of faces, with [`Evidence`] for and against them.
 //!
+//! [`learn`] trains a network on the maps between the meshes of a collection without known correspondences.
+//!
 //! `F` are the descriptors, rows of unit length. Without them `T_AB(a)` is the nearest row of `[Phi_B, Q]` to that of
 //! `[P, Phi_A]`. One product gives both maps ([`gemcnn_kernels::best_pairs`]).
 

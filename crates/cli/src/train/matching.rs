@@ -4,7 +4,9 @@ use super::{RUNS, TrainArgs, TrainProgress, train_in};
 use crate::failure::Failure;
 use crate::output::{json_line, print, say, table, write_file};
 use crate::progress;
-use gemcnn_matching::{Describer, FOUND, LearnError, LearnOptions, Matcher, Place, Shape, Start, Verdict, known_correspondences, learn};
+use gemcnn_matching::{
+    Describer, FOUND, LearnError, LearnOptions, Matcher, Place, Shape, Start, Verdict, known_correspondences, learn,
+};
 use gemcnn_mesh::{Mesh, read_mesh};
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::data::{DataConfig, Dataset, Split, mesh_files};
@@ -12,6 +14,7 @@ use gemcnn_tasks::evaluation::{GeodesicScores, LARGEST_RADIUS, MeshMap};
 use gemcnn_tasks::predict::UniqueNames;
 use gemcnn_tasks::train::{BundledModel, Checked, RunConfig, RunDirectory, StopFlag, TrainedModel};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::Path;
 
 /// What the command trains, in place of a task.
@@ -186,7 +189,7 @@ impl Meshes {
     }
 
     /// The meshes to train on.
-    fn training(&self) -> Result<Vec<(String, Mesh)>, Failure> {
+    fn training(&self) -> Result<Cow<'_, [(String, Mesh)]>, Failure> {
         match self {
             Self::Known(dataset) => {
                 let mut names = UniqueNames::default();
@@ -194,9 +197,9 @@ impl Meshes {
                     let name = names.of(Path::new(dataset.mesh_name(Split::Train, index)));
                     Ok((name, dataset.mesh(Split::Train, index).map_err(Failure::input)?))
                 };
-                (0..dataset.len(Split::Train)).map(mesh).collect()
+                (0..dataset.len(Split::Train)).map(mesh).collect::<Result<_, _>>().map(Cow::Owned)
             }
-            Self::Unknown(meshes) => Ok(meshes.clone()),
+            Self::Unknown(meshes) => Ok(Cow::Borrowed(meshes)),
         }
     }
 
