@@ -5,7 +5,7 @@ use crate::{Describer, MatchError, Matcher, Shape, ShapeOptions};
 use gemcnn_mesh::Mesh;
 use gemcnn_nn::{Device, Workspace};
 use gemcnn_tasks::TaskError;
-use gemcnn_tasks::data::{Cache, DESCRIPTION_FILE, DataConfig, DataError, Dataset, Split};
+use gemcnn_tasks::data::{Cache, DESCRIPTION_FILE, DataConfig, DataError, Dataset, Split, mesh_files};
 use gemcnn_tasks::run::trained;
 use gemcnn_tasks::train::{Event, Observer, RunConfig, StopFlag, TrainedModel};
 use rand::SeedableRng;
@@ -118,12 +118,16 @@ pub fn known_correspondences(config: &RunConfig) -> Result<Result<Dataset, Strin
         Err(TaskError::Data(DataError::NothingToLearn { found, .. })) => return Ok(Err(found)),
         dataset => dataset?,
     };
-    let is_described = match &config.data {
-        DataConfig::Folder(folder) => folder.join(DESCRIPTION_FILE).exists(),
-        DataConfig::Faust(_) | DataConfig::Bodies(_) => true,
+    let folder = match &config.data {
+        DataConfig::Folder(folder) if !folder.join(DESCRIPTION_FILE).exists() => folder,
+        _ => return Ok(Ok(dataset)),
     };
-    if is_described || !dataset.is_registered() {
+    if !dataset.is_registered() {
         return Ok(Ok(dataset));
+    }
+    // A single mesh of an extension is registered with itself.
+    if Split::ALL.iter().map(|&split| dataset.len(split)).sum::<usize>() < 2 && mesh_files(folder)?.len() > 1 {
+        return Ok(Err("the meshes are not registered".into()));
     }
     let mut first: Option<Mesh> = None;
     for split in Split::ALL {

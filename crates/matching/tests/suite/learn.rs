@@ -21,8 +21,13 @@ fn meshes_are_registered_if_their_faces_are_the_same() {
     assert!(known_correspondences(&config).unwrap().unwrap_err().contains("c.ply"));
     write("c.ply", &grid(5, 6, Cells::Quads).unwrap());
     assert!(known_correspondences(&config).unwrap().is_err());
+    // The only mesh of its extension.
+    write("d.off", &mesh);
+    assert!(known_correspondences(&config).unwrap().is_err());
     // Who describes the data knows.
-    std::fs::remove_file(folder.path().join("c.ply")).unwrap();
+    for name in ["c.ply", "d.off"] {
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+    }
     std::fs::write(folder.path().join("dataset.toml"), "task = 'correspondence'").unwrap();
     assert!(known_correspondences(&config).unwrap().is_ok());
     assert!(known_correspondences(&RunConfig { data: DataConfig::Folder("nowhere".into()), ..config }).is_err());
