@@ -73,8 +73,8 @@ pub struct MatchArgs {
     #[arg(long)]
     json: bool,
 
-    /// Model for other surfaces than human bodies: the run directory or the model file of a `diffusion` network that was
-    /// trained for correspondence on normalised meshes [default: the bundled model bodies-match]
+    /// Model for other surfaces than human bodies: the directory of `gemcnn train matching`, or a model file [default: the
+    /// bundled model bodies-match]
     #[arg(long, value_name = "RUN")]
     model: Option<PathBuf>,
 

@@ -1,8 +1,8 @@
 //! Maps between the given vertices of two meshes.
 
 use crate::embedding::{Embedding, embeddings};
-use crate::evidence::measure;
-use crate::refine::{FunctionalMap, RefineOptions, refine};
+use crate::evidence::{Measured, measure};
+use crate::refine::{FunctionalMap, RefineOptions, Refined, refine};
 use crate::{Evidence, MatchError, Shape};
 use gemcnn_mesh::Frame;
 use gemcnn_mesh::remesh::SurfacePoint;
@@ -47,11 +47,13 @@ impl Match {
     pub fn new(a: &Shape, b: &Shape) -> Result<Self, MatchError> {
         let refined = refine(a, b, &RefineOptions::default())?;
         let second = refine(a, b, &SECOND)?.forward;
-        let (on_a, on_b) = embeddings(a, b, &refined.functional_map);
-        let vertices = |count: usize| (0..count as u32).map(SurfacePoint::vertex).collect::<Vec<_>>();
-        let images = on_b.nearest(&on_a, &vertices(refined.forward.len()), &refined.forward);
+        Self::of_refined(a, b, refined, &second)
+    }
+
+    /// The match of refined maps. `second` is the map from another start, with which they are compared.
+    pub(crate) fn of_refined(a: &Shape, b: &Shape, refined: Refined, second: &[u32]) -> Result<Self, MatchError> {
+        let Judged { on_a, on_b, images, measured } = Judged::new(a, b, &refined, second);
         let origins = on_a.nearest(&on_b, &vertices(refined.backward.len()), &refined.backward);
-        let measured = measure(a, b, &refined, &images, &second);
         let [points_a, points_b] = [a.on_copy()?, b.on_copy()?];
         let nearest: Option<Vec<u32>> =
             points_a.as_ref().map(|points| points.iter().map(SurfacePoint::nearest_corner).collect());
@@ -78,6 +80,28 @@ impl Match {
     pub fn inverse(&self) -> Vec<u32> {
         self.backward.iter().map(SurfacePoint::nearest_corner).collect()
     }
+}
+
+/// A map with what speaks for it and against it.
+pub(crate) struct Judged {
+    on_a: Embedding,
+    on_b: Embedding,
+    images: Vec<SurfacePoint>,
+    pub(crate) measured: Measured,
+}
+
+impl Judged {
+    /// `second` is the map from another start, with which the map is compared.
+    pub(crate) fn new(a: &Shape, b: &Shape, refined: &Refined, second: &[u32]) -> Self {
+        let (on_a, on_b) = embeddings(a, b, &refined.functional_map);
+        let images = on_b.nearest(&on_a, &vertices(refined.forward.len()), &refined.forward);
+        let measured = measure(a, b, refined, &images, second);
+        Self { on_a, on_b, images, measured }
+    }
+}
+
+fn vertices(count: usize) -> Vec<SurfacePoint> {
+    (0..count as u32).map(SurfacePoint::vertex).collect()
 }
 
 /// The points of one given mesh for the vertices of another, from those of the surfaces that were matched.

@@ -88,6 +88,8 @@ const LIMITS: [(&str, f64, f64, &str); 7] = [
     ("distorted", 0.35, f64::INFINITY, "of A change in area by more than a factor of 4"),
     ("likeness", 0.45, 0.6, "difference between the descriptors of points and of their images"),
 ];
+/// Measures that say something of the descriptors.
+const DESCRIPTORS: [&str; 2] = ["agreement", "likeness"];
 /// Number of grave doubts from which on a map means nothing.
 const GRAVE: usize = 2;
 
@@ -119,6 +121,17 @@ impl Evidence {
             _ if doubts.is_empty() => Verdict::Good,
             _ => Verdict::Doubtful,
         }
+    }
+
+    /// How far a map is from one that keeps areas and orientation and can be inverted: without the measures of
+    /// descriptors. 0 is best.
+    pub(crate) fn badness(&self) -> f64 {
+        self.orthogonality + (1.0 - self.bijectivity) + self.reversed + self.torn + self.distorted
+    }
+
+    /// True if neither areas, orientation nor the way back speak against the map.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.doubts().iter().all(|doubt| DESCRIPTORS.contains(&doubt.measure))
     }
 
     /// The verdict and the main measures in one line.

@@ -15,21 +15,29 @@
 //!
 //! [`Match`] gives the maps for the vertices of the given meshes, as points of faces, with [`Evidence`] for and against them.
 //!
+//! [`learn`] trains a network on the maps between the meshes of a collection without known correspondences.
+//!
 //! `F` are the descriptors, rows of unit length. Without them `T_AB(a)` is the nearest row of `[Phi_B, Q]` to that of
 //! `[P, Phi_A]`. One product gives both maps ([`gemcnn_kernels::best_pairs`]).
 
+mod collection;
 mod correspondence;
+mod describer;
 mod embedding;
 mod error;
 mod evidence;
+mod learn;
 mod matcher;
 mod refine;
 mod shape;
+mod spectrum;
 mod transfer;
 
 pub use correspondence::Match;
+pub use describer::Describer;
 pub use error::MatchError;
 pub use evidence::{Doubt, Evidence, Verdict};
+pub use learn::{FOUND, LearnError, LearnOptions, Place, Start, known_correspondences, learn};
 pub use matcher::Matcher;
 pub use refine::{FunctionalMap, RefineOptions, Refined, refine};
 pub use shape::{Note, Shape, ShapeOptions};

@@ -75,6 +75,16 @@ pub fn refine(a: &Shape, b: &Shape, options: &RefineOptions) -> Result<Refined, 
         for_b: &mut backward,
     }
     .on_host()?;
+    refine_from(a, b, [forward, backward], options)
+}
+
+/// Refines maps in both directions. Both shapes have descriptors of the same width.
+pub(crate) fn refine_from(
+    a: &Shape,
+    b: &Shape,
+    [mut forward, mut backward]: [Vec<u32>; 2],
+    options: &RefineOptions,
+) -> Result<Refined, MatchError> {
     let last = options.last.min(a.basis().size).min(b.basis().size);
     let mut size = options.first.clamp(1, last);
     loop {
@@ -120,6 +130,13 @@ fn pulled_back(a: &Basis, map: &[u32], b: &Basis, size: usize) -> Vec<f32> {
         total.iter_mut().zip(&task).for_each(|(sum, term)| *sum += term);
     }
     total
+}
+
+/// The maps that fit a functional map and the descriptors best.
+pub(crate) fn maps_of(a: &Shape, b: &Shape, map: &FunctionalMap, alpha: f32) -> Result<[Vec<u32>; 2], MatchError> {
+    let [mut forward, mut backward] = [a, b].map(|shape| vec![0; shape.basis().mass.len()]);
+    search(a, b, map, alpha, &mut forward, &mut backward)?;
+    Ok([forward, backward])
 }
 
 /// Both maps that fit a functional map and the descriptors best.

@@ -41,7 +41,7 @@ pub fn estimate(data: &DataConfig, check: &Check, device: &Device) -> Result<Est
     let task = check.task.ok_or_else(|| TaskError::setting(&check.name, "its task is not known"))?;
     let config = RunConfig { data: data.clone(), ..RunConfig::new(task) };
     let data = Data::open(&config)?;
-    let (objective, (network, mut parameters)) = data.model(&config)?;
+    let (objective, (network, mut parameters)) = data.model(&config, false)?;
     let splits = data.splits(&config, &Cache::none())?;
     let training = &splits[0];
     let vertices: usize = check.splits.iter().map(|split| split.vertices).sum();

@@ -37,7 +37,7 @@ pub fn train(
     let settings = config.to_json()?;
     let begun = begun_with(run, &settings)?;
     // Settings that do not fit the data are an error before anything is written.
-    data.model(config)?;
+    data.model(config, !run.checkpoint().exists())?;
     data.notes_on_selection(&config.training).into_iter().for_each(|note| observer.observe(Event::Note(note)));
     let mut splits = data.splits(config, cache)?;
     let mut unprepared = match run.checkpoint().exists() {
@@ -87,7 +87,7 @@ fn train_prepared(
     stop: &StopFlag,
 ) -> Result<Outcome, TaskError> {
     let (training, held_out) = (&splits[0], &splits[1]);
-    let (objective, model) = data.model(config)?;
+    let (objective, model) = data.model(config, !run.checkpoint().exists())?;
     let known = data.dataset.in_training(data.held_out, &data.dataset);
     if let Some(first) = known.first() {
         let (count, held_out) = (known.len(), data.held_out);
@@ -197,8 +197,8 @@ impl Data {
     }
 
     /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
-    /// not fit the data.
-    pub fn model(&self, config: &RunConfig) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
+    /// not fit the data. A run that goes on has weights of its own.
+    pub fn model(&self, config: &RunConfig, begins: bool) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
         if self.dataset.is_empty(Split::Train) {
             let skipped = summed_up(self.dataset.skipped());
             let problem = match skipped.first() {
@@ -214,7 +214,11 @@ impl Data {
             per: self.dataset.per(),
             outputs: objective.output(),
         };
-        Ok((objective, config.model.init(&spec, config.training.seed)?))
+        let mut model = config.model.init(&spec, config.training.seed)?;
+        if let Some(path) = config.training.start.as_ref().filter(|_| begins) {
+            start_from(path, &mut model)?;
+        }
+        Ok((objective, model))
     }
 
     /// The training split, the held-out split and, if evaluations are compared by it, changed copies of the validation
@@ -262,6 +266,32 @@ impl Data {
         let notes = [(training.keep_best, best), (training.patience > 0, patience)];
         notes.into_iter().filter_map(|(applies, note)| applies.then_some(note)).collect()
     }
+}
+
+/// Takes the weights of a trained model, except those of its last layer.
+fn start_from(path: &Path, (network, parameters): &mut ModelWithParameters) -> Result<(), TaskError> {
+    let trained = TrainedModel::read(path)?;
+    let refuse = |problem: String| TaskError::setting(format!("training.start: {}", path.display()), problem);
+    let (Some((body, head)), Some((known, _))) = (network.split_head(), trained.network.split_head()) else {
+        return Err(refuse("models that start from others end with a linear layer".into()));
+    };
+    if (body.input(), body.output()) != (known.input(), known.output()) {
+        let [here, there] = [body, known].map(|part| format!("{} to {}", part.input(), part.output()));
+        return Err(refuse(format!("it maps {there} before its last layer, but the network to train maps {here}")));
+    }
+    let of_head =
+        [Some(head.weights.weight), head.weights.bias].map(|id| id.map(|id| parameters.get(id).name().to_owned()));
+    for parameter in parameters.iter_mut() {
+        if of_head.iter().flatten().any(|name| name == parameter.name()) {
+            continue;
+        }
+        let same = trained.parameters.find(parameter.name()).map(|id| trained.parameters.get(id));
+        let Some(same) = same.filter(|same| same.shape() == parameter.shape()) else {
+            return Err(refuse(format!("it has no weight `{}` of this size; use its model", parameter.name())));
+        };
+        parameter.value_mut().copy_from_slice(same.value());
+    }
+    Ok(())
 }
 
 /// A note if a model that compares meshes by the numbers of their vertices is trained on meshes of several

@@ -1,5 +1,6 @@
 //! `gemcnn train`: training of a model.
 
+mod matching;
 mod progress;
 mod several;
 mod tuning;
@@ -33,7 +34,10 @@ pub struct TrainArgs {
     #[arg(
         value_name = "TASK or CONFIG.toml",
         required_unless_present = "resume",
-        help = format!("Task ({}), or a TOML configuration file (see docs/training.md)", kinds::tasks()),
+        help = format!(
+            "Task ({}), matching for a model of `gemcnn match`, or a TOML configuration file (see docs/training.md)",
+            kinds::tasks()
+        ),
     )]
     what: Option<String>,
 
@@ -95,6 +99,19 @@ pub struct TrainArgs {
     #[arg(long, value_name = "S", help_heading = "Training")]
     seed: Option<u64>,
 
+    /// Start from the weights of a run, a model file or a bundled model, except those of the last layer [default: random
+    /// weights]. For matching without known correspondences also `spectrum` [default: bodies-match if it fits, otherwise spectrum].
+    #[arg(long, value_name = "MODEL", conflicts_with = "resume", help_heading = "Training")]
+    start: Option<PathBuf>,
+
+    /// Matching: find the correspondences of the meshes, also where they are known, which then only judge the result.
+    #[arg(long, conflicts_with = "resume", help_heading = "Training")]
+    unsupervised: bool,
+
+    /// Matching without known correspondences: rounds of finding them and training on them [default: 3]
+    #[arg(long, value_name = "N", conflicts_with = "resume", help_heading = "Training")]
+    rounds: Option<usize>,
+
     /// Stop with an error if a mesh cannot be used, instead of skipping it.
     #[arg(long, help_heading = "Data")]
     strict: bool,
@@ -149,10 +166,16 @@ pub struct TrainArgs {
 
 /// Runs `gemcnn train`.
 pub fn run(args: TrainArgs) -> Result<(), Failure> {
+    if !args.is_matching() && (args.unsupervised || args.rounds.is_some()) {
+        return Err(Failure::usage("--unsupervised and --rounds are for `gemcnn train matching`"));
+    }
     let config = args.config()?.checked().map_err(Failure::usage)?;
     let stop = stop_on_signals()?;
     let products = config.training.precision.into();
     let device = if args.quiet { args.device.open_quietly(products) } else { args.device.open(products) }?;
+    if args.is_matching() {
+        return matching::train_matcher(&args, config, &device, &stop);
+    }
     if args.folds {
         return several::run_folds(&args, config, &device, &stop);
     }
@@ -209,9 +232,15 @@ fn train_in(
 }
 
 impl TrainArgs {
+    /// True for a model of `gemcnn match` instead of a task.
+    fn is_matching(&self) -> bool {
+        self.what.as_deref() == Some(matching::NAME)
+    }
+
     /// The configuration of the command line: a file or a task, overridden by options.
     fn config(&self) -> Result<RunConfig, Failure> {
         let mut config = match (&self.what, &self.resume) {
+            (Some(_), None) if self.is_matching() => matching::config(self)?,
             (Some(what), resume) => match parsed(what) {
                 Ok::<Task, _>(_) if resume.is_some() => {
                     let problem = format!("a resumed run has its own task: remove `{what}`");
@@ -260,6 +289,7 @@ impl TrainArgs {
         training.batch = self.batch.unwrap_or(training.batch);
         training.rate = self.rate.unwrap_or(training.rate);
         training.seed = self.seed.unwrap_or(training.seed);
+        training.start = self.start.clone().or(training.start.take());
         training.strict |= self.strict;
         training.up = self.up.or(training.up);
         if let Some(products) = self.device.products() {

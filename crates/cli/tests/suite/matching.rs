@@ -1,10 +1,12 @@
 //! `gemcnn match` as a user runs it.
 
 use crate::folder::Folder;
+use gemcnn_mesh::remesh::{Isotropic, MeshSize, remesh};
 use gemcnn_mesh::shapes::{self, BodyFamily, BodyOptions};
 use gemcnn_mesh::{AttributeValues, DVec3, VertexAttribute, WriteOptions, read_mesh, write_mesh};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 /// A folder with the bodies `a.ply` and `b.ply` with labels, `folder/c.ply` with c the body a, and `folder/ball.off`.
 fn bodies() -> Folder {
@@ -118,4 +120,105 @@ fn matched_meshes_are_linked_in_a_page() {
     assert_eq!(view(&["a.ply", "b.ply"]), Some(0));
     let page = folder.text("view.html");
     assert_eq!(page.matches("\"role\":\"point\"").count(), 2);
+}
+
+/// Adds the folders `registered` with bodies in correspondence, and `scans` with remeshed ones that are not.
+fn collections(folder: &Folder) {
+    let family = BodyFamily::new(&BodyOptions { vertices: 700, poses: 0.5, ..Default::default() }).unwrap();
+    for name in ["registered", "scans"] {
+        fs::create_dir(folder.path(name)).unwrap();
+    }
+    for index in 0..8 {
+        let body = family.body(index);
+        body.write(folder.path(&format!("registered/body_{index}.ply"))).unwrap();
+        if index >= 4 {
+            continue;
+        }
+        let even = Isotropic { size: MeshSize::Vertices(500 + 10 * index as usize), ..Default::default() };
+        let remeshed = remesh(&body, &even, index).unwrap();
+        remeshed.mesh.write(folder.path(&format!("scans/scan_{index}.ply"))).unwrap();
+    }
+}
+
+/// The trained model, after `gemcnn train matching` with these arguments in a run directory.
+fn trained(folder: &Folder, run: &str, arguments: &[&str]) -> Vec<u8> {
+    folder.succeed(&[&["train", "matching", "--epochs", "2", "--quiet", "--run-dir", run], arguments].concat());
+    fs::read(folder.path(run).join("model.safetensors")).unwrap()
+}
+
+/// Losses of a run.
+fn losses(run: &Path) -> Vec<f64> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let loss = |line: &str| serde_json::from_str::<Value>(line).unwrap()["training"]["loss"].as_f64().unwrap();
+    text.lines().map(loss).collect()
+}
+
+#[test]
+fn a_matcher_is_trained_on_registered_meshes_and_used() {
+    let folder = bodies();
+    collections(&folder);
+    let data = ["--data", "registered", "--start", "bodies-match"];
+    let model = trained(&folder, "run", &data);
+    assert!(model == trained(&folder, "again", &data));
+    let losses = losses(&folder.path("run"));
+    assert!(losses[1] < losses[0], "{losses:?}");
+    let scores = folder.json("run/matching.json");
+    // The start and the model, both ways between the two held-out bodies.
+    assert_eq!((scores.as_array().unwrap().len(), scores[1]["pairs"].as_u64()), (2, Some(2)));
+    for row in scores.as_array().unwrap() {
+        let mean = row["geodesic"]["mean"].as_f64().unwrap();
+        assert!(mean > 0.0 && mean < 0.06, "{mean}");
+    }
+    let said = folder.succeed(&["match", "a.ply", "b.ply", "-o", "map.txt", "--model", "run", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_ne!(said["verdict"], "meaningless", "{said}");
+    let own = folder.text("map.txt");
+    folder.succeed(&["match", "a.ply", "b.ply", "-o", "bundled.txt"]);
+    assert_ne!(own, folder.text("bundled.txt"));
+}
+
+#[test]
+fn a_matcher_finds_its_correspondences_and_goes_on() {
+    let folder = bodies();
+    collections(&folder);
+    let rounds = |count: &str| trained(&folder, "run", &["--data", "scans", "--rounds", count]);
+    let whole = rounds("2");
+    // A model knows where its data were.
+    fs::remove_dir_all(folder.path("run")).unwrap();
+    let first = rounds("1");
+    assert!(first != whole && rounds("2") == whole);
+    let config = folder.text("run/round-1/config.toml");
+    assert!(config.contains("start = \"bodies-match\""), "{config}");
+    for round in ["round-1", "round-2"] {
+        let losses = losses(&folder.path("run").join(round));
+        assert!(losses[1] < losses[0], "{losses:?}");
+    }
+    let found = folder.path("run/correspondences");
+    assert_eq!(fs::read_dir(found.join("targets")).unwrap().count(), 4);
+    let scores = folder.json("run/matching.json");
+    assert!(scores[1]["geodesic"].is_null() && scores[0]["good"].as_u64() > Some(8), "{scores}");
+    folder.succeed(&["match", "a.ply", "b.ply", "-o", "map.npy", "--model", "run"]);
+}
+
+#[test]
+fn folders_without_a_matcher_are_refused() {
+    let folder = bodies();
+    fs::create_dir(folder.path("empty")).unwrap();
+    fs::create_dir(folder.path("one")).unwrap();
+    fs::copy(folder.path("a.ply"), folder.path("one/a.ply")).unwrap();
+    // The folder `folder` has a body and a ball.
+    for (arguments, status, part) in [
+        (&["--data", "empty"][..], 1, "empty"),
+        (&["--data", "one"], 1, "1 of 1"),
+        (&["--data", "one", "--unsupervised"], 1, "1 of 1"),
+        (&["--data", "folder"], 1, "none of"),
+        (&["--data", "folder", "--start", "a.ply"], 1, "a.ply"),
+        (&["--data", "folder", "--tune"], 2, "--tune"),
+        (&[], 2, "--data"),
+    ] {
+        let said = folder.fail(&[&["train", "matching", "--run-dir", "run"], arguments].concat(), status);
+        assert!(said.contains(part), "{part}: {said}");
+        assert!(!folder.path("run").exists());
+    }
+    folder.fail(&["train", "segmentation", "--data", "folder", "--unsupervised"], 2);
 }

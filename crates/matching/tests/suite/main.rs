@@ -2,6 +2,7 @@
 
 mod bodies;
 mod correspondence;
+mod learn;
 mod refine;
 mod shape;
 

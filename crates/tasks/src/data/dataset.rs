@@ -302,6 +302,23 @@ impl Dataset {
         })
     }
 
+    /// The classes of the rows of a mesh of a split, as its file gives it.
+    ///
+    /// # Errors
+    /// As [`mesh`](Self::mesh), or a target that cannot be read or does not fit the mesh.
+    pub(crate) fn labels(&self, split: Split, index: usize) -> Result<Vec<u32>, TaskError> {
+        let item = self.item(split, index)?;
+        let content = self.inner.content(item)?;
+        let (targets, item) = (&self.inner.targets, &self.inner.items[item]);
+        let labels = targets.given(item, &content, content.mesh()?.vertex_count())?.classes();
+        targets.classes_of(item, &labels.unwrap_or_default())
+    }
+
+    /// True if the targets of a correspondence are the numbers of the vertices.
+    pub fn is_registered(&self) -> bool {
+        self.inner.targets.source == TargetSource::VertexNumber
+    }
+
     /// Name of a mesh of a split; empty if the index is out of range.
     pub fn mesh_name(&self, split: Split, index: usize) -> &str {
         let item = self.inner.splits.of(split).get(index);

@@ -2,12 +2,14 @@
 //! Intrinsic Maps*, 2011): the fraction of vertices whose predicted point lies within a geodesic radius of the
 //! true one on the template. Radii are in units of the square root of the template's area.
 
-use crate::TaskError;
-use crate::data::TemplateDistances;
+use crate::data::{Dataset, Split, TemplateDistances};
+use crate::{Task, TaskError};
+use gemcnn_nn::IGNORE;
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write;
 
 /// Largest radius of the curve, in square roots of the template's area.
@@ -34,7 +36,56 @@ pub struct GeodesicScores {
     pub within: Vec<f64>,
 }
 
+/// A map between two meshes of a split.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeshMap {
+    /// The mesh that is mapped.
+    pub from: usize,
+    /// The mesh that it is mapped to.
+    pub to: usize,
+    /// Vertex of this for each vertex of the other.
+    pub vertices: Vec<u32>,
+}
+
 impl GeodesicScores {
+    /// Scores of maps between the meshes of a split: distances on the template between the points that correspond to each
+    /// vertex and to its image.
+    ///
+    /// # Errors
+    /// A data set without a template, a mesh without targets, or a map that does not fit its meshes.
+    pub fn of_maps(dataset: &Dataset, split: Split, maps: &[MeshMap]) -> Result<Self, TaskError> {
+        let template = dataset.distances()?.filter(|_| dataset.task() == Task::Correspondence);
+        let template =
+            template.ok_or_else(|| TaskError::setting(dataset.name(), "there is no template to compare on"))?;
+        let mut labels = BTreeMap::new();
+        for index in maps.iter().flat_map(|map| [map.from, map.to]) {
+            if let Entry::Vacant(entry) = labels.entry(index) {
+                entry.insert(dataset.labels(split, index)?);
+            }
+        }
+        let (mut confusions, mut counted) = (Confusions::new(), 0);
+        for map in maps {
+            let (from, to) = (&labels[&map.from], &labels[&map.to]);
+            if map.vertices.len() != from.len() {
+                let problem = format!("a map of {} vertices, but it has {}", map.vertices.len(), from.len());
+                return Err(TaskError::setting(dataset.mesh_name(split, map.from), problem));
+            }
+            for (&true_point, &image) in from.iter().zip(&map.vertices) {
+                let problem =
+                    || TaskError::setting(dataset.mesh_name(split, map.to), format!("vertex {image} is out of range"));
+                let found = *to.get(image as usize).ok_or_else(problem)?;
+                if true_point == IGNORE || found == IGNORE {
+                    continue;
+                }
+                counted += 1;
+                if true_point != found {
+                    *confusions.entry((true_point, found)).or_insert(0) += 1;
+                }
+            }
+        }
+        Self::new(template, &confusions, counted)
+    }
+
     /// Computes the scores from the wrong ones of `counted` predictions.
     pub(super) fn new(template: &TemplateDistances, confusions: &Confusions, counted: u64) -> Result<Self, TaskError> {
         let errors = distances(template, confusions)?;
@@ -132,6 +183,7 @@ mod tests {
         assert_eq!(median(&errors, 4), 0.2);
         assert_eq!(median(&[], 4), 0.0);
     }
+    use crate::data::{BodiesConfig, DataConfig};
     use gemcnn_mesh::Mesh;
     use gemcnn_mesh::shapes::{self, Cells};
 
@@ -162,5 +214,23 @@ mod tests {
         assert!(scores.within.iter().all(|&share| share == 0.75));
         let perfect = scored(&two, &Confusions::new(), 8).unwrap();
         assert!(perfect.within.iter().all(|&share| share == 1.0));
+    }
+
+    #[test]
+    fn maps_between_meshes_are_compared_on_the_template() {
+        let bodies = BodiesConfig { count: 4, vertices: 500, ..Default::default() };
+        let dataset = Dataset::open(&DataConfig::Bodies(bodies)).unwrap();
+        let template = TemplateDistances::new(dataset.template().unwrap()).unwrap();
+        let map = |vertices: Vec<u32>| MeshMap { from: 2, to: 0, vertices };
+        let scored = |maps: &[MeshMap]| GeodesicScores::of_maps(&dataset, Split::Train, maps);
+        let right = map((0..500).collect());
+        assert_eq!(scored(std::slice::from_ref(&right)).unwrap().mean, 0.0);
+        // All vertices are mapped to one.
+        let expected = template.from(7).unwrap().iter().map(|&distance| f64::from(distance)).sum::<f64>() / 1000.0;
+        let scores = scored(&[right, map(vec![7; 500])]).unwrap();
+        assert!((scores.mean - expected).abs() < 1e-3 * expected && expected > 0.1, "{} {expected}", scores.mean);
+        for wrong in [vec![0; 499], vec![500; 500]] {
+            assert!(scored(&[map(wrong)]).is_err());
+        }
     }
 }

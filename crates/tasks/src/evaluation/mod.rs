@@ -8,7 +8,7 @@ mod segmentation;
 pub use crate::train::{ColumnScores, RegressionScores};
 pub use assessment::{Assessment, Assessor};
 pub use classes::{ClassScore, ClassScores};
-pub use geodesic::{GeodesicScores, LARGEST_RADIUS};
+pub use geodesic::{GeodesicScores, LARGEST_RADIUS, MeshMap};
 pub use segmentation::{BORDER, SegmentationScores};
 
 use crate::data::{Cache, Classes, DataConfig, Dataset, GaugeChoice, PreparedSplit, Split, csv_cell};

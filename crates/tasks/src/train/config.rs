@@ -170,7 +170,7 @@ impl RunConfig {
         serde_json::to_value(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
-    /// The configuration with checked settings and an absolute path of the data folder.
+    /// The configuration with checked settings and absolute paths of the data folder and of a model to start from.
     ///
     /// # Errors
     /// The first invalid setting, with what is allowed, or an unknown current directory.
@@ -198,14 +198,18 @@ impl RunConfig {
         self.anchored().map(Checked)
     }
 
-    /// The same configuration with an absolute path of the data folder.
+    /// The same configuration with absolute paths of the data folder and of a model to start from.
     ///
     /// # Errors
     /// An unknown current directory.
     pub fn anchored(mut self) -> Result<Self, TaskError> {
-        if let Some(folder) = self.folder_mut() {
-            *folder = std::path::absolute(&*folder).map_err(TaskError::file(&*folder))?;
-        }
+        let absolute = |path: &mut PathBuf| {
+            *path = std::path::absolute(&*path).map_err(TaskError::file(&*path))?;
+            Ok::<_, TaskError>(())
+        };
+        self.folder_mut().map(absolute).transpose()?;
+        // Others are the names of bundled models.
+        self.training.start.as_mut().filter(|path| path.exists()).map(absolute).transpose()?;
         Ok(self)
     }
 

@@ -10,6 +10,7 @@ use crate::registry::settings;
 use gemcnn_nn::{FeatureType, Method, Objective, Penalty, Plateau, ProductMode, Schedule, Target};
 use gemcnn_view::render::Up;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 settings! {
     /// Settings of the training loop. Every setting has a default; docs/training.md lists them.
@@ -34,6 +35,10 @@ settings! {
         average: f64 = 0.0,
         /// Seed of initialisation, data order and dropout (default 1).
         seed: u64 = 1,
+        /// A run, a model file or a bundled model whose weights are the first ones, except those of the last layer
+        /// (default: random weights).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start: Option<PathBuf> = None,
         /// Scales features so that each channel has size 1, and mean 0 if it is a scalar, over the training split
         /// (default true).
         scale_features: bool = true,

@@ -7,8 +7,8 @@ use gemcnn_nn::{Device, FeatureType, Network, Target};
 use gemcnn_tasks::data::{BodiesConfig, Cache, DataConfig};
 use gemcnn_tasks::run::train;
 use gemcnn_tasks::train::{
-    BatchSize, Checked, ClassWeights, Interval, OptimiserConfig, Outcome, PenaltyChoice, RunConfig, RunDirectory,
-    ScheduleConfig, Silent, StopFlag, read_metrics,
+    BatchSize, BundledModel, Checked, ClassWeights, Interval, OptimiserConfig, Outcome, PenaltyChoice, RunConfig,
+    RunDirectory, ScheduleConfig, Silent, StopFlag, TrainedModel, read_metrics,
 };
 use gemcnn_tasks::{Task, TaskError};
 use serde_json::json;
@@ -313,4 +313,36 @@ fn what_does_not_fit_is_said_before_training() {
     });
     assert_eq!(what, "sphere 2");
     assert!(problem.contains("label 7"), "{problem}");
+}
+
+#[test]
+fn training_starts_from_the_weights_of_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundled = BundledModel::named("bodies-match").unwrap();
+    let mut config = RunConfig::parse(bundled.configuration).unwrap();
+    config.data = DataConfig::Bodies(BodiesConfig { count: 2, vertices: 500, ..Default::default() });
+    config.augmentation.versions = 0;
+    (config.training.epochs, config.training.rate) = (1, 1e-6);
+    config.training.start = Some("bodies-match".into());
+    let trained = |config: &RunConfig, name: &str| {
+        let run = RunDirectory::create(&folder.path().join(name))?;
+        train(&config.clone().checked()?, &run, &Cache::none(), &Device::Cpu, &mut Silent, &StopFlag::new())?;
+        TrainedModel::read(run.path())
+    };
+    let (model, start) = (trained(&config, "started").unwrap(), bundled.open().unwrap());
+    assert_eq!(model.classes.as_ref().map(|classes| classes.count()), Some(500));
+    let (mut same, mut other) = (0, Vec::new());
+    for parameter in start.parameters.iter() {
+        let found = model.parameters.get(model.parameters.find(parameter.name()).unwrap());
+        let is_near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-4;
+        match found.shape() == parameter.shape() && found.value().iter().zip(parameter.value()).all(is_near) {
+            true => same += 1,
+            false => other.push(parameter.name().to_owned()),
+        }
+    }
+    // The last layer has other classes.
+    assert!(same > 20 && other.len() == 2, "{same} {other:?}");
+    config.model = toml::from_str("kind = 'diffusion'\nchannels = 32\neigenvectors = 96").unwrap();
+    let refused = trained(&config, "wide").unwrap_err();
+    assert!(matches!(&refused, TaskError::Setting { what, .. } if what.contains("training.start")), "{refused}");
 }
