@@ -17,6 +17,7 @@ mod output;
 mod predict;
 mod progress;
 mod train;
+mod train_progress;
 mod view;
 
 use clap::{Parser, Subcommand};

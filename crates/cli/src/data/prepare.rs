@@ -4,7 +4,7 @@ use super::CacheArgs;
 use crate::failure::Failure;
 use crate::kinds;
 use crate::output::{count, print, say};
-use crate::train::TrainProgress;
+use crate::train_progress::TrainProgress;
 use clap::Args;
 use gemcnn_tasks::data::{DataConfig, Dataset, Split};
 use gemcnn_tasks::features::Feature;

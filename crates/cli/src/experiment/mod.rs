@@ -7,7 +7,8 @@ mod sweep;
 
 use crate::failure::Failure;
 use crate::output::print;
-use crate::train::{TrainProgress, stop_on_signals};
+use crate::train::stop_on_signals;
+use crate::train_progress::TrainProgress;
 use clap::{Args, Command, Subcommand};
 use gemcnn_experiments::{Report, sweep::built_in};
 use gemcnn_nn::Device;

@@ -1,9 +1,10 @@
 //! `gemcnn train matching`: a model of `gemcnn match` for the meshes of a folder.
 
-use super::{RUNS, TrainArgs, TrainProgress, train_in};
+use super::{RUNS, TrainArgs, train_in};
 use crate::failure::Failure;
 use crate::output::{json_line, print, say, table, write_file};
 use crate::progress;
+use crate::train_progress::TrainProgress;
 use gemcnn_matching::{
     Describer, FOUND, LearnError, LearnOptions, Matcher, Place, Shape, Start, Verdict, known_correspondences, learn,
 };

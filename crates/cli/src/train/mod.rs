@@ -1,17 +1,15 @@
 //! `gemcnn train`: training of a model.
 
 mod matching;
-mod progress;
 mod several;
 mod tuning;
-
-pub use progress::TrainProgress;
 
 use crate::data::CacheArgs;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::kinds::{self, AXES, parsed, word};
 use crate::output::{print, say};
+use crate::train_progress::TrainProgress;
 use crate::view::{LiveView, WithLiveView};
 use clap::Args;
 use gemcnn_nn::Device;

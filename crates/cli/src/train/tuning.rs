@@ -1,8 +1,9 @@
 //! `gemcnn train --tune`: settings chosen on the validation split, then a full training.
 
-use super::{RUNS, TrainArgs, TrainProgress, train_in};
+use super::{RUNS, TrainArgs, train_in};
 use crate::failure::Failure;
 use crate::output::{print, table};
+use crate::train_progress::TrainProgress;
 use gemcnn_nn::Device;
 use gemcnn_tasks::train::{Checked, RunConfig, RunDirectory, StopFlag};
 use gemcnn_tasks::tune::{Trial, tune};
