@@ -27,7 +27,9 @@ def test_maps_of_a_pair(pair):
     size = len(found.functional_map)
     assert found.functional_map.shape == (size, size) and size > 100
     assert found.confidence.shape == (800,) and 0 <= found.confidence.min() <= found.confidence.max() <= 1
-    assert found.verdict != "meaningless" and found.notes == ([], [])
+    assert found.verdict != "meaningless"
+    # Meshes of so few vertices are subdivided.
+    assert [len(notes) for notes in found.notes] == [1, 1]
     assert found.evidence["bijectivity"] > 0.9
 
 
@@ -58,7 +60,7 @@ def test_meshes_that_are_inside_out_are_turned(pair):
     a, b = pair[:2]
     turned = gemcnn.Mesh(b.vertices, b.faces[:, ::-1])
     found = gemcnn.match(a, turned, device="cpu", force=True)
-    assert found.notes[0] == [] and len(found.notes[1]) == 1
+    assert [len(notes) for notes in found.notes] == [1, 2]
     assert (found.map == pair[3].map).mean() > 0.95
 
 
