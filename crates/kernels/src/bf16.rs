@@ -20,6 +20,7 @@ const LANES: usize = 16;
 /// Rows of a group of a left factor.
 pub(crate) const GROUP: usize = 16;
 /// Rows of a block of the result.
+#[cfg(target_arch = "x86_64")]
 const BLOCK: usize = 8;
 
 /// True if this CPU has the instructions.
