@@ -99,10 +99,9 @@ impl Side {
 impl MatchArgs {
     pub fn run(self) -> Result<(), Failure> {
         let matcher = match &self.model {
-            None => Matcher::of_bodies(),
-            Some(run) => Matcher::new(TrainedModel::read(run).map_err(Failure::input)?),
+            None => Matcher::of_bodies().map_err(Failure::input)?,
+            Some(run) => Matcher::new(TrainedModel::read(run).map_err(Failure::input)?).map_err(Failure::at(run))?,
         };
-        let matcher = matcher.map_err(Failure::input)?;
         let device = self.device.open_quietly(ProductMode::default())?;
         let mut session = Session { matcher, workspace: Workspace::new(device) };
         match (self.a.is_dir(), self.b.is_dir()) {
