@@ -175,7 +175,12 @@ fn remesher(text: &str) -> Result<RemeshKind, String> {
         true => serde_json::from_str(text),
         false => serde_json::from_value(serde_json::json!({ "kind": text })),
     };
-    kind.map_err(|error| error.to_string())
+    kind.map_err(|error| match error.to_string() {
+        problem if problem.starts_with("missing field") => {
+            format!(r#"{problem}; give the settings as JSON, such as '{{"kind": "jitter", "amount": 0.5}}'"#)
+        }
+        problem => problem,
+    })
 }
 
 /// A line with the paths of written files.

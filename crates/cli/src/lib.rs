@@ -18,9 +18,10 @@ mod predict;
 mod progress;
 mod train;
 mod train_progress;
+mod usage;
 mod view;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -73,7 +74,12 @@ enum Command {
 
 /// Runs the command with the arguments of the process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut command = usage::negative_numbers(Cli::command());
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))) {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(error),
+    };
     let result = start_threads(cli.threads).and_then(|()| match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Data(command) => data::run(command),

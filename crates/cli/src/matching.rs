@@ -99,10 +99,9 @@ impl Side {
 impl MatchArgs {
     pub fn run(self) -> Result<(), Failure> {
         let matcher = match &self.model {
-            None => Matcher::of_bodies(),
-            Some(run) => Matcher::new(TrainedModel::read(run).map_err(Failure::input)?),
+            None => Matcher::of_bodies().map_err(Failure::input)?,
+            Some(run) => Matcher::new(TrainedModel::read(run).map_err(Failure::input)?).map_err(Failure::at(run))?,
         };
-        let matcher = matcher.map_err(Failure::input)?;
         let device = self.device.open_quietly(ProductMode::default())?;
         let mut session = Session { matcher, workspace: Workspace::new(device) };
         match (self.a.is_dir(), self.b.is_dir()) {
@@ -134,7 +133,13 @@ impl MatchArgs {
         let found = progress::during("matching", || Match::new(&a.shape, &b.shape)).map_err(Failure::input)?;
         self.report(&a, &b, &found)?;
         if found.evidence.verdict() == Verdict::Meaningless && !self.force {
-            return Err(Failure::input("this map means nothing; nothing was written (--force writes it)"));
+            let models = match self.model {
+                None => "the model is for human bodies, and other surfaces need their own (--model)",
+                Some(_) => "the model may be for other surfaces",
+            };
+            return Err(Failure::input(format!(
+                "this map means nothing; nothing was written (--force writes it); {models}"
+            )));
         }
         if let (Some(path), Some(encoding)) = (&self.output, encode) {
             write_file(path, &encoding.encode(&found, self.precise, b.file.mesh.vertex_count())?)?;
@@ -200,7 +205,10 @@ impl MatchArgs {
             write_fields(&folder.join(format!("{name}.ply")), a, &found, &columns)?;
         }
         if table.lines().count() == 1 && bad == 0 {
-            return Err(Failure::input(format!("{}: the folder has no meshes", many.display())));
+            return Err(Failure::input(format!(
+                "{}: the folder has no meshes; give a mesh or a folder of meshes",
+                many.display()
+            )));
         }
         write_file(&folder.join(TABLE), table.as_bytes())?;
         if bad > 0 { Err(Failure::Reported) } else { Ok(()) }

@@ -36,8 +36,12 @@ pub fn json_line(result: &impl Serialize) -> Result<String, Failure> {
 
 /// Writes a file completely, or leaves the existing one.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes))
-        .map_err(|error| Failure::input(format!("{}: cannot write: {error}", path.display())))
+    gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes)).map_err(|error| {
+        Failure::input(format!(
+            "{}: cannot write: {error}; check that the folder exists, is writable and has free space",
+            path.display()
+        ))
+    })
 }
 
 /// An integer with thousands separators: 13,776.

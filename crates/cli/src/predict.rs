@@ -57,6 +57,9 @@ impl PredictArgs {
             true => {
                 Failure::usage(format!("{} is a mesh; give the run directory first, then meshes", self.run.display()))
             }
+            false if !self.run.exists() => {
+                Failure::input(format!("{error}, or give a model of the program (`gemcnn models` lists them)"))
+            }
             false => Failure::input(error),
         })?;
         if self.probabilities && model.config.task != Task::Segmentation {
@@ -109,7 +112,10 @@ impl PredictArgs {
             match mesh_files(named) {
                 Ok(found) => {
                     if found.is_empty() {
-                        say(format_args!("error: {}: the folder has no meshes", named.display()));
+                        say(format_args!(
+                            "error: {}: the folder has no meshes; give a mesh or a folder of meshes",
+                            named.display()
+                        ));
                         bad += 1;
                     }
                     paths.extend(found);

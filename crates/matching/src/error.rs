@@ -9,7 +9,9 @@ use gemcnn_mesh::{GeometryError, MeshError, RepairError};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MatchError {
     /// Too few vertices for a spectrum.
-    #[error("the surface has {vertices} distinct vertices with faces; matching needs at least {least}")]
+    #[error(
+        "the surface has {vertices} distinct vertices with faces; matching needs at least {least}; `gemcnn mesh connect` makes a surface of a point cloud"
+    )]
     TooSmall {
         /// Number of distinct vertices that a face uses.
         vertices: usize,

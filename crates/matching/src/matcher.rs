@@ -43,7 +43,7 @@ impl Matcher {
     pub fn new(model: TrainedModel) -> Result<Self, MatchError> {
         let preparation = model.preparation();
         let problem = if model.config.task != Task::Correspondence {
-            "matching needs a model for correspondence"
+            "matching needs a model for correspondence; `gemcnn train matching` trains one"
         } else if model.network.split_head().is_none() {
             "matching needs a model that ends with a linear layer"
         } else if preparation.hierarchy.is_some() || preparation.eigenpairs()[0] == 0 || !preparation.geometry.normalise

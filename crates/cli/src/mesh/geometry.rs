@@ -29,7 +29,7 @@ pub struct Geometry {
     normals: Weights,
 
     /// Use all vertices within this distance as neighbours (default: vertices that share an edge).
-    #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "DISTANCE")]
     radius: Option<f64>,
 
     /// With --radius: largest number of neighbours of a vertex; the mutually nearest are kept.

@@ -155,7 +155,9 @@ impl std::fmt::Display for Verdict {
         }
         let usable = if self.geometry && report.faces > 0 { "not sound, but usable" } else { "not usable" };
         writeln!(f, "  verdict    {usable}")?;
-        if !self.suggested_repairs.is_empty() {
+        if report.faces == 0 {
+            writeln!(f, "  repair     gemcnn mesh connect {} OUT.ply", quoted(&self.file))?;
+        } else if !self.suggested_repairs.is_empty() {
             let words: Vec<String> = self.suggested_repairs.iter().map(Repair::to_string).collect();
             writeln!(
                 f,

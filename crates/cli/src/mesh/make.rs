@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::kinds;
 use crate::output::{count, print};
 use crate::progress;
-use clap::{Arg, Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use gemcnn_mesh::shapes::{self, Axis, BodyFamily, BodyOptions, Cells, Profile, Roughness, ShapeError};
 use gemcnn_mesh::{Mesh, WriteOptions};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,6 @@ pub struct Make {
 }
 
 #[derive(Subcommand)]
-#[command(mut_subcommands = |shape| shape.mut_args(negative_numbers))]
 enum Shape {
     /// The regular icosahedron: 12 vertices, 20 triangles.
     Icosahedron {
@@ -188,12 +187,6 @@ enum Straight {
     Columns,
     /// Rows stay straight; the sheet bends from top to bottom.
     Rows,
-}
-
-/// A negative number is a value, which may be out of range, and not an unknown option.
-fn negative_numbers(arg: Arg) -> Arg {
-    let takes_value = arg.get_action().takes_values();
-    arg.allow_negative_numbers(takes_value)
 }
 
 fn cells(triangles: bool) -> Cells {

@@ -32,11 +32,11 @@ pub struct PictureCommand {
     height: u32,
 
     /// Azimuth of the view about the up axis, in degrees.
-    #[arg(long, value_name = "DEGREES", default_value_t = 30.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "DEGREES", default_value_t = 30.0)]
     azimuth: f64,
 
     /// Elevation of the view above the horizontal plane, in degrees.
-    #[arg(long, value_name = "DEGREES", default_value_t = 20.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "DEGREES", default_value_t = 20.0)]
     elevation: f64,
 
     /// Axis that points up [default: inferred from the mesh]

@@ -36,11 +36,11 @@ struct Size {
     vertices: Option<usize>,
 
     /// Number of vertices of the output, relative to the input.
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    #[arg(long, value_name = "R")]
     ratio: Option<f64>,
 
     /// Edge length of the output, relative to the mean edge length of the input.
-    #[arg(long, value_name = "L", allow_negative_numbers = true)]
+    #[arg(long, value_name = "L")]
     edge_length: Option<f64>,
 }
 

@@ -253,8 +253,15 @@ impl TrainArgs {
                     return Err(Failure::Usage(problem.into()));
                 }
                 Err(_) if Path::new(what).is_file() => RunConfig::read(Path::new(what)).map_err(Failure::input)?,
-                Err(error) => {
-                    let problem = format!("`{what}` is neither a file nor a task: {error}");
+                Err(_) => {
+                    let tasks = kinds::tasks();
+                    let problem = match Path::new(what).is_dir() {
+                        true => format!("`{what}` is a folder; give the task ({tasks}) first, then --data {what}"),
+                        false => format!(
+                            "`{what}` is neither a file nor a task; correct the path, or give a task: {tasks}, {}",
+                            matching::NAME
+                        ),
+                    };
                     return Err(Failure::Usage(problem));
                 }
             },

@@ -112,7 +112,8 @@ fn mesh_paths(inputs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         }
         let found = mesh_files(input).map_err(Failure::input)?;
         if found.is_empty() {
-            let problem = "the folder has neither meshes nor a training run";
+            let problem = "the folder has neither meshes nor a training run; give meshes, a folder of meshes, or a run \
+                directory such as runs/NAME-1";
             return Err(Failure::at(input)(problem));
         }
         paths.extend(found);

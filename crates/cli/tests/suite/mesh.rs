@@ -259,10 +259,15 @@ fn wrong_usage_has_status_2_and_bad_output_status_1() {
         vec!["mesh", "make", "icosphere", "--subdivisions", "40", "-o", "out.ply"],
         vec!["mesh", "picture", &spot, "-o", "out.png", "--width", "0"],
         vec!["--threads", "0", "mesh", "info", &spot],
+        vec!["train", "segmentation", "--epochs", "five"],
+        vec!["train", "segmentation", "elsewhere"],
     ] {
         let [said, message] = folder.run(&arguments, 2);
         assert!(said.is_empty() && !message.is_empty(), "{arguments:?}");
     }
+    // A negative number is a value of its option.
+    let said = folder.fail(&["train", "segmentation", "--epochs", "-3"], 2);
+    assert!(said.contains("--epochs <N>") && !said.contains("-- -3"), "{said}");
     let said = folder.fail(&["mesh", "convert", &spot, "no/such/directory/out.ply"], 1);
     assert!(said.contains("out.ply"));
 }
@@ -355,4 +360,9 @@ fn remeshed_files_keep_values_and_diff_measures_distance() {
     }
     folder.fail(&["mesh", "remesh", "sphere.ply", "cloud.ply", "--ratio", "1", "--vertices", "9"], 2);
     folder.fail(&["mesh", "sample", "cloud.ply", "x.ply", "--points", "9"], 1);
+    // The points of a cloud are in no face, but must not be dropped.
+    let told = folder.succeed(&["mesh", "info", "cloud.ply"]);
+    let repair: Vec<&str> = told.lines().find(|line| line.contains("OUT.ply")).unwrap().split_whitespace().collect();
+    folder.succeed(&repair[2..]);
+    assert!(info(&folder, "OUT.ply")["faces"].as_u64() > Some(0));
 }

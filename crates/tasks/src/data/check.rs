@@ -177,6 +177,24 @@ pub fn check(config: &DataConfig, task: Option<Task>) -> Check {
             ));
         }
     }
+    // A class on a single mesh may be a word that is spelt in two ways.
+    if inner.task == Task::Segmentation && is_known {
+        let on_one =
+            |count: &&ClassCount| count.meshes.iter().sum::<usize>() == 1 && count.vertices.iter().sum::<usize>() > 1;
+        let lonely: Vec<String> = (classes.iter().enumerate())
+            .filter(|(_, count)| on_one(count))
+            .filter_map(|(class, count)| {
+                let item = found.iter().position(|found| found.classes.contains_key(&(class as u32)))?;
+                Some(format!("`{}` on {}", count.name, inner.items[item].name))
+            })
+            .collect();
+        if !lonely.is_empty() && inner.items.len() > 2 {
+            notes.push(format!(
+                "classes that one mesh has alone: {}; if a name is misspelt, correct the target of that mesh",
+                listed(&lonely, 10)
+            ));
+        }
+    }
     Check {
         name: inner.name.clone(),
         task: Some(inner.task),

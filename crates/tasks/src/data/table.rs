@@ -174,16 +174,31 @@ impl TextTable {
             // An empty line has one cell; it is a row of unknown values.
             let blank = cells.iter().all(String::is_empty);
             if cells.len() != table.columns && !blank {
-                let problem = format!("{} cell(s), but previous rows have {}", cells.len(), table.columns);
+                let remedy = match path.extension().is_some_and(|extension| extension == "csv") {
+                    true => "correct this row",
+                    false => "correct this row, or write words with spaces into a .csv file",
+                };
+                let (given, columns) = (cells.len(), table.columns);
+                let problem = format!("{given} cell(s), but previous rows have {columns}; {remedy}");
                 return Err(DataError::table(path, Some(line), problem));
             }
             if blank {
                 table.values.extend(vec![f64::NAN; table.columns]);
                 continue;
             }
-            for cell in &cells {
+            for (place, cell) in cells.iter().enumerate() {
                 let value = number(cell).ok_or_else(|| {
                     let problem = match names.is_empty() {
+                        true if table.columns > 1 => {
+                            let column = match table.header.get(place) {
+                                Some(name) => format!("{name:?}"),
+                                None => place.to_string(),
+                            };
+                            format!(
+                                "`{cell}` is not a number; if that column has the labels, select it in dataset.toml: \
+                                 below [target], give `files` and `column = {column}`"
+                            )
+                        }
                         true => format!("`{cell}` is not a number"),
                         false => format!("`{cell}` is neither a number nor one of the classes"),
                     };

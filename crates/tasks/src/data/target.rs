@@ -240,7 +240,8 @@ impl TargetReader {
             _ => format!("{expected} {elements}; give a row for each"),
         };
         let unit = if rows == 1 { "row" } else { "rows" };
-        Err(self.refuse(item, format!("{rows} {unit}, but the mesh has {problem}")))
+        let header = if rows == expected + 1 { "; if the first row is a header, remove it" } else { "" };
+        Err(self.refuse(item, format!("{rows} {unit}, but the mesh has {problem}{header}")))
     }
 
     /// The element that has as many rows as the targets of all these meshes; vertices if no target can be read.

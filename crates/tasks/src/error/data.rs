@@ -21,7 +21,7 @@ pub enum DataError {
     },
     /// No mesh matches.
     #[error(
-        "{folder}: no mesh matches `{pattern}`; meshes are {} files; set `meshes` in dataset.toml",
+        "{folder}: no mesh matches `{pattern}`; meshes are {} files; check the path, or set `meshes` in dataset.toml",
         gemcnn_mesh::readable_formats()
     )]
     NoMeshes {

@@ -143,11 +143,12 @@ pub enum TaskError {
 
 /// What to do about an error of the operating system.
 fn remedy(error: &std::io::Error) -> &'static str {
-    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    use std::io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied};
     match error.kind() {
         NotFound => "; check the path",
         NotADirectory => "; give a folder",
         IsADirectory => "; give a file",
+        AlreadyExists => "; choose another name",
         PermissionDenied => "; check the permissions",
         _ => "",
     }

@@ -7,6 +7,7 @@ use super::ranges::TrainingRanges;
 use super::run_directory::{MODEL, TEMPLATE};
 use super::seal::{not_finite, read_sealed, sealed, unsealed};
 use crate::data::{Classes, Preparation};
+use crate::layout;
 use crate::models::ModelSpec;
 use crate::{Element, FeatureScaling, Task, TaskError};
 use gemcnn_mesh::{Mesh, write_atomically};
@@ -63,13 +64,18 @@ impl TrainedModel {
         }
         let file = Self::file_of(path);
         if path.is_dir() && !file.exists() {
-            return Err(TaskError::at(
-                path,
-                format!(
+            let problem = match path.join(layout::CONFIG).exists() {
+                true => format!(
                     "no trained model: there is no file {MODEL} before the first evaluation; if training was killed, \
                      continue with `gemcnn train --resume`"
                 ),
-            ));
+                false => format!(
+                    "not a run directory: there is neither {MODEL} nor {}; give the directory that `gemcnn \
+                     train` made, such as runs/NAME-1",
+                    layout::CONFIG
+                ),
+            };
+            return Err(TaskError::at(path, problem));
         }
         let model = read_sealed(&file).map_err(TaskError::from);
         let model = model.and_then(|archive| Self::from_archive(&archive, &file));

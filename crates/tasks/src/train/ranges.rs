@@ -39,8 +39,9 @@ impl TrainingRanges {
         let [fewest, most] = self.vertices;
         if beyond(vertices as f64, [fewest as f64, most as f64], VERTEX_FACTOR) {
             let wanted = vertices.clamp(fewest, most);
+            let usual = if fewest == most { format!("{most}") } else { format!("{fewest} to {most}") };
             notes.push(format!(
-                "{vertices} vertices, but the training meshes have {fewest} to {most}: the prediction may be worse; \
+                "{vertices} vertices, but the training meshes have {usual}: the prediction may be worse; \
                  `gemcnn mesh remesh IN OUT --vertices {wanted}` makes a mesh like them"
             ));
         }

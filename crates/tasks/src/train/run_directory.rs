@@ -69,7 +69,7 @@ impl RunDirectory {
                 continue;
             }
             let problem = "the directory is not empty; choose a new directory for a new run, or resume the \
-                 run in it";
+                 run in it with `gemcnn train --resume`";
             return Err(TaskError::at(path, problem));
         }
         Self::open_or_create(path)

@@ -325,6 +325,12 @@ fn words_in_label_files_are_classes() {
     }
     let dataset = open(&folder, Task::Segmentation).unwrap();
     assert_eq!(dataset.classes().unwrap().names(), ["gum", "tooth"]);
+    let notes = || check(&DataConfig::Folder(folder.path().into()), None).notes;
+    let suspects = |notes: Vec<String>| notes.iter().filter(|note| note.contains("`tooht` on scan3")).count();
+    assert_eq!(suspects(notes()), 0);
+    let misspelt = "part\n".to_string() + &rows(42, |row| if row > 7 { "gum" } else { "tooht" }.into());
+    fs::write(folder.path().join("scan3.csv"), misspelt).unwrap();
+    assert_eq!(suspects(notes()), 1);
     // A word among numbers is a mistake in its file.
     for number in 0..4 {
         write_labels(&folder.path().join(format!("scan{number}.csv")), number);

@@ -36,7 +36,7 @@ pub struct Bodies {
     seed: u64,
 
     /// Further variety, from 0 to 1: children, stout people, clothes, hair, sitting, crawling, raised arms.
-    #[arg(long, value_name = "V", default_value_t = BodiesConfig::default().variety, allow_negative_numbers = true)]
+    #[arg(long, value_name = "V", default_value_t = BodiesConfig::default().variety)]
     variety: f64,
 }
 
