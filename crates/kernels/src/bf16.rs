@@ -161,6 +161,7 @@ pub(crate) struct Sizes {
 ///
 /// # Panics
 /// If a matrix does not lie in its slice, or without [support](is_supported).
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
 pub(crate) fn product(c: &mut [f32], destination: Destination, a: Left<'_>, b: &[u32], sizes: Sizes) {
     let Sizes { rows, pairs, columns } = sizes;
     assert!(is_supported());
