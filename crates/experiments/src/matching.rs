@@ -6,7 +6,6 @@ mod trouble;
 use crate::Report;
 use crate::output::{Table, invalid};
 use gemcnn_matching::{Evidence, Match, MatchError, Matcher, Shape, Verdict};
-use gemcnn_mesh::features::wave_kernel_signatures;
 use gemcnn_mesh::remesh::{
     FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Resample, Sequence, Simplify, Subdivide,
     carry_labels, carry_values, remesh,
@@ -247,8 +246,6 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
 /// A shape with wave kernel signatures as descriptors.
 fn signatures(mesh: &Mesh) -> Result<Shape, MatchError> {
     let mut shape = Shape::new(mesh, &Default::default())?;
-    let basis = shape.operators().basis(0);
-    let values = basis.map_or(Vec::new(), |basis| wave_kernel_signatures(basis, SIGNATURES));
-    shape.set_descriptors(values.iter().map(|&value| value as f32).collect())?;
+    shape.set_signatures(SIGNATURES)?;
     Ok(shape)
 }

@@ -87,12 +87,12 @@ impl<'a> Collection<'a> {
     fn on_template(&self, mesh: usize) -> Option<Vec<Option<u32>>> {
         let own = self.shapes[mesh].surface().vertices();
         let mut there: Vec<u32> = (0..own.len() as u32).collect();
-        let mut back: Vec<Vec<u32>> = Vec::new();
+        let mut back: Vec<&[u32]> = Vec::new();
         let mut at = mesh;
         while at != self.template {
             let (next, forward, backward) = self.links[self.towards[at]?].from(at);
             there.iter_mut().for_each(|vertex| *vertex = forward[*vertex as usize]);
-            back.push(backward.to_vec());
+            back.push(backward);
             at = next;
         }
         let known = |(place, &image): (&gemcnn_mesh::DVec3, &u32)| {

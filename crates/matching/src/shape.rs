@@ -1,6 +1,7 @@
 //! Meshes that are prepared for matching.
 
 use crate::MatchError;
+use gemcnn_mesh::features::wave_kernel_signatures;
 use gemcnn_mesh::remesh::{MeshSize, Simplify, Subdivide, SurfacePoint, nearest_points, remesh};
 use gemcnn_mesh::surface::{OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Mesh, PointIndex, Repair, normalised, repair};
@@ -251,6 +252,15 @@ impl Shape {
         }
         self.descriptors = Descriptors { width, rows };
         Ok(())
+    }
+
+    /// Sets wave kernel signatures as descriptors, which need no network.
+    ///
+    /// # Errors
+    /// A surface without eigenvectors.
+    pub fn set_signatures(&mut self, count: usize) -> Result<(), MatchError> {
+        let values = self.operators.basis(0).map_or(Vec::new(), |basis| wave_kernel_signatures(basis, count));
+        self.set_descriptors(values.iter().map(|&value| value as f32).collect())
     }
 
     /// The point of [`surface`](Self::surface) that is nearest to every vertex of the cleaned mesh; `None` if that is the

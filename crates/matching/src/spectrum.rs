@@ -3,7 +3,6 @@
 use crate::correspondence::Judged;
 use crate::refine::{FunctionalMap, RefineOptions, Refined, maps_of, refine, refine_from};
 use crate::{MatchError, Shape};
-use gemcnn_mesh::features::wave_kernel_signatures;
 
 /// Number of wave kernel signatures.
 const SIGNATURES: usize = 32;
@@ -23,8 +22,7 @@ pub(crate) const TRUSTED: f64 = 0.15;
 
 /// Sets wave kernel signatures as descriptors.
 pub(crate) fn describe(shape: &mut Shape) -> Result<(), MatchError> {
-    let values = shape.operators().basis(0).map_or(Vec::new(), |basis| wave_kernel_signatures(basis, SIGNATURES));
-    shape.set_descriptors(values.iter().map(|&value| value as f32).collect())
+    shape.set_signatures(SIGNATURES)
 }
 
 /// The maps of the nearest descriptors and those of the first eigenvectors with all signs: the best of them. Both shapes

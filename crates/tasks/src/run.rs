@@ -36,15 +36,13 @@ pub fn train(
     data.dataset.notes().iter().for_each(|note| observer.observe(Event::Note(note)));
     let settings = config.to_json()?;
     let begun = begun_with(run, &settings)?;
+    let begins = !run.checkpoint().exists();
     // Settings that do not fit the data are an error before anything is written.
-    data.model(config, !run.checkpoint().exists())?;
+    let mut made = Some(data.model(config, begins)?);
     data.notes_on_selection(&config.training).into_iter().for_each(|note| observer.observe(Event::Note(note)));
     let mut splits = data.splits(config, cache)?;
-    let mut unprepared = match run.checkpoint().exists() {
-        true => read_skipped(run)?,
-        false => Skipped::new(),
-    };
-    if !run.checkpoint().exists() {
+    let mut unprepared = if begins { Skipped::new() } else { read_skipped(run)? };
+    if begins {
         write_beginning(config, &data.dataset, run, device, &unprepared)?;
     }
     let mut unusable = examine(&mut splits, config.training.strict, stop)?;
@@ -61,7 +59,13 @@ pub fn train(
             let (epoch, step) = begun;
             return Ok(Outcome::Stopped { epoch, step });
         }
-        let outcome = train_prepared(config, (&data, &splits), (run, &settings), cache, device, observer, stop);
+        data.require_training_meshes()?;
+        let model = match made.take() {
+            Some(model) => model,
+            None => data.model(config, true)?,
+        };
+        let outcome =
+            train_prepared(config, (&data, &splits), model, (run, &settings), (cache, device), observer, stop);
         // A mesh that cannot be prepared is known only when it is due. Training begins again without it.
         unusable = splits.iter().flat_map(PreparedSplit::take_failed).collect();
         match outcome {
@@ -80,14 +84,13 @@ pub fn train(
 fn train_prepared(
     config: &Checked<RunConfig>,
     (data, splits): (&Data, &[PreparedSplit]),
+    (objective, model): (Objective<f32>, ModelWithParameters),
     (run, settings): (&RunDirectory, &Value),
-    cache: &Cache,
-    device: &Device,
+    (cache, device): (&Cache, &Device),
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) -> Result<Outcome, TaskError> {
     let (training, held_out) = (&splits[0], &splits[1]);
-    let (objective, model) = data.model(config, !run.checkpoint().exists())?;
     let known = data.dataset.in_training(data.held_out, &data.dataset);
     if let Some(first) = known.first() {
         let (count, held_out) = (known.len(), data.held_out);
@@ -196,17 +199,23 @@ impl Data {
         Ok(Self { dataset, held_out })
     }
 
+    /// An error unless there are meshes to train on.
+    fn require_training_meshes(&self) -> Result<(), TaskError> {
+        if !self.dataset.is_empty(Split::Train) {
+            return Ok(());
+        }
+        let skipped = summed_up(self.dataset.skipped());
+        let problem = match skipped.first() {
+            None => "the training split has no meshes".into(),
+            Some(first) => format!("the training split has no meshes that can be used: {first}"),
+        };
+        Err(TaskError::setting(self.dataset.name(), problem))
+    }
+
     /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
     /// not fit the data. A run that goes on has weights of its own.
     pub fn model(&self, config: &RunConfig, begins: bool) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
-        if self.dataset.is_empty(Split::Train) {
-            let skipped = summed_up(self.dataset.skipped());
-            let problem = match skipped.first() {
-                None => "the training split has no meshes".into(),
-                Some(first) => format!("the training split has no meshes that can be used: {first}"),
-            };
-            return Err(TaskError::setting(self.dataset.name(), problem));
-        }
+        self.require_training_meshes()?;
         let objective = config.training.objective(self.dataset.learned())?;
         let spec = ModelSpec {
             input: config.features.kind(),
