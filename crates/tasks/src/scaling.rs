@@ -1,12 +1,22 @@
 //! Scaling of features and targets that keeps equivariance.
 
 use crate::{SampleSource, TaskError};
-use gemcnn_nn::columns::{Moments, restore, standardise};
+use gemcnn_nn::columns::{Bounds, Moments, restore, standardise};
 use gemcnn_nn::{FeatureType, Target, irrep_dimension};
 use serde::{Deserialize, Serialize};
 
+/// Largest size of a scaled feature: of a scalar, or of the length of a channel of order above 0.
+const LIMIT: f32 = 10.0;
+/// Samples, and rows of each, from which the bounds of outliers are computed.
+const BOUND_SAMPLES: usize = 64;
+const BOUND_ROWS: usize = 4096;
+
 /// An equivariant scaling of each channel. Scalars get mean 0 and variance 1. A channel of order above 0 is
 /// divided by its root mean squared length and never shifted, because its mean depends on the frames.
+///
+/// Outliers do not decide the scale of features and do not reach a network: values far beyond the 5 and 95 % quantiles
+/// count as if they were on the [bounds](Bounds), and scaled features are limited to 10. On the debris of a scan, a heat
+/// kernel signature is thousands of deviations from all others.
 ///
 /// ```
 /// use gemcnn_nn::FeatureType;
@@ -25,22 +35,23 @@ pub struct FeatureScaling {
     shift: Vec<f32>,
     /// Divisor of each component; the same for both components of a channel.
     scale: Vec<f32>,
+    /// Largest size of a scaled feature. Targets have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit: Option<f32>,
 }
 
 impl FeatureScaling {
     /// The scaling that changes nothing.
     pub fn identity(kind: &FeatureType) -> Self {
-        Self { shift: vec![0.0; kind.dimension()], scale: vec![1.0; kind.dimension()] }
+        Self { shift: vec![0.0; kind.dimension()], scale: vec![1.0; kind.dimension()], limit: None }
     }
 
     /// Computes the scaling from features, given in pieces of whole rows. Rows with a value that is not
     /// finite are skipped, and a constant channel keeps its scale.
     pub fn fit<'a>(kind: &FeatureType, features: impl IntoIterator<Item = &'a [f32]>) -> Self {
-        let mut moments = Moments::new(kind.dimension());
-        for piece in features {
-            moments.add(piece);
-        }
-        scaling(&moments, kind)
+        let pieces: Vec<&[f32]> = features.into_iter().collect();
+        let all_loaded = Self::fit_pieces(kind, pieces.len(), |index| Ok(pieces[index].to_vec()));
+        all_loaded.unwrap_or_else(|_| Self::identity(kind))
     }
 
     /// Computes the scaling from the features of a source.
@@ -48,11 +59,30 @@ impl FeatureScaling {
     /// # Errors
     /// A sample that cannot be loaded.
     pub fn fit_source(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
-        let mut moments = Moments::new(kind.dimension());
-        for index in 0..source.len() {
-            moments.add(&source.load(index)?.features);
+        Self::fit_pieces(kind, source.len(), |index| Ok(source.load(index)?.features))
+    }
+
+    fn fit_pieces(
+        kind: &FeatureType,
+        count: usize,
+        load: impl Fn(usize) -> Result<Vec<f32>, TaskError>,
+    ) -> Result<Self, TaskError> {
+        let width = kind.dimension().max(1);
+        let mut some = Vec::new();
+        for index in (0..count).step_by(count.div_ceil(BOUND_SAMPLES).max(1)) {
+            let piece = load(index)?;
+            let rows = piece.len() / width;
+            let chosen = piece.chunks_exact(width).step_by(rows.div_ceil(BOUND_ROWS).max(1));
+            chosen.for_each(|row| some.extend_from_slice(row));
         }
-        Ok(scaling(&moments, kind))
+        let bounds = Bounds::of(kind, &some);
+        let mut moments = Moments::new(kind.dimension());
+        for index in 0..count {
+            let mut piece = load(index)?;
+            bounds.apply(kind, &mut piece);
+            moments.add(&piece);
+        }
+        Ok(Self { limit: Some(LIMIT), ..scaling(&moments, kind) })
     }
 
     /// Computes the scaling from the target values of a source.
@@ -77,9 +107,10 @@ impl FeatureScaling {
             return refuse(format!("it does not have the {size} components of {kind}"));
         }
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-        match finite(&self.shift) && finite(&self.scale) && !self.scale.contains(&0.0) {
+        let limited = self.limit.is_none_or(|limit| limit > 0.0 && limit.is_finite());
+        match finite(&self.shift) && finite(&self.scale) && !self.scale.contains(&0.0) && limited {
             true => Ok(()),
-            false => refuse("it has values that are not finite, or divides by 0".into()),
+            false => refuse("it has values that are not finite, divides by 0, or limits features to 0".into()),
         }
     }
 
@@ -88,9 +119,17 @@ impl FeatureScaling {
         self.scale.len()
     }
 
-    /// Scales rows of features.
+    /// Scales rows of features or targets, without limits.
     pub fn apply(&self, features: &mut [f32]) {
         standardise(features, &self.shift, &self.scale);
+    }
+
+    /// Scales rows of features, and limits them.
+    pub fn apply_limited(&self, kind: &FeatureType, features: &mut [f32]) {
+        self.apply(features);
+        if let Some(limit) = self.limit {
+            Bounds::uniform(kind.dimension(), limit).apply(kind, features);
+        }
     }
 
     /// Inverse of [`apply`](Self::apply).
@@ -202,6 +241,26 @@ mod tests {
         scaling.apply(&mut scaled);
         assert_eq!((scaled[0], scaled[1], scaled[5]), (0.0, -1.0, 1.0));
         let none = FeatureScaling::fit(&kind, []);
-        assert_eq!(none, FeatureScaling::identity(&kind));
+        assert_eq!((none.shift, none.scale), (vec![0.0; 2], vec![1.0; 2]));
+    }
+
+    #[test]
+    fn a_little_debris_changes_no_scale_and_stays_within_the_limit() {
+        let kind: FeatureType = "1x0 + 1x1".parse().unwrap();
+        let mut rows = features(&kind, 2000);
+        let clean = FeatureScaling::fit(&kind, [&rows[..]]);
+        for row in rows.chunks_exact_mut(3).step_by(100) {
+            row.copy_from_slice(&[1e4, -3e5, 4e5]);
+        }
+        let scaling = FeatureScaling::fit(&kind, rows.chunks(3 * 500));
+        for (a, b) in scaling.scale.iter().zip(&clean.scale) {
+            assert!((1.0..2.0).contains(&(a / b)), "{scaling:?} {clean:?}");
+        }
+        scaling.apply_limited(&kind, &mut rows);
+        assert_eq!(rows[0], 10.0);
+        assert!((rows[1] + 6.0).abs() < 1e-5 && (rows[2] - 8.0).abs() < 1e-5);
+        let mut second = rows[3..6].to_vec();
+        scaling.undo(&mut second);
+        assert!(second.iter().zip(&features(&kind, 2)[3..]).all(|(a, b)| (a - b).abs() < 1e-4));
     }
 }

@@ -128,7 +128,7 @@ impl<'a> Assessor<'a> {
         let source = Relabelled { source: &self.samples, classes: self.classes.clone(), geometry: None };
         let mut sample = source.load(index)?;
         let features = sample.features.clone();
-        model.scaling.apply(&mut sample.features);
+        model.scaling.apply_limited(&sample.kind, &mut sample.features);
         sample.name = self.dataset.mesh_name(self.split, index).into();
         let mesh = self.dataset.mesh(self.split, index)?;
         Assessment::new(model, workspace, sample, features, mesh)

@@ -253,7 +253,7 @@ fn changed(
     for index in 0..samples.len() {
         let mut predicted = |split: &PreparedSplit| -> Result<Vec<u32>, TaskError> {
             let mut sample = split.load(index)?;
-            model.scaling.apply(&mut sample.features);
+            model.scaling.apply_limited(&sample.kind, &mut sample.features);
             match model.predict(&mut workspace, &sample)? {
                 Prediction::Classes { per: Element::Vertex, classes } => Ok(classes),
                 _ => Ok(Vec::new()),

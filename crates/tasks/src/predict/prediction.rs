@@ -85,7 +85,7 @@ impl TrainedModel {
 
     /// A sample with scaled features.
     fn scaled(&self, mut sample: Sample) -> Result<Sample, TaskError> {
-        self.scaling.apply(&mut sample.features);
+        self.scaling.apply_limited(&sample.kind, &mut sample.features);
         if let Some(at) = sample.features.iter().position(|v| !v.is_finite()) {
             let vertex = at / sample.kind.dimension().max(1);
             let problem = format!(

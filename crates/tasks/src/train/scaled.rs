@@ -60,7 +60,7 @@ impl Scaled<'_> {
                 ),
             ));
         }
-        self.features.apply(&mut sample.features);
+        self.features.apply_limited(&sample.kind, &mut sample.features);
         if let (Some(scaling), Target::Values(values)) = (self.targets, &mut sample.target) {
             scaling.apply(values);
         }
