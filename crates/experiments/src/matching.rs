@@ -8,7 +8,7 @@ use crate::output::{Table, invalid};
 use gemcnn_matching::{Evidence, Match, MatchError, Matcher, Shape, Verdict};
 use gemcnn_mesh::remesh::{
     FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Resample, Sequence, Simplify, Subdivide,
-    carry_labels, carry_values, remesh,
+    SurfacePoint, carry_labels, carry_values, remesh,
 };
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions};
 use gemcnn_mesh::{DVec3, GeodesicSolver, Mesh, vertex_areas};
@@ -57,8 +57,10 @@ impl Default for Settings {
 pub struct Row {
     /// The descriptors.
     pub descriptors: String,
-    /// Mean error of each pair.
+    /// Mean error of each pair, with a vertex for each vertex.
     pub means: Vec<f64>,
+    /// The same with a point in a face for each vertex.
+    pub precise: Vec<f64>,
     /// Share of the vertices of each pair that are farther than 0.25 from their true place.
     pub flips: Vec<f64>,
     /// Seconds of each pair, with the preparation of both meshes.
@@ -93,8 +95,15 @@ pub struct Results {
 
 impl Report for Results {
     fn to_markdown(&self) -> String {
-        let mut table =
-            Table::new(["descriptors", "mean error x 100", "median pair", "worst pair", "flips (%)", "seconds a pair"]);
+        let mut table = Table::new([
+            "descriptors",
+            "mean error x 100",
+            "precise",
+            "median pair",
+            "worst pair",
+            "flips (%)",
+            "seconds a pair",
+        ]);
         for row in &self.rows {
             let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
             let mut sorted = row.means.clone();
@@ -103,6 +112,7 @@ impl Report for Results {
             table.row([
                 row.descriptors.clone(),
                 format!("{:.2}", mean(&row.means)),
+                format!("{:.2}", mean(&row.precise)),
                 at(sorted.len() / 2),
                 at(sorted.len().saturating_sub(1)),
                 format!("{:.2}", 100.0 * mean(&row.flips)),
@@ -179,18 +189,18 @@ impl Bodies {
     }
 
     /// The mean error of a map times 100, and the share of flips.
-    fn errors(&self, a: &Body, b: &Body, map: &[u32]) -> Result<[f64; 2], TaskError> {
-        let mut targets: Vec<u32> = map.iter().map(|&image| b.nearest[image as usize]).collect();
+    fn errors(&self, a: &Body, b: &Body, map: &[SurfacePoint]) -> Result<[f64; 2], TaskError> {
+        let nearest = |image: &SurfacePoint| b.nearest[image.nearest_corner() as usize];
+        let mut targets: Vec<u32> = map.iter().map(nearest).collect();
         targets.sort_unstable();
         targets.dedup();
         let from = |&target: &u32| self.solver.distances_from(target as usize).map_err(invalid("template"));
         let distances: Result<Vec<Vec<f64>>, TaskError> = targets.par_iter().map(from).collect();
         let distances = distances?;
-        let error = |(vertex, &image): (usize, &u32)| {
-            let image = image as usize;
-            let place = targets.binary_search(&b.nearest[image]).unwrap_or(0);
+        let error = |(vertex, image): (usize, &SurfacePoint)| {
+            let place = targets.binary_search(&nearest(image)).unwrap_or(0);
             let along = distances[place][a.nearest[vertex] as usize] / self.unit;
-            if along < NEAR { a.places[vertex].distance(b.places[image]) } else { along }
+            if along < NEAR { a.places[vertex].distance(image.position(&b.places)) } else { along }
         };
         let errors: Vec<f64> = map.iter().enumerate().map(error).collect();
         let count = errors.len().max(1) as f64;
@@ -217,6 +227,7 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
     let rows = ways.iter().map(|(name, _)| Row {
         descriptors: name.clone(),
         means: Vec::new(),
+        precise: Vec::new(),
         flips: Vec::new(),
         seconds: Vec::new(),
     });
@@ -233,11 +244,13 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
                 let (a, b) = (shape(&a.mesh, &mut workspace)?, shape(&b.mesh, &mut workspace)?);
                 Match::new(&a, &b)
             };
-            let map = maps().map_err(invalid(format!("pair {pair}")))?.vertices();
+            let found = maps().map_err(invalid(format!("pair {pair}")))?;
             row.seconds.push(start.elapsed().as_secs_f64());
-            let [mean, flips] = bodies.errors(&a, &b, &map)?;
+            let vertices: Vec<SurfacePoint> = found.vertices().into_iter().map(SurfacePoint::vertex).collect();
+            let [mean, flips] = bodies.errors(&a, &b, &vertices)?;
             row.means.push(mean);
             row.flips.push(flips);
+            row.precise.push(bodies.errors(&a, &b, &found.forward)?[0]);
         }
     }
     Ok(Results { settings: settings.clone(), rows, trials })

@@ -27,7 +27,7 @@ pub(super) fn run(
             let on_b = matcher.shape(workspace, other.mesh()).map_err(invalid(trouble.clone()))?;
             let found = Match::new(&on_a, &on_b).map_err(invalid(trouble.clone()))?;
             let errors = match &other {
-                Other::Body(b) => Some(bodies.errors(&a, b, &found.vertices())?),
+                Other::Body(b) => Some(bodies.errors(&a, b, &found.forward)?),
                 Other::Unknown(_) => None,
             };
             trials.push(Trial {

@@ -146,8 +146,8 @@ settings! {
         diffusion: DiffusionChoice = DiffusionChoice::Spectral,
         /// Times of implicit diffusion, for unit area (default `[0.001, 0.01, 0.1]`).
         implicit_times: Vec<f64> = vec![1e-3, 1e-2, 0.1],
-        /// Dropout probability in the perceptrons (default 0.5).
-        dropout: f64 = 0.5,
+        /// Dropout probability in the perceptrons (default 0.1).
+        dropout: f64 = 0.1,
         /// False makes the network blind to the orientation of the surface, and so to left and right (default true).
         #[serde(skip_serializing_if = "Clone::clone")]
         oriented: bool = true,
