@@ -155,6 +155,16 @@ impl<T> HostScratch<'_, T> {
 }
 
 impl<'e, T: Real> Executor<'e, T> {
+    /// An argument of this device that may be missing.
+    pub fn option<H, C>(&self, argument: Option<OnDevice<H, C>>) -> OnDevice<Option<H>, Option<C>> {
+        match (argument, self) {
+            (Some(OnDevice::Host(argument)), _) => OnDevice::Host(Some(argument)),
+            (Some(OnDevice::Cuda(argument)), _) => OnDevice::Cuda(Some(argument)),
+            (None, Self::Host(_)) => OnDevice::Host(None),
+            (None, Self::Cuda(_)) => OnDevice::Cuda(None),
+        }
+    }
+
     /// The CPU's scratch memory, for an operator without a CUDA version.
     ///
     /// # Errors

@@ -136,7 +136,7 @@ impl<S, T: Real, const N: usize, const P: usize> Operator<T, N> for Functions<S,
 }
 
 /// No numbers on a device, to read and to write.
-fn empty<'v, T: Real>(device: &Device) -> (View<'v, T>, fn() -> ViewMut<'v, T>) {
+pub(crate) fn empty<'v, T: Real>(device: &Device) -> (View<'v, T>, fn() -> ViewMut<'v, T>) {
     match device {
         Device::Cpu => (OnDevice::Host(&[]), || OnDevice::Host(&mut [])),
         Device::Cuda(_) => (OnDevice::Cuda(DeviceSlice::empty()), || OnDevice::Cuda(DeviceSliceMut::empty())),

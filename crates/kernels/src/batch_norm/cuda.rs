@@ -1,10 +1,11 @@
 //! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
-use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
+use super::{BACKWARD, Backward, BatchNorm, FORWARD, Forward, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::{MIN_ROWS, Pieces};
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key, to_u32,
 };
+use crate::{Gpu, KernelError};
 use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("batch_norm", include_str!("batch_norm.cu"));
@@ -106,12 +107,12 @@ pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
 pub(crate) type StatisticsTerms = DeviceBuffer<[f32; 2]>;
 
 impl DeviceNormalisation<'_> {
-    pub(crate) fn check(&self, operator: &'static str) -> Result<(), CudaError> {
+    pub(crate) fn check(&self, operator: &'static str) -> Result<(), KernelError> {
         let slots = self.config.slots()?;
         check_length(operator, "mean", self.statistics.mean.view(), slots)?;
         check_length(operator, "variance", self.statistics.variance.view(), slots)?;
         check_length(operator, "gamma", self.gamma, slots)?;
-        Ok(check_length(operator, "beta", self.beta, slots)?)
+        check_length(operator, "beta", self.beta, slots)
     }
 
     pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Arc<Affine>, CudaError> {
@@ -150,7 +151,7 @@ impl DeviceNormalisation<'_> {
         device: &CudaDevice,
         partials: &DeviceBuffer<f64>,
         count: usize,
-        gradients: &NormGradients<DeviceSliceMut<'_, f32>>,
+        [dgamma, dbeta]: [&DeviceSliceMut<'_, f32>; 2],
     ) -> Result<StatisticsTerms, CudaError> {
         let slots = Slots::new(device, self.config)?;
         let width = self.config.kind.dimension();
@@ -173,25 +174,13 @@ impl DeviceNormalisation<'_> {
                     size(self.config.kind.multiplicity(0))?,
                     &slots.members,
                     inverse,
-                    &gradients.gamma,
-                    &gradients.beta,
+                    dgamma,
+                    dbeta,
                     &through.view_mut(),
                 ],
             )?;
         }
         Ok(through)
-    }
-}
-
-impl NormGradients<DeviceSliceMut<'_, f32>> {
-    pub(crate) fn check(
-        &self,
-        operator: &'static str,
-        normalisation: &DeviceNormalisation<'_>,
-    ) -> Result<(), CudaError> {
-        let slots = normalisation.gamma.len();
-        check_length(operator, "dgamma", self.gamma.view(), slots)?;
-        Ok(check_length(operator, "dbeta", self.beta.view(), slots)?)
     }
 }
 
@@ -303,51 +292,26 @@ fn moments(
     Ok(statistics)
 }
 
-/// `y` = the normalised `x`; both are `vertices` rows of the type.
-pub fn forward(
-    device: &CudaDevice,
-    normalisation: DeviceNormalisation<'_>,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let operator = "batch norm forward";
-    let width = normalisation.config.kind.dimension();
-    normalisation.check(operator)?;
-    check_length(operator, "x", x, vertices * width)?;
-    check_length(operator, "y", y.view(), vertices * width)?;
-    let affine = normalisation.affine(device)?;
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+    let Forward { norm, x, y, .. } = pass;
+    let affine = norm.affine(device)?;
     let function = device.function(SOURCE, &[], "norm_forward")?;
-    let count = x.len() as u64;
+    let (width, count) = (to_u32(FORWARD, norm.config.kind.dimension())?, x.len() as u64);
     // SAFETY: lengths were checked.
-    unsafe { function.over(x.len(), args![x, &y, &*affine, to_u32(operator, width)?, count]) }
+    unsafe { function.over(x.len(), args![x, &y, &*affine, width, count]) }
 }
 
-/// Overwrites `dx` and adds to the gradients of gamma and beta.
-pub fn backward(
-    device: &CudaDevice,
-    normalisation: DeviceNormalisation<'_>,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let operator = "batch norm backward";
-    let width = normalisation.config.kind.dimension();
-    let scalars = normalisation.config.kind.multiplicity(0);
-    normalisation.check(operator)?;
-    gradients.check(operator, &normalisation)?;
-    for (name, values) in [("x", x), ("dy", dy), ("dx", dx.view())] {
-        check_length(operator, name, values, vertices * width)?;
-    }
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+    let Backward { rows, norm, x, dy, dx, dgamma, dbeta } = pass;
+    let width = norm.config.kind.dimension();
+    let scalars = norm.config.kind.multiplicity(0);
     if width == 0 {
         return Ok(());
     }
-    let affine = normalisation.affine(device)?;
-    let pieces = Pieces::new(vertices, width, MIN_ROWS);
+    let affine = norm.affine(device)?;
+    let pieces = Pieces::new(rows, width, MIN_ROWS);
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * (width + scalars))?;
-    let size = |n: usize| to_u32(operator, n);
+    let size = |n: usize| to_u32(BACKWARD, n);
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
         device.function(SOURCE, &[], "norm_backward_sums")?.run(
@@ -357,7 +321,7 @@ pub fn backward(
                 x,
                 dy,
                 &*affine,
-                size(vertices)?,
+                size(rows)?,
                 size(width)?,
                 size(scalars)?,
                 size(pieces.rows_of_block)?,
@@ -365,7 +329,7 @@ pub fn backward(
             ],
         )?;
     }
-    let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
+    let through = norm.finish_sums(device, &partials, pieces.count, [&dgamma, &dbeta])?;
     let function = device.function(SOURCE, &[], "norm_backward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.

@@ -101,7 +101,7 @@ impl<'a> Chain<'a> {
         layers: &[SendLayer<'a>],
     ) -> Result<Option<Self>, CudaError> {
         let Some(&SendLayer { plan, .. }) = layers.first() else { return Ok(None) };
-        let (ends, width) = (2 * input.dimension(), plan.width());
+        let (ends, width) = (2 * input.dimension(), plan.input_width());
         let ((octets, places), (hidden, hidden_places)) = (padded(input), padded(&plan.config().input));
         let shape = Shape { octets: Octets { input: octets, output: hidden }, layers: layers.len(), is_update: false };
         let same = layers.iter().enumerate().all(|(index, layer)| {

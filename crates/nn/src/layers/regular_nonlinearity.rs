@@ -4,7 +4,7 @@ use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
 use crate::{Builder, Levels, Module, NnError, Tape, Var};
 use gemcnn_kernels::batch_norm::NormGroups;
-use gemcnn_kernels::regular::{self, Plan};
+use gemcnn_kernels::regular::{self, Forward, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
 
@@ -50,7 +50,9 @@ impl<T: Real> Nonlinearity<T> for Regular {
         let one_channel = FeatureType::uniform(1, band_limit);
         let config = self.operator(one_channel.clone());
         let scale = if self.batch_norm { (1.0 + band_limit as f64).sqrt().recip() } else { 1.0 };
-        drawn_moments([&one_channel, &one_channel], scale, |x, y| regular::forward(&Plan::new(&config)?, DRAWS, x, y))
+        drawn_moments([&one_channel, &one_channel], scale, |x, y| {
+            Forward { rows: DRAWS, plan: &Plan::new(&config)?, norm: None, x, y }.on_host()
+        })
     }
 
     fn as_regular(&self) -> Option<&Regular> {

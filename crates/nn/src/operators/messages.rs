@@ -1,6 +1,7 @@
 //! Nonlinear messages along edges.
 
 use super::LinearWeights;
+use crate::record::empty;
 use crate::{Context, Device, GraphBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::linear::{self, Linear};
@@ -8,7 +9,7 @@ use gemcnn_kernels::messages::chain::{self, Chain, SendLayer};
 use gemcnn_kernels::messages::host::{self, HostChain, HostLayer};
 use gemcnn_kernels::messages::{Gather, GatherBackward, Reduce, ReduceBackward};
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch};
+use gemcnn_kernels::{FeatureType, Real, Resolve};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -176,7 +177,7 @@ impl<T: Real> SendMessages<'_, T> {
     fn chain(&self, device: &Device) -> Result<Option<OneKernel<'_>>, NnError> {
         let (function, Device::Cuda(device)) = (&*self.function, device) else { return Ok(None) };
         let layers = function.layers.iter().map(|layer| {
-            let plan = (&*layer.plan).cuda()?;
+            let plan = layer.plan.cuda();
             Ok(SendLayer { map: &layer.map, plan })
         });
         let layers = layers.collect::<Result<Vec<_>, NnError>>()?;
@@ -294,8 +295,9 @@ impl<T: Real> SendMessages<'_, T> {
             linear::Forward { op: map, rows, x, weight, bias, y }.run(&mut run)?;
             if !(is_backward && index + 1 == function.layers.len()) {
                 let mut value = context.buffer(rows * map.outputs)?;
-                let run = context.executor();
-                dispatch!(run, regular::forward(; plan, rows, sum.view(), value.view_mut()));
+                let mut run = context.executor();
+                let (plan, norm) = (plan.on(&run), run.option(None));
+                regular::Forward { rows, plan, norm, x: sum.view(), y: value.view_mut() }.run(&mut run)?;
                 computed.values.push(value);
             }
             computed.sums.push(sum);
@@ -354,11 +356,11 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
                 let sum = computed.sums.split_off(index).swap_remove(0);
                 computed.values.truncate(index + 1);
                 let mut dsum = context.buffer(rows * map.outputs)?;
-                let run = context.executor();
-                dispatch!(
-                    run,
-                    regular::backward(; plan, rows, sum.view(), gradient.view(), dsum.view_mut())
-                );
+                let (_, none) = empty(context.device());
+                let mut run = context.executor();
+                let (plan, norm, dgamma, dbeta) = (plan.on(&run), run.option(None), none(), none());
+                let (x, dy, dx) = (sum.view(), gradient.view(), dsum.view_mut());
+                regular::Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta }.run(&mut run)?;
                 let needed = index > 0 || wanted;
                 let mut before = context.buffer_if(needed, rows * map.inputs)?;
                 let ([weight, _], [dweight, dbias], mut run) = context.gradients(layer.weights.ids())?;

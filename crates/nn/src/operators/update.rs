@@ -37,7 +37,7 @@ impl<T: Real> UpdateFunction<T> {
     /// The layers as one kernel, if the device supports both passes.
     fn kernel(&self, device: &Device) -> Result<Option<OneKernel<'_>>, NnError> {
         let Device::Cuda(device) = device else { return Ok(None) };
-        let plan = (&*self.plan).cuda()?;
+        let plan = self.plan.cuda();
         let chain = Chain::update(device, self.kind(), self.layers.len(), plan)?;
         let chain = chain.filter(Chain::has_backward);
         Ok(chain.map(|chain| OneKernel::new(device, chain, self.layers.iter().copied())))
