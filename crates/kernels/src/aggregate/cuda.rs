@@ -177,12 +177,7 @@ impl GatherPlan {
         let (vertices, threads) = shape.block(true);
         let blocks = (run.vertices.1.div_ceil(vertices), 1);
         let mut arguments = self.arguments(run, &table)?.to_vec();
-        arguments.extend(args![
-            product.stacked,
-            product.columns,
-            to_u32(OPERATOR, product.columns.len())?,
-            u32::from(product.add),
-        ]);
+        arguments.extend(args![product.stacked, product.columns, product.columns.len(), u32::from(product.add)]);
         // SAFETY: as in `run`; the columns are places in rows of `stride` numbers and in the stacked
         // weights, as the operator laid them out.
         unsafe { function.run(blocks, (threads, 1), &arguments) }
@@ -216,7 +211,6 @@ impl GatherPlan {
     }
 
     fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Result<[Arg; 25], CudaError> {
-        let size = |n: usize| to_u32(OPERATOR, n);
         let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
         // Coefficients of edges take the place of the scale.
         let aggregation = match self.columns {
@@ -230,24 +224,24 @@ impl GatherPlan {
             run.edges.radius,
             run.edges.coefficients,
             run.x,
-            size(self.source.dimension())?,
+            self.source.dimension(),
             table,
-            size(table.len())?,
+            table.len(),
             number(aggregation),
             u32::from(run.reversed),
-            size(self.radial.rings)?,
+            self.radial.rings,
             self.radial.max_radius as f32,
             &self.destinations,
             &self.own,
-            size(self.own.len())?,
-            size(first)?,
-            size(count)?,
+            self.own.len(),
+            first,
+            count,
             run.out,
-            size(self.row)?,
+            self.row,
             bias,
-            size(bias.len())?,
+            bias.len(),
             y,
-            size(y_width)?,
+            y_width,
             run.own,
         ])
     }
@@ -382,7 +376,6 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
     let edges = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
     let count = irrep_count(&op.input);
-    let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function(ADJOINT, &[], "adjoint")?;
     // SAFETY: lengths were checked.
     unsafe {
@@ -396,14 +389,14 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
                 edges.coefficients,
                 da,
                 &*table,
-                size(count)?,
-                size(op.input.dimension())?,
-                size(op.harmonics())?,
-                size(op.rings)?,
+                count,
+                op.input.dimension(),
+                op.harmonics(),
+                op.rings,
                 op.max_radius as f32,
                 number(op.aggregation),
                 &dx,
-                size(graph.vertex_count())?,
+                graph.vertex_count(),
             ],
         )
     }

@@ -9,7 +9,7 @@ use crate::aggregate::Direction;
 use crate::cuda::reduce::{self, ColumnPartials};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
-    ProductMode, args, check_length, to_u32,
+    ProductMode, args, check_length,
 };
 use crate::gauge_conv::Weights;
 use crate::gauge_conv::cuda::transposed;
@@ -165,35 +165,34 @@ impl Plan {
         let [queries, keys, values, biases] = op.counts();
         let bias = run.weights.from(queries + keys + values);
         let edges = run.graph.edges();
-        let size = |n: usize| to_u32(OPERATOR, n);
         let arguments = args![
             edges.offsets,
             edges.neighbours,
             edges.phases,
             run.x,
-            size(op.input.dimension())?,
+            op.input.dimension(),
             &*kernel.irreps,
-            size(kernel.irreps.len())?,
+            kernel.irreps.len(),
             kernel.destinations,
-            size(self.row)?,
-            size(vertices)?,
+            self.row,
+            vertices,
             run.own,
             &self.places,
-            size(self.places.len() / op.heads)?,
-            size(op.output.dimension())?,
+            self.places.len() / op.heads,
+            op.output.dimension(),
             &stacked,
-            size(products.weights / 4)?,
+            products.weights / 4,
             &products.columns,
-            size(products.counts[0])?,
-            size(products.counts[1])?,
-            size(products.counts[2])?,
+            products.counts[0],
+            products.counts[1],
+            products.counts[2],
             op.scale(),
             run.queries,
             run.given,
             run.edge_values,
             bias,
-            size(queries + keys + values + biases)?,
-            size(biases)?,
+            queries + keys + values + biases,
+            biases,
             run.result,
         ];
         let blocks = (vertices.div_ceil(kernel.vertices), op.heads);

@@ -1,9 +1,9 @@
 //! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
-use super::{BACKWARD, Backward, BatchNorm, FORWARD, Forward, NormGroups, Normalisation, Origin};
+use super::{Backward, BatchNorm, Forward, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::{MIN_ROWS, Pieces};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key,
 };
 use crate::{Gpu, KernelError};
 use std::sync::Arc;
@@ -30,10 +30,9 @@ impl DeviceStatistics {
         check_length("batch norm", "variance", variance, mean.len())?;
         let widened = |from: DeviceSlice<'_, f32>| -> Result<DeviceBuffer<f64>, CudaError> {
             let mut to = device.buffer(from.len())?;
-            let count = to_u32("batch norm", from.len())?;
             let function = device.function(SOURCE, &[], "widen")?;
             // SAFETY: both have the same length.
-            unsafe { function.over(from.len(), args![from, &to.view_mut(), count])? };
+            unsafe { function.over(from.len(), args![from, &to.view_mut(), from.len()])? };
             Ok(to)
         };
         Ok(Self { mean: widened(mean)?, variance: widened(variance)?, origin: Origin::Running, affine: None })
@@ -55,9 +54,8 @@ impl DeviceStatistics {
             return Ok(());
         }
         let function = device.function(SOURCE, &[], "update_running")?;
-        let count = to_u32("batch norm", slots)?;
         // SAFETY: all have one number for each slot.
-        unsafe { function.over(slots, args![&self.mean, &self.variance, momentum, &mean, &variance, count]) }
+        unsafe { function.over(slots, args![&self.mean, &self.variance, momentum, &mean, &variance, slots]) }
     }
 
     /// Mean and variance, on the host.
@@ -119,28 +117,15 @@ impl DeviceNormalisation<'_> {
         if let Some(affine) = &self.statistics.affine {
             return Ok(affine.clone());
         }
-        let slots = Slots::new(device, self.config)?;
-        let width = self.config.kind.dimension();
+        let &Self { config, statistics: DeviceStatistics { mean, variance, .. }, gamma, beta } = self;
+        let slots = Slots::new(device, config)?;
+        let (scalars, width) = (config.kind.multiplicity(0), config.kind.dimension());
         let mut affine: Affine = device.buffer(width)?;
-        let size = |n: usize| to_u32("batch norm", n);
+        let to = affine.view_mut();
         let function = device.function(SOURCE, &[], "make_affine")?;
+        let arguments = args![mean, variance, gamma, beta, &slots.slot_of, scalars, config.epsilon, width, &to];
         // SAFETY: every column has its slot, and all slots their statistics and parameters.
-        unsafe {
-            function.over(
-                width,
-                args![
-                    &self.statistics.mean,
-                    &self.statistics.variance,
-                    self.gamma,
-                    self.beta,
-                    &slots.slot_of,
-                    size(self.config.kind.multiplicity(0))?,
-                    self.config.epsilon,
-                    size(width)?,
-                    &affine.view_mut(),
-                ],
-            )?;
-        }
+        unsafe { function.over(width, arguments)? };
         Ok(Arc::new(affine))
     }
 
@@ -154,32 +139,17 @@ impl DeviceNormalisation<'_> {
         [dgamma, dbeta]: [&DeviceSliceMut<'_, f32>; 2],
     ) -> Result<StatisticsTerms, CudaError> {
         let slots = Slots::new(device, self.config)?;
-        let width = self.config.kind.dimension();
+        let (scalars, width) = (self.config.kind.multiplicity(0), self.config.kind.dimension());
         let mut through: StatisticsTerms = device.buffer(width)?;
+        let to = through.view_mut();
         let inverse = match self.statistics.origin {
             Origin::Batch { vertices } => 1.0 / (vertices as f64).max(1.0),
             Origin::Running => 0.0,
         };
-        let size = |n: usize| to_u32("batch norm", n);
         let function = device.function(SOURCE, &[], "finish_backward_sums")?;
+        let arguments = args![partials, count, width, scalars, &slots.members, inverse, dgamma, dbeta, &to];
         // SAFETY: the partial sums were made for these columns, and gradients were checked.
-        unsafe {
-            function.run(
-                (self.gamma.len(), 1),
-                (256, 1),
-                args![
-                    partials,
-                    size(count)?,
-                    size(width)?,
-                    size(self.config.kind.multiplicity(0))?,
-                    &slots.members,
-                    inverse,
-                    dgamma,
-                    dbeta,
-                    &through.view_mut(),
-                ],
-            )?;
-        }
+        unsafe { function.run((self.gamma.len(), 1), (256, 1), arguments)? };
         Ok(through)
     }
 }
@@ -236,7 +206,7 @@ fn moments(
     training: Option<TrainingSlots<'_>>,
 ) -> Result<DeviceStatistics, CudaError> {
     let count = config.slots()?;
-    let width = config.kind.dimension();
+    let (scalars, width) = (config.kind.multiplicity(0), config.kind.dimension());
     check_length("batch norm statistics", "x", x, vertices * width)?;
     let slots = Slots::new(device, config)?;
     let pieces = Pieces::new(vertices, width, MIN_ROWS);
@@ -249,13 +219,13 @@ fn moments(
     };
     let is_training = training.is_some();
     let mut affine: Affine = device.buffer(if is_training { width } else { 0 })?;
-    let training = training.unwrap_or_else(|| TrainingSlots {
+    let TrainingSlots { gamma, beta, mean, variance } = training.unwrap_or_else(|| TrainingSlots {
         gamma: DeviceSlice::empty(),
         beta: DeviceSlice::empty(),
         mean: DeviceSliceMut::empty(),
         variance: DeviceSliceMut::empty(),
     });
-    let size = |n: usize| to_u32("batch norm", n);
+    let found = [&mut statistics.mean, &mut statistics.variance].map(DeviceBuffer::view_mut);
     // SAFETY: `x` was checked; there is a partial sum for each block and column, a mean and a
     // variance for each slot, and in training a map for each column, and parameters, which were checked.
     unsafe {
@@ -263,30 +233,15 @@ fn moments(
             device.function(SOURCE, &[], "moments")?.run(
                 pieces.blocks,
                 pieces.threads,
-                args![x, size(vertices)?, size(width)?, size(pieces.rows_of_block)?, &partials.view_mut(),],
+                args![x, vertices, width, pieces.rows_of_block, &partials.view_mut()],
             )?;
         }
-        device.function(SOURCE, &[], "finish_moments")?.run(
-            (count, 1),
-            (256, 1),
-            args![
-                &partials,
-                size(pieces.count)?,
-                size(width)?,
-                &slots.members,
-                size(config.kind.multiplicity(0))?,
-                vertices as f64,
-                &statistics.mean.view_mut(),
-                &statistics.variance.view_mut(),
-                training.gamma,
-                training.beta,
-                config.epsilon,
-                config.momentum,
-                &training.mean,
-                &training.variance,
-                &affine.view_mut(),
-            ],
-        )?;
+        let first: &[Arg] = args![&partials, pieces.count, width, &slots.members, scalars, vertices as f64];
+        let BatchNorm { epsilon, momentum, .. } = *config;
+        let (found, to) = ([&found[0], &found[1]].map(Arg::from), affine.view_mut());
+        let last: &[Arg] = args![gamma, beta, epsilon, momentum, &mean, &variance, &to];
+        let arguments = [first, &found, last].concat();
+        device.function(SOURCE, &[], "finish_moments")?.run((count, 1), (256, 1), &arguments)?;
     }
     statistics.affine = is_training.then(|| Arc::new(affine));
     Ok(statistics)
@@ -296,7 +251,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     let Forward { norm, x, y, .. } = pass;
     let affine = norm.affine(device)?;
     let function = device.function(SOURCE, &[], "norm_forward")?;
-    let (width, count) = (to_u32(FORWARD, norm.config.kind.dimension())?, x.len() as u64);
+    let (width, count) = (norm.config.kind.dimension(), x.len() as u64);
     // SAFETY: lengths were checked.
     unsafe { function.over(x.len(), args![x, &y, &*affine, width, count]) }
 }
@@ -311,27 +266,17 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
     let affine = norm.affine(device)?;
     let pieces = Pieces::new(rows, width, MIN_ROWS);
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * (width + scalars))?;
-    let size = |n: usize| to_u32(BACKWARD, n);
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
         device.function(SOURCE, &[], "norm_backward_sums")?.run(
             pieces.blocks,
             pieces.threads,
-            args![
-                x,
-                dy,
-                &*affine,
-                size(rows)?,
-                size(width)?,
-                size(scalars)?,
-                size(pieces.rows_of_block)?,
-                &partials.view_mut(),
-            ],
+            args![x, dy, &*affine, rows, width, scalars, pieces.rows_of_block, &partials.view_mut()],
         )?;
     }
     let through = norm.finish_sums(device, &partials, pieces.count, [&dgamma, &dbeta])?;
     let function = device.function(SOURCE, &[], "norm_backward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.
-    unsafe { function.over(x.len(), args![x, dy, &dx, &*affine, &through, size(width)?, count]) }
+    unsafe { function.over(x.len(), args![x, dy, &dx, &*affine, &through, width, count]) }
 }

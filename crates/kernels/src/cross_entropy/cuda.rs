@@ -7,7 +7,7 @@
 use super::{ClassTargets, Score, Targets};
 use crate::KernelError;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
 };
 use bytemuck::Pod;
 
@@ -282,7 +282,6 @@ impl RowScores {
         let (threads, _) = shape(classes);
         let (gradients, dloss) = rows.gradients.unwrap_or((DeviceSlice::empty(), 0.0));
         let weights = rows.targets.class_weights.as_ref();
-        let size = |n: usize| to_u32(OPERATOR, n);
         let smoothing = rows.targets.smoothing;
         let defines = defines(classes, smoothing > 0.0);
         let function = device.function(SOURCE, &defines, "softmax_rows")?;
@@ -290,31 +289,14 @@ impl RowScores {
         let scores = self.parts.from(self.used);
         assert!(SCORE * blocks <= scores.len(), "too few parts of a score");
         self.used += blocks;
+        let (labels, normaliser) = (rows.targets.labels.view().from(first), &rows.targets.normaliser);
+        let weights = weights.map_or(DeviceSlice::empty(), DeviceBuffer::view);
+        let first: &[Arg] =
+            args![rows.logits, gradients, rows.stride, count, classes, rows.bias, labels, weights, normaliser];
+        let last: &[Arg] = args![dloss, smoothing, scores, rows.predictions, rows.ranks, rows.bias_partials];
         // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows are among those
         // of the targets; labels were checked when the targets were made. There is a score for each block.
-        unsafe {
-            function.run(
-                (blocks, 1),
-                (threads, 1),
-                args![
-                    rows.logits,
-                    gradients,
-                    size(rows.stride)?,
-                    size(count)?,
-                    size(classes)?,
-                    rows.bias,
-                    rows.targets.labels.view().from(first),
-                    weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
-                    &rows.targets.normaliser,
-                    dloss,
-                    smoothing,
-                    scores,
-                    rows.predictions,
-                    rows.ranks,
-                    rows.bias_partials,
-                ],
-            )
-        }
+        unsafe { function.run((blocks, 1), (threads, 1), &[first, last].concat()) }
     }
 
     /// The score of all rows.
@@ -328,7 +310,7 @@ impl RowScores {
             function.run(
                 (1, 1),
                 (256, 1),
-                args![self.parts.from(0), to_u32(OPERATOR, self.used)?, &targets.normaliser, score.numbers(),],
+                args![self.parts.from(0), self.used, &targets.normaliser, score.numbers()],
             )?;
         }
         Ok(score)

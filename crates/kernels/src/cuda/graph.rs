@@ -1,6 +1,6 @@
 //! The arrays of a gauge graph on the device.
 
-use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32};
+use super::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length};
 use crate::{GraphView, KernelError};
 use bytemuck::Pod;
 use std::sync::OnceLock;
@@ -206,25 +206,13 @@ impl DeviceGraph {
 
     fn reverse_edges(&self, device: &CudaDevice, values: &EdgeValues) -> Result<(), CudaError> {
         let function = device.function(SOURCE, &[], "reverse_edges")?;
+        let from = &self.forward;
+        let first: &[Arg] = args![&self.offsets, self.vertex_count(), &self.reverse, &from.phases, &from.radius];
+        let last: &[Arg] =
+            args![&from.coefficients, self.columns, &values.phases, &values.radius, &values.coefficients];
         // SAFETY: all arrays of edges have the capacity of the graph, the kernel stops at the number of
         // edges, and the reverse of an edge is an edge.
-        unsafe {
-            function.over(
-                self.edge_capacity(),
-                args![
-                    &self.offsets,
-                    to_u32(OPERATOR, self.vertex_count())?,
-                    &self.reverse,
-                    &self.forward.phases,
-                    &self.forward.radius,
-                    &self.forward.coefficients,
-                    to_u32(OPERATOR, self.columns)?,
-                    &values.phases,
-                    &values.radius,
-                    &values.coefficients,
-                ],
-            )
-        }
+        unsafe { function.over(self.edge_capacity(), &[first, last].concat()) }
     }
 }
 

@@ -97,21 +97,13 @@ impl<'a> ColumnPartials<'a> {
         }
         let pieces = Pieces::new(self.rows, self.columns, MIN_ROWS);
         let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * self.columns)?;
-        let size = |n: usize| to_u32("column sums", n);
         // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
         // and column.
         unsafe {
             device.function(SOURCE, &[], "column_partials")?.run(
                 pieces.blocks,
                 pieces.threads,
-                args![
-                    self.x,
-                    size(self.stride)?,
-                    size(self.rows)?,
-                    size(self.columns)?,
-                    size(pieces.rows_of_block)?,
-                    &partials.view_mut(),
-                ],
+                args![self.x, self.stride, self.rows, self.columns, pieces.rows_of_block, &partials.view_mut()],
             )?;
         }
         Ok(Self::of_partials(partials, self.columns))
@@ -134,8 +126,7 @@ impl<'a> ColumnPartials<'a> {
 
     /// Arguments of `add_column` there.
     fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> Result<[Arg; 5], CudaError> {
-        let size = |n: usize| to_u32("column sums", n);
-        Ok(*args![&self.partials, self.x, size(self.rows)?, size(self.stride)?, result,])
+        Ok(*args![&self.partials, self.x, self.rows, self.stride, result])
     }
 
     /// `result[c] += sum of column c`.
@@ -156,20 +147,13 @@ pub(crate) fn fill_rows(
     if bias.is_empty() || rows == 0 {
         return Ok(());
     }
-    let size = |n: usize| to_u32("bias", n);
     let threads = column_threads(bias.len());
     let rows_of_block = 16 * threads.1;
     let blocks = (rows.div_ceil(rows_of_block), bias.len().div_ceil(threads.0));
     let function = device.function(SOURCE, &[], "fill_rows")?;
     // SAFETY: `y` has `rows` rows of `width` numbers, and a bias is no longer than a row, as the operator
     // checked.
-    unsafe {
-        function.run(
-            blocks,
-            threads,
-            args![y, size(width)?, size(rows)?, bias, size(bias.len())?, size(rows_of_block)?,],
-        )
-    }
+    unsafe { function.run(blocks, threads, args![y, width, rows, bias, bias.len(), rows_of_block]) }
 }
 
 /// A linear map with entries -1, 0 and 1: expands parameters to the entries of a matrix, or folds its
@@ -213,31 +197,17 @@ impl SignedTable {
     pub fn apply(
         &self,
         device: &CudaDevice,
-        from: [DeviceSlice<'_, f32>; 2],
-        to: [&DeviceSliceMut<'_, f32>; 2],
+        [from, from_rest]: [DeviceSlice<'_, f32>; 2],
+        [to, to_rest]: [&DeviceSliceMut<'_, f32>; 2],
         add: bool,
     ) -> Result<(), CudaError> {
-        let size = |n: usize| to_u32("weights", n);
+        let Self { entries, terms, count, .. } = self;
         let function = device.function(SOURCE, &[], "signed_terms")?;
+        let (add, lengths) = (u32::from(add), [from.len(), to.len()]);
+        let arguments = args![entries, *terms, *count, from, from_rest, lengths[0], to, to_rest, lengths[1], add];
         // SAFETY: the table was made for sources and results of these lengths, which the operators
         // check.
-        unsafe {
-            function.over(
-                self.count,
-                args![
-                    &self.entries,
-                    size(self.terms)?,
-                    size(self.count)?,
-                    from[0],
-                    from[1],
-                    size(from[0].len())?,
-                    to[0],
-                    to[1],
-                    size(to[0].len())?,
-                    u32::from(add),
-                ],
-            )
-        }
+        unsafe { function.over(*count, arguments) }
     }
 
     /// The table: for each result its terms, 1 + the place of a source, negative for its negative, or 0 for none.
@@ -252,35 +222,16 @@ impl SignedTable {
         device: &CudaDevice,
         partials: DeviceSlice<'_, f32>,
         (count, size): (usize, usize),
-        to: [&DeviceSliceMut<'_, f32>; 2],
+        [to, to_rest]: [&DeviceSliceMut<'_, f32>; 2],
         (columns, column_sums): Columns<'_>,
     ) -> Result<(), CudaError> {
         assert!(count * size <= partials.len(), "too few partial sums");
-        let number = |n: usize| to_u32("weights", n);
         let function = device.function(SOURCE, &[], "fold_partials")?;
+        let first: &[Arg] = args![&self.rows, self.terms, self.count, partials, count, size, to, to_rest, to.len()];
+        let arguments = [first, &columns.arguments(column_sums)?].concat();
         // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
         // check; there are as many partial sums as the assertion says, and a result for each column.
-        unsafe {
-            function.run(
-                (self.count.div_ceil(32) + columns.columns, 1),
-                (32, 8),
-                &[
-                    args![
-                        &self.rows,
-                        number(self.terms)?,
-                        number(self.count)?,
-                        partials,
-                        number(count)?,
-                        number(size)?,
-                        to[0],
-                        to[1],
-                        number(to[0].len())?,
-                    ],
-                    &columns.arguments(column_sums)?[..],
-                ]
-                .concat(),
-            )
-        }
+        unsafe { function.run((self.count.div_ceil(32) + columns.columns, 1), (32, 8), &arguments) }
     }
 }
 
@@ -398,18 +349,14 @@ pub(crate) fn sum_partials_and(
     (columns, column_sums): Columns<'_>,
 ) -> Result<(), CudaError> {
     assert!(count * result.len() <= partials.len(), "too few partial sums");
-    let size = |n: usize| to_u32("partial sums", n);
     let function = device.function(SOURCE, &[], "sum_partials")?;
     // SAFETY: there are as many partials as the assertion says, and a result for each column.
     unsafe {
         function.run(
             (result.len().div_ceil(32) + columns.columns, 1),
             (32, 8),
-            &[
-                args![partials, size(count)?, size(result.len())?, result, u32::from(add),],
-                &columns.arguments(column_sums)?[..],
-            ]
-            .concat(),
+            &[args![partials, count, result.len(), result, u32::from(add)], &columns.arguments(column_sums)?[..]]
+                .concat(),
         )
     }
 }
@@ -424,11 +371,10 @@ pub(crate) fn copy_parts(
 ) -> Result<(), CudaError> {
     let total = parts.iter().map(DeviceSlice::len).sum();
     check_length(operator, "packed weights", packed, total)?;
-    let size = |part: DeviceSlice<'_, f32>| to_u32(operator, part.len());
     let [a, b, c, d] = parts;
     let function = device.function(SOURCE, &[], "copy_parts")?;
     // SAFETY: lengths were checked above.
-    unsafe { function.over(total, args![packed, a, size(a)?, b, size(b)?, c, size(c)?, d, size(d)?, u32::from(add),]) }
+    unsafe { function.over(total, args![packed, a, a.len(), b, b.len(), c, c.len(), d, d.len(), u32::from(add)]) }
 }
 
 /// The largest divisor of `rows` from half of `wanted` to `wanted`, else `wanted`: so that no rows remain, if

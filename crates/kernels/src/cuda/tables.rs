@@ -1,6 +1,6 @@
 //! Tables of feature types in device memory.
 
-use super::{Arg, CudaDevice, CudaError, DeviceBuffer, KernelSource, args, to_u32};
+use super::{Arg, CudaDevice, CudaError, DeviceBuffer, KernelSource, args};
 use crate::FeatureType;
 use std::sync::Arc;
 
@@ -107,8 +107,7 @@ pub(crate) unsafe fn over_irreps(
         Share::IrrepsOfHeads(heads) => (head_irreps(device, features, heads)?, count),
         Share::WarpOfHead(heads) => (head_irreps(device, features, heads)?, 32 * heads),
     };
-    let size = |n: usize| to_u32(source.name(), n);
-    let last: &[Arg] = args![&*table, size(count)?, size(features.dimension())?, size(rows)?];
+    let last: &[Arg] = args![&*table, count, features.dimension(), rows];
     let function = device.function(source, &[], name)?;
     // SAFETY: the caller vouches for it.
     unsafe { function.over(rows * threads, &[arguments, last].concat()) }

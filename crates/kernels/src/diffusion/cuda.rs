@@ -1,11 +1,11 @@
 //! Diffusion on a GPU: one product for each term and run of meshes of one size, and the filters between them.
 
-use super::{Backward, Diffusion, Filter, Filters, Forward, OPERATOR, Spectra, Term};
+use super::{Backward, Diffusion, Filter, Filters, Forward, Spectra, Term};
+use crate::Gpu;
 use crate::cuda::reduce::divisor;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
 };
-use crate::{Gpu, KernelError};
 use std::ops::Range;
 
 pub(crate) const SOURCE: KernelSource =
@@ -171,19 +171,18 @@ impl<'a> Batch<'a> {
     /// `to = m x`, in place if `x` is `to`.
     fn weigh(&self, x: DeviceSlice<'_, f32>, to: &DeviceSliceMut<'_, f32>, width: usize) -> Result<(), CudaError> {
         let function = self.device.function(SOURCE, &[], "weigh")?;
-        let (count, width) = (x.len(), to_u32(OPERATOR, width)?);
         // SAFETY: both are rows of the width, and there is a mass for each.
-        unsafe { function.over_fours(count, args![self.spectra.mass, x, to, width, count as u64]) }
+        unsafe { function.over_fours(x.len(), args![self.spectra.mass, x, to, width, x.len() as u64]) }
     }
 
     pub fn meshes(&self) -> usize {
         self.mesh_offsets.len() - 1
     }
 
-    /// Sizes of a filter: meshes, columns, channels, and whether it is complex.
-    fn sizes(&self, filter: &Filter) -> Result<[u32; 4], KernelError> {
-        let size = |n| to_u32(OPERATOR, n);
-        Ok([size(self.meshes())?, size(filter.columns)?, size(filter.channels)?, u32::from(filter.complex)])
+    /// Eigenvalues, times and bands of a filter.
+    fn parameters<'f>(&'f self, one: &Filter, filters: &Filters<DeviceSlice<'f, f32>>) -> [DeviceSlice<'f, f32>; 3] {
+        let Filters { log_times, bands } = filters;
+        [self.spectra.eigenvalues.from(one.eigenvalue), log_times.from(one.parameter), bands.from(one.parameter)]
     }
 
     /// Saves the spectrum and filters it.
@@ -194,30 +193,17 @@ impl<'a> Batch<'a> {
         spectrum: &mut DeviceBuffer<f32>,
         mut saved: DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
-        let slabs = to_u32(OPERATOR, self.slabs)?;
-        for one in op.filters(self.meshes()) {
-            let [meshes, columns, channels, complex] = self.sizes(&one)?;
+        let (slabs, meshes) = (self.slabs, self.meshes());
+        for one in op.filters(meshes) {
+            let (columns, channels, complex) = (one.columns, one.channels, u32::from(one.complex));
             let function = self.device.function(SOURCE, &[], "filter")?;
+            let (raw, saved) = (spectrum.view_mut(), saved.reborrow().slice(one.saved..usize::MAX));
+            let [eigenvalues, log_times, bands] = self.parameters(&one, &filters);
+            let first: &[Arg] =
+                args![&raw.slice(one.raw..usize::MAX), slabs, self.raw as u64, &saved, self.saved as u64];
+            let last: &[Arg] = args![eigenvalues, log_times, bands, meshes, columns, channels, complex];
             // SAFETY: every order has its part of the spectra, eigenvalues and parameters, whose lengths were checked.
-            unsafe {
-                function.over(
-                    self.meshes() * one.columns * one.channels,
-                    args![
-                        &spectrum.view_mut().slice(one.raw..usize::MAX),
-                        slabs,
-                        self.raw as u64,
-                        &saved.reborrow().slice(one.saved..usize::MAX),
-                        self.saved as u64,
-                        self.spectra.eigenvalues.from(one.eigenvalue),
-                        filters.log_times.from(one.parameter),
-                        filters.bands.from(one.parameter),
-                        meshes,
-                        columns,
-                        channels,
-                        complex,
-                    ],
-                )?;
-            }
+            unsafe { function.over(meshes * columns * channels, &[first, last].concat())? };
         }
         Ok(())
     }
@@ -231,43 +217,23 @@ impl<'a> Batch<'a> {
         saved: DeviceSlice<'_, f32>,
         gradients: &mut Filters<DeviceSliceMut<'_, f32>>,
     ) -> Result<(), CudaError> {
-        let slabs = to_u32(OPERATOR, self.slabs)?;
-        for one in op.filters(self.meshes()) {
-            let [meshes, columns, channels, complex] = self.sizes(&one)?;
-            let rows = FILTER_ROWS.min(self.meshes() * one.columns).max(1);
-            let mut partials: DeviceBuffer<f32> = self.device.buffer(rows * 2 * one.channels)?;
-            let range = one.parameter..usize::MAX;
+        let (slabs, meshes) = (self.slabs, self.meshes());
+        for one in op.filters(meshes) {
+            let (columns, channels, complex) = (one.columns, one.channels, u32::from(one.complex));
+            let rows = FILTER_ROWS.min(meshes * columns).max(1);
+            let mut partials: DeviceBuffer<f32> = self.device.buffer(rows * 2 * channels)?;
+            let (raw, to) = (spectrum.view_mut().slice(one.raw..usize::MAX), partials.view_mut());
+            let [eigenvalues, log_times, bands] = self.parameters(&one, &filters);
+            let first: &[Arg] = args![&raw, slabs, self.raw as u64, saved.from(one.saved), self.saved as u64];
+            let last: &[Arg] = args![eigenvalues, log_times, bands, &to, meshes, columns, channels, complex];
+            let [dtimes, dbands] = [&mut gradients.log_times, &mut gradients.bands]
+                .map(|gradient| gradient.reborrow().slice(one.parameter..usize::MAX));
             // SAFETY: as in `filter`; every grid row has its partial sums.
             unsafe {
-                self.device.function(SOURCE, &[], "filter_backward")?.run(
-                    (one.channels.div_ceil(32), rows),
-                    (32, 8),
-                    args![
-                        &spectrum.view_mut().slice(one.raw..usize::MAX),
-                        slabs,
-                        self.raw as u64,
-                        saved.from(one.saved),
-                        self.saved as u64,
-                        self.spectra.eigenvalues.from(one.eigenvalue),
-                        filters.log_times.from(one.parameter),
-                        filters.bands.from(one.parameter),
-                        &partials.view_mut(),
-                        meshes,
-                        columns,
-                        channels,
-                        complex,
-                    ],
-                )?;
-                self.device.function(SOURCE, &[], "add_filter_sums")?.over(
-                    one.channels,
-                    args![
-                        &partials,
-                        rows as u32,
-                        channels,
-                        &gradients.log_times.reborrow().slice(range.clone()),
-                        &gradients.bands.reborrow().slice(range),
-                    ],
-                )?;
+                let function = self.device.function(SOURCE, &[], "filter_backward")?;
+                function.run((channels.div_ceil(32), rows), (32, 8), &[first, last].concat())?;
+                let function = self.device.function(SOURCE, &[], "add_filter_sums")?;
+                function.over(channels, args![&partials, rows, channels, &dtimes, &dbands])?;
             }
         }
         Ok(())

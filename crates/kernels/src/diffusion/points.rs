@@ -86,15 +86,7 @@ pub fn bases_at_points(
             unsafe {
                 device.function(SOURCE, &[], "basis_at_points")?.over(
                     rows * columns,
-                    args![
-                        mesh.bases.from(rows * before),
-                        &mesh.points.0,
-                        rows as u32,
-                        columns as u32,
-                        order as u32,
-                        factor,
-                        &to,
-                    ],
+                    args![mesh.bases.from(rows * before), &mesh.points.0, rows, columns, order, factor, &to],
                 )?;
             }
             before += width;

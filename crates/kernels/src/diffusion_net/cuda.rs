@@ -5,7 +5,7 @@
 use super::{DiffusionNet, OPERATOR, Saved, Weights, half_precision, hopper};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Filters, Spectra};
@@ -131,7 +131,7 @@ impl<'a> Block<'a> {
     unsafe fn pass(&self, name: &'static str, arguments: &[Arg]) -> Result<(), CudaError> {
         let quads = self.op.channels / 4;
         let count = self.rows * quads;
-        let sizes: &[Arg] = args![to_u32(OPERATOR, quads)?, count as u64];
+        let sizes: &[Arg] = args![quads, count as u64];
         let function = self.device.function(SOURCE, &[], name)?;
         // SAFETY: the caller vouches for it.
         unsafe { function.over(count, &[arguments, sizes].concat()) }
@@ -227,14 +227,13 @@ impl<'a> Block<'a> {
         let count = self.rows.div_ceil(SUM_ROWS);
         let threads = column_threads(quads);
         let mut partials: DeviceBuffer<f64> = self.device.buffer(count * c)?;
-        let size = |n: usize| to_u32(OPERATOR, n);
         let function = self.device.function(SOURCE, &[], "activate_backward")?;
         // SAFETY: both have a row for each vertex, and there is a partial sum for each block and column.
         unsafe {
             function.run(
                 (count, quads.div_ceil(threads.0)),
                 threads,
-                args![activated, factor, d, size(self.rows)?, size(quads)?, size(SUM_ROWS)?, &partials.view_mut(),],
+                args![activated, factor, d, self.rows, quads, SUM_ROWS, &partials.view_mut()],
             )?;
         }
         ColumnPartials::of_partials(partials, c).add_to(self.device, dbias)
@@ -247,11 +246,10 @@ impl<'a> Block<'a> {
         [invariants, scalars]: [u64; 2],
         add: bool,
     ) -> Result<(), CudaError> {
-        let c = to_u32(OPERATOR, self.op.channels)?;
         let function = self.device.function(SOURCE, &[], "first_weights")?;
         // SAFETY: the addresses are those of parameters or gradients whose lengths were checked; parameters are only
         // read.
-        unsafe { function.over(all.len(), args![all, invariants, scalars, c, u32::from(add)]) }
+        unsafe { function.over(all.len(), args![all, invariants, scalars, self.op.channels, u32::from(add)]) }
     }
 
     /// `W1` `[out, in]`, of `[p | x | d]`.
@@ -292,7 +290,7 @@ pub fn forward(
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
     unsafe {
-        let arguments = args![x, block.mass, weights.update_bias, &saved.features, &weighted.view_mut(), &y,];
+        let arguments = args![x, block.mass, weights.update_bias, &saved.features, &weighted.view_mut(), &y];
         block.pass("read_input", arguments)?;
     }
     let mut spectrum = block.batch.spectrum()?;

@@ -14,9 +14,9 @@
 
 use super::cuda::Streams;
 use super::hopper::{Block, C, FACTOR, Measured, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments};
-use super::{DiffusionNet, OPERATOR, Saved, Weights};
+use super::{DiffusionNet, Saved, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args,
 };
 use crate::diffusion::Spectra;
 use crate::dropout::{scale, threshold};
@@ -165,7 +165,7 @@ impl Block<'_> {
             Some(w) => [w.bands, w.product, w.scalars, w.invariants, w.hidden, w.update, w.scalars_bias, w.hidden_bias],
             None => [DeviceSlice::empty(); 8],
         };
-        let first: &[Arg] = args![rows, to_u32(OPERATOR, quads)?, measured.entry(entry), measured.block];
+        let first: &[Arg] = args![rows, quads, measured.entry(entry), measured.block];
         let function = self.device.function(self.source, &[], "largest")?;
         let arguments = [first, &given.map(Arg::from)].concat();
         // SAFETY: the weights were checked, and there is room for what is measured.
@@ -256,7 +256,7 @@ pub(super) fn forward<'a>(
     let arguments = args![
         x,
         bases.from(words),
-        to_u32(OPERATOR, slabs)?,
+        slabs,
         own,
         &raw,
         one,
@@ -356,8 +356,8 @@ pub(super) fn backward<'a>(
     let arguments = args![
         bases,
         stride,
-        to_u32(OPERATOR, slabs)?,
-        to_u32(OPERATOR, vector_slabs)?,
+        slabs,
+        vector_slabs,
         dlast,
         &saved.second,
         dsecond,

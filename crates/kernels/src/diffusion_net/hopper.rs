@@ -7,9 +7,9 @@
 //! computed, and the gradients of these maps are products of spectra. The backward pass computes `g` and `A g` again.
 
 use super::cuda::{Streams, aligned_copy};
-use super::{DiffusionNet, OPERATOR, Weights};
+use super::{DiffusionNet, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Diffusion, Spectra};
@@ -157,19 +157,11 @@ impl<'a> Block<'a> {
         arguments: &[Arg],
         last: impl Fn(usize) -> [Arg; N],
     ) -> Result<(), CudaError> {
-        let size = |n: usize| to_u32(OPERATOR, n);
         let (mut before, mut tiles_before) = (0, 0);
         for (range, mesh, meshes) in self.batch.runs() {
             let tiles = range.len().div_ceil(TILE);
             let blocks = blocks(range.len(), meshes);
-            let first: &[Arg] = args![
-                size(range.start)?,
-                size(range.len())?,
-                size(tiles)?,
-                size(tiles * meshes)?,
-                size(tiles_before)?,
-                size(mesh)?
-            ];
+            let first: &[Arg] = args![range.start, range.len(), tiles, tiles * meshes, tiles_before, mesh];
             let all = [first, arguments, &last(before)].concat();
             let function = self.device.function_with_shared(self.source, &[], name, shared_bytes)?;
             // SAFETY: the caller vouches for it.
@@ -193,7 +185,6 @@ impl<'a> Block<'a> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let maps = Maps::new(device, weights)?;
         let (product, scalars) = maps.of(weights);
-        let size = |n: usize| to_u32(OPERATOR, n);
         let filtered = factors.from(places.spectra);
         let width = width(slabs);
         // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for
@@ -201,8 +192,8 @@ impl<'a> Block<'a> {
         unsafe {
             let arguments = args![
                 raw,
-                size(slabs)?,
-                size(width)?,
+                slabs,
+                width,
                 self.spectra.eigenvalues,
                 weights.log_times,
                 weights.bands,
@@ -252,23 +243,22 @@ impl<'a> Block<'a> {
         let map_sums: DeviceBuffer<f32> = device.buffer(map_parts * 3 * FACTOR)?;
         let maps = Maps::new(device, weights)?;
         let (product, scalars) = maps.of(weights);
-        let size = |n: usize| to_u32(OPERATOR, n);
         let width = width(sums.vectors.1);
         // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has
         // its sums. There are as many partial sums of each kind, and the lengths of the gradients were checked.
         unsafe {
             let arguments = args![
                 sums.biases.0,
-                size(sums.biases.1)?,
+                sums.biases.1,
                 sums.update,
                 sums.hidden,
                 sums.first.0,
-                size(sums.first.1)?,
+                sums.first.1,
                 sums.scalars.0,
-                size(sums.scalars.1)?,
+                sums.scalars.1,
                 sums.vectors.0,
-                size(sums.vectors.1)?,
-                size(width)?,
+                sums.vectors.1,
+                width,
                 &gradients.scalars_bias,
                 &gradients.hidden_bias,
                 &gradients.update_bias,
@@ -285,8 +275,8 @@ impl<'a> Block<'a> {
             let arguments = args![
                 &dmaps,
                 spectra,
-                size(meshes)?,
-                size(meshes_of_part)?,
+                meshes,
+                meshes_of_part,
                 product,
                 scalars,
                 saved,
@@ -303,13 +293,13 @@ impl<'a> Block<'a> {
             function.run((blocks, 1), (256, 1), arguments)?;
             let arguments = args![
                 &dspectra,
-                size(meshes)?,
+                meshes,
                 &packed,
                 measured.block,
                 &filter_sums,
-                size(filter_parts)?,
+                filter_parts,
                 &map_sums,
-                size(map_parts)?,
+                map_parts,
                 &gradients.log_times,
                 &gradients.bands,
                 &gradients.product,

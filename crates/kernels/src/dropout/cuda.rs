@@ -1,8 +1,8 @@
 //! Dropout on a GPU, with the same masks as on the CPU.
 
-use super::{DropMeshes, DropUnits, DropoutUnit, OPERATOR, scale, threshold};
+use super::{DropMeshes, DropUnits, DropoutUnit, scale, threshold};
 use crate::Gpu;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, key, to_u32};
+use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, key};
 use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource =
@@ -41,7 +41,6 @@ pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Resul
     let DropUnits { op: config, rows: vertices, stream: (stream, salt), x, y } = pass;
     let (units, width) = (config.units()?, config.kind.dimension());
     let (limit, scale) = (threshold(config.probability), scale(config.probability) as f32);
-    let size = |n: usize| to_u32(OPERATOR, n);
     let irreps: usize = config.kind.orders().map(|(_, channels)| channels).sum();
     let by_fours = units == irreps && (config.kind.orders()).all(|(_, channels)| channels.is_multiple_of(4));
     if by_fours && x.is_aligned(4) && y.view().is_aligned(4) {
@@ -49,24 +48,10 @@ pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Resul
             device.table("dropout runs", key(&[&config.kind]), || device.upload(&irrep_rows(&config.kind, 4)))?;
         let count = vertices * runs.len();
         let function = device.function(SOURCE, &[], "dropout_fours")?;
+        let arguments =
+            args![x, &y, &*runs, runs.len(), width, &stream.seed_and_step, salt, limit, scale, count as u64];
         // SAFETY: lengths and alignment were checked.
-        return unsafe {
-            function.over(
-                count,
-                args![
-                    x,
-                    &y,
-                    &*runs,
-                    size(runs.len())?,
-                    size(width)?,
-                    &stream.seed_and_step,
-                    salt,
-                    limit,
-                    scale,
-                    count as u64,
-                ],
-            )
-        };
+        return unsafe { function.over(count, arguments) };
     }
     let mut settings = key(&[&config.kind]);
     settings.push(usize::from(config.unit == DropoutUnit::Channel));
@@ -80,25 +65,10 @@ pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Resul
         device.upload(&rows)
     })?;
     let function = device.function(SOURCE, &[], "dropout")?;
+    let count = table.len();
+    let arguments = args![x, &y, &*table, count, units, width, &stream.seed_and_step, salt, limit, scale, vertices];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            vertices * table.len(),
-            args![
-                x,
-                &y,
-                &*table,
-                size(table.len())?,
-                size(units)?,
-                size(width)?,
-                &stream.seed_and_step,
-                salt,
-                limit,
-                scale,
-                size(vertices)?,
-            ],
-        )
-    }
+    unsafe { function.over(vertices * count, arguments) }
 }
 
 /// Blocks for each mesh.
@@ -107,21 +77,8 @@ const PIECES: usize = 32;
 pub(super) fn drop_meshes(device: &CudaDevice, pass: DropMeshes<'_, Gpu>) -> Result<(), CudaError> {
     let DropMeshes { probability, width, stream: (stream, salt), meshes, x, y } = pass;
     let function = device.function(SOURCE, &[], "drop_meshes")?;
+    let (offsets, limit, scale) = (meshes.device_mesh_offsets(), threshold(probability), scale(probability) as f32);
+    let arguments = args![x, &y, offsets, width, &stream.seed_and_step, salt, limit, scale];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.run(
-            (PIECES, meshes.mesh_count()),
-            (256, 1),
-            args![
-                x,
-                &y,
-                meshes.device_mesh_offsets(),
-                to_u32(OPERATOR, width)?,
-                &stream.seed_and_step,
-                salt,
-                threshold(probability),
-                scale(probability) as f32,
-            ],
-        )
-    }
+    unsafe { function.run((PIECES, meshes.mesh_count()), (256, 1), arguments) }
 }

@@ -32,19 +32,19 @@ pub(super) fn scale(device: &CudaDevice, Scale { factor, x, y }: Scale<'_, Gpu>)
 pub(super) fn softmax(device: &CudaDevice, Softmax { width, rows, x, y }: Softmax<'_, Gpu>) -> Result<(), CudaError> {
     let function = device.function(SOURCE, &[], "softmax")?;
     // SAFETY: both have `rows * width` values.
-    unsafe { function.over(rows, args![x, &y, to_u32("softmax", width)?, rows as u64]) }
+    unsafe { function.over(rows, args![x, &y, width, rows as u64]) }
 }
 
 pub(super) fn softmax_backward(device: &CudaDevice, pass: SoftmaxBackward<'_, Gpu>) -> Result<(), CudaError> {
     let SoftmaxBackward { width, rows, y, dy, dx } = pass;
     let function = device.function(SOURCE, &[], "softmax_backward")?;
     // SAFETY: all have `rows * width` values.
-    unsafe { function.over(rows, args![y, dy, &dx, to_u32("softmax", width)?, rows as u64]) }
+    unsafe { function.over(rows, args![y, dy, &dx, width, rows as u64]) }
 }
 
 pub(super) fn block_maximum(device: &CudaDevice, pass: BlockMaximum<'_, Gpu>) -> Result<(), CudaError> {
     let BlockMaximum { blocks, width, rows, x, y } = pass;
-    let (count, [blocks, width]) = (rows * width, [to_u32("block maximum", blocks)?, to_u32("block maximum", width)?]);
+    let count = rows * width;
     let function = device.function(SOURCE, &[], "block_maximum")?;
     // SAFETY: lengths were checked.
     unsafe { function.over(count, args![x, &y, blocks, width, count as u64]) }
@@ -55,7 +55,7 @@ pub(super) fn block_maximum_backward(
     pass: BlockMaximumBackward<'_, Gpu>,
 ) -> Result<(), CudaError> {
     let BlockMaximumBackward { blocks, width, rows, x, y, dy, dx } = pass;
-    let (count, [blocks, width]) = (rows * width, [to_u32("block maximum", blocks)?, to_u32("block maximum", width)?]);
+    let count = rows * width;
     let function = device.function(SOURCE, &[], "block_maximum_backward")?;
     // SAFETY: lengths were checked.
     unsafe { function.over(count, args![x, y, dy, &dx, blocks, width, count as u64]) }
@@ -93,15 +93,12 @@ fn select_columns(
     table: &DeviceBuffer<u32>,
     y: &DeviceSliceMut<'_, f32>,
 ) -> Result<(), CudaError> {
-    let size = |n: usize| to_u32("selection of columns", n);
     let function = device.function(SOURCE, &[], "select_columns")?;
     let width = table.len().max(1);
     let (rows, threads) = (y.len() / width, column_threads(width));
     let blocks = (rows.div_ceil(4 * threads.1), width.div_ceil(threads.0));
     // SAFETY: the operators checked the lengths, and the table names columns of the sources only.
-    unsafe {
-        function.run(blocks, threads, args![a.0, size(a.1)?, b.0, size(b.1)?, table, y, size(width)?, size(rows)?,])
-    }
+    unsafe { function.run(blocks, threads, args![a.0, a.1, b.0, b.1, table, y, width, rows]) }
 }
 
 pub(super) fn concatenate(device: &CudaDevice, pass: Concatenate<'_, Gpu>) -> Result<(), CudaError> {

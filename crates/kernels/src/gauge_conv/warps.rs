@@ -13,13 +13,13 @@
 //! Gain on an H200 (`bench/compare`): without it a convolution takes 144 % longer forward and 91 % longer with its
 //! backward pass, and a training step of `correspondence` 18 to 19 %.
 
+use super::GaugeConv;
 use super::stacked::{Stack, types};
-use super::{GaugeConv, OPERATOR};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherRun, number};
 use crate::cuda::reduce::{ColumnPartials, SignedTable};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceSlice, KernelSource, args, irrep_rows,
 };
 use crate::{Aggregation, FeatureType, irrep_dimension};
 
@@ -211,9 +211,8 @@ impl Warps {
         weights: [DeviceSlice<'_, f32>; 2],
     ) -> Result<(), CudaError> {
         let (bias, y, _) = run.bias;
-        let count = to_u32(OPERATOR, bias.len())?;
         let blocks = self.blocks(device, run);
-        self.launch(device, "convolve", run, (weights, blocks), args![bias, count, y])
+        self.launch(device, "convolve", run, (weights, blocks), args![bias, bias.len(), y])
     }
 
     /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Returns
@@ -254,26 +253,15 @@ impl Warps {
         let layout = &self.layout;
         // Factors of edges take the place of the scale.
         let aggregation = if layout.factors { Aggregation::Sum } else { run.aggregation };
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let first: &[Arg] = args![
-            run.edges.offsets,
-            run.edges.neighbours,
-            run.edges.phases,
-            run.edges.coefficients,
-            number(aggregation),
-            size(run.vertices.1)?,
-            run.x,
-            run.own,
-            self.stack.entries(),
-            weights[0],
-            size(weights[0].len())?,
-            weights[1],
-        ];
+        let DeviceEdges { offsets, neighbours, phases, coefficients, .. } = run.edges;
+        let graph: &[Arg] = args![offsets, neighbours, phases, coefficients, number(aggregation), run.vertices.1];
+        let [weight, rest] = weights;
+        let rows: &[Arg] = args![run.x, run.own, self.stack.entries(), weight, weight.len(), rest];
         let function = device.function_with_shared(SOURCE, &layout.defines, name, layout.shared)?;
         // SAFETY: the operators checked the lengths of features, weights and results against the graph, whose arrays
         // were checked when it was made; features are aligned (`reads`), and every block has its part of the partial
         // gradients.
-        unsafe { function.run((blocks, 1), (32 * WARPS, 1), &[first, last].concat()) }
+        unsafe { function.run((blocks, 1), (32 * WARPS, 1), &[graph, rows, last].concat()) }
     }
 
     /// True if the features of a run, and others, are aligned as the kernels need them.

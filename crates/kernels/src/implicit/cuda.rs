@@ -1,9 +1,9 @@
 //! Implicit diffusion on a GPU: conjugate gradients whose step lengths stay on the device. The host reads the residual
 //! every few iterations.
 
-use super::{Backward, Forward, Heat, Implicit, MAX_ITERATIONS, Masses, OPERATOR};
+use super::{Backward, Forward, Heat, Implicit, MAX_ITERATIONS, Masses};
 use crate::cuda::reduce::add_column_sums;
-use crate::cuda::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32};
+use crate::cuda::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args};
 use crate::incidence::cuda::DeviceIncidence;
 use crate::incidence::{Normalise, Sum, Target};
 use crate::{Aggregation, Gpu};
@@ -29,7 +29,7 @@ struct System<'a> {
     op: &'a Implicit,
     heat: DeviceHeat<'a>,
     irrep_of: DeviceBuffer<u32>,
-    width: u32,
+    width: usize,
     /// Numbers of all features.
     count: usize,
     /// Residual, direction and its image.
@@ -46,7 +46,7 @@ impl<'a> System<'a> {
             op,
             heat,
             irrep_of: device.upload(&op.irrep_of())?,
-            width: to_u32(OPERATOR, op.features.dimension())?,
+            width: op.features.dimension(),
             count,
             work: [buffer()?, buffer()?, buffer()?],
             partials: device.buffer(count.div_ceil(BLOCK).clamp(1, MAX_BLOCKS))?,
@@ -69,7 +69,6 @@ impl<'a> System<'a> {
             let function = self.device.function(SOURCE, &[], name)?;
             function.run((blocks, 1), (BLOCK, 1), arguments)?;
             let total = self.device.function(SOURCE, &[], "total")?;
-            let blocks = to_u32(OPERATOR, blocks)?;
             total.run((1, 1), (BLOCK, 1), args![&self.partials, blocks, &self.scalars, slot])
         }
     }
@@ -120,9 +119,9 @@ impl<'a> System<'a> {
             self.apply(time, p.view(), &mut q.view_mut())?;
             let scalars = &self.scalars;
             let arguments =
-                args![node, stiffness, time, scalars, before, CURVATURE, &p, &q, &*y, &r, width, count, partials,];
+                args![node, stiffness, time, scalars, before, CURVATURE, &p, &q, &*y, &r, width, count, partials];
             self.sum("advance", arguments, after)?;
-            let arguments = args![node, stiffness, time, scalars, before, after, &r, &p, width, count,];
+            let arguments = args![node, stiffness, time, scalars, before, after, &r, &p, width, count];
             self.over("direction", arguments)?;
         }
         self.work = [r, p, q];
@@ -201,7 +200,7 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
         add_column_sums(device, weighted.view(), shape, &sums.view_mut())?;
         let to = dmix.reborrow().slice(index * irreps..(index + 1) * irreps);
         let fold = device.function(SOURCE, &[], "fold")?;
-        let arguments = args![&sums, &system.irrep_of, system.width, &to, to_u32(OPERATOR, irreps)?];
+        let arguments = args![&sums, &system.irrep_of, system.width, &to, irreps];
         // SAFETY: there is a sum for each component of a row, and a gradient for each irrep.
         unsafe { fold.over(irreps, arguments)? };
     }

@@ -1,8 +1,8 @@
 //! Norms, dot products and products with invariants on a GPU.
 
-use super::{Dot, Grouping, Norm, NormBackward, OPERATOR, Scale};
+use super::{Dot, Grouping, Norm, NormBackward, Scale};
 use crate::Gpu;
-use crate::cuda::{CudaDevice, CudaError, KernelSource, Share, args, over_irreps, to_u32};
+use crate::cuda::{CudaDevice, CudaError, KernelSource, Share, args, over_irreps};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("irrep", include_str!("irrep.cu"));
 
@@ -32,7 +32,7 @@ pub(super) fn dot(device: &CudaDevice, pass: Dot<'_, Gpu>) -> Result<(), CudaErr
                 over_irreps(device, (SOURCE, "dot_irreps"), features, Share::Irreps, rows, arguments)
             }
             Grouping::Heads(heads) => {
-                let arguments = args![a, b, &y, to_u32(OPERATOR, heads)?];
+                let arguments = args![a, b, &y, heads];
                 over_irreps(device, (SOURCE, "dot_heads"), features, Share::WarpOfHead(heads), rows, arguments)
             }
         }
@@ -45,7 +45,7 @@ pub(super) fn scale(device: &CudaDevice, pass: Scale<'_, Gpu>) -> Result<(), Cud
         Grouping::Irreps => Share::Irreps,
         Grouping::Heads(heads) => Share::IrrepsOfHeads(heads),
     };
-    let arguments = args![x, factors, &y, to_u32(OPERATOR, grouping.count(features))?];
+    let arguments = args![x, factors, &y, grouping.count(features)];
     // SAFETY: lengths were checked.
     unsafe { over_irreps(device, (SOURCE, "scale"), features, share, rows, arguments) }
 }

@@ -1,9 +1,9 @@
 //! Products with the bases of meshes on a GPU: one or two products for each mesh.
 
-use super::{Expand, MeshProduct, OPERATOR, Project, meshes};
+use super::{Expand, MeshProduct, Project, meshes};
 use crate::Gpu;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("mesh_product", include_str!("mesh_product.cu"));
@@ -17,7 +17,7 @@ impl MeshProduct {
         x: DeviceSlice<'_, f32>,
         to: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
-        let width = to_u32(OPERATOR, self.features.dimension())?;
+        let width = self.features.dimension();
         let function = device.function(SOURCE, &[], "weigh")?;
         // SAFETY: both are rows of the width, and there is a weight for each.
         unsafe { function.over(x.len(), args![weights, x, to, width, x.len() as u64]) }
@@ -32,7 +32,7 @@ impl MeshProduct {
         x: DeviceSlice<'_, f32>,
     ) -> Result<DeviceBuffer<f32>, CudaError> {
         let mut turned: DeviceBuffer<f32> = device.buffer(x.len())?;
-        let width = to_u32(OPERATOR, self.features.dimension())?;
+        let width = self.features.dimension();
         let function = device.function(SOURCE, &[], "weigh_times_i")?;
         // SAFETY: as in `weigh`; empty weights are a null pointer, which the kernel does not read.
         unsafe {

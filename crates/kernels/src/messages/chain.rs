@@ -25,8 +25,8 @@ use super::{OPERATOR, cuda};
 use crate::cuda::reduce::{copy_parts, sum_partials};
 use crate::cuda::tiles::{BACKWARD_WARPS, COLLECTORS, FORWARD_WARPS, OCTET, Octets};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, key, to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, args, check_length, key,
 };
 use crate::linear::Linear;
 use crate::regular::cuda::DevicePlan;
@@ -279,20 +279,10 @@ pub fn send(
     let defines = shape.defines(chain.plan, FORWARD_WARPS, false);
     let bytes = shape.forward_bytes();
     let function = device.function_with_shared(SOURCE, &defines, "messages_forward", bytes)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
-    let edges = graph.edges();
+    let (reverse, edges) = (graph.reverse(), graph.edge_count());
+    let DeviceEdges { offsets, neighbours, phases, .. } = graph.edges();
     chain.padded_result(device, 1, y, |y| {
-        let arguments = args![
-            edges.offsets,
-            edges.neighbours,
-            graph.reverse(),
-            edges.phases,
-            x,
-            &folded,
-            size(vertices)?,
-            size(graph.edge_count())?,
-            &*y,
-        ];
+        let arguments = args![offsets, neighbours, reverse, phases, x, &folded, vertices, edges, &*y];
         let blocks = (device.multiprocessors(), 1);
         // SAFETY: lengths were checked, and the graph when it was made.
         unsafe { function.run(blocks, (32 * FORWARD_WARPS, 1), arguments) }
@@ -325,32 +315,18 @@ impl Back<'_> {
         let blocks = device.multiprocessors();
         let mut partials: DeviceBuffer<f32> = device.buffer(blocks * sums.len())?;
         let nothing = (DeviceSlice::empty(), DeviceSlice::empty());
-        let (indices, phases) = match &self.graph {
+        let ([offsets, neighbours, reverse], phases) = match &self.graph {
             Some(graph) => {
                 let edges = graph.edges();
-                let indices = [edges.offsets, edges.neighbours, graph.reverse()];
-                (indices, edges.phases)
+                ([edges.offsets, edges.neighbours, graph.reverse()], edges.phases)
             }
             None => ([nothing.0; 3], nothing.1),
         };
         let bytes = chain.shape.backward_bytes(warps);
         let function = device.function_with_shared(SOURCE, defines, "backward", bytes)?;
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let arguments = args![
-            indices[0],
-            indices[1],
-            indices[2],
-            phases,
-            self.ends[0],
-            self.ends[1],
-            self.weights,
-            self.dy,
-            size(self.rows[0])?,
-            size(self.rows[1])?,
-            self.dx,
-            self.dz,
-            &partials.view_mut(),
-        ];
+        let Self { ends: [a, b], rows: [first, rows], weights, dy, dx, dz, .. } = *self;
+        let to = partials.view_mut();
+        let arguments = args![offsets, neighbours, reverse, phases, a, b, weights, dy, first, rows, dx, dz, &to];
         // SAFETY: the callers checked lengths, and there is a partial sum for each block.
         unsafe { function.run((blocks, 1), (32 * (warps + COLLECTORS), 1), arguments)? };
         sum_partials(device, partials.view(), blocks, &sums.view_mut(), add)
@@ -396,7 +372,6 @@ pub fn send_backward(
     let piece = (device.tile_bytes() / (4 * width)).max(1024).min(edges.max(1));
     let mut sums = device.zeros(chain.shape.weights())?;
     let mut dz: DeviceBuffer<f32> = device.buffer(piece * width)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
     chain.padded_result(device, 0, dx, |dx| {
         device.clear(dx.reborrow())?;
         for first in (0..edges).step_by(piece) {
@@ -412,8 +387,7 @@ pub fn send_backward(
             };
             back.run(device, chain, (&defines, warps), &mut sums, true)?;
             let function = device.function(SOURCE, &defines, "neighbour_gradients")?;
-            let arguments =
-                args![graph.edges().offsets, graph.reverse(), size(first)?, size(end)?, &dz, &*dx, size(vertices)?,];
+            let arguments = args![graph.edges().offsets, graph.reverse(), first, end, &dz, &*dx, vertices];
             // SAFETY: as above; there is a row of `dz` for each of these edges.
             unsafe { function.over(vertices * width / 4, arguments)? };
         }
@@ -440,7 +414,7 @@ pub fn update(
     let defines = shape.defines(chain.plan, FORWARD_WARPS, false);
     let bytes = shape.forward_bytes();
     let function = device.function_with_shared(SOURCE, &defines, "update_forward", bytes)?;
-    let arguments = args![x, m, &folded, to_u32(OPERATOR, vertices)?, &y];
+    let arguments = args![x, m, &folded, vertices, &y];
     let blocks = (device.multiprocessors(), 1);
     // SAFETY: lengths were checked.
     unsafe { function.run(blocks, (32 * FORWARD_WARPS, 1), arguments) }

@@ -1,11 +1,11 @@
 //! Pooling on a GPU: over the meshes of a batch, and over clusters with transport.
 
 use super::transport::ClusterView;
-use super::{GLOBAL, Max, MaxBackward, Mean, MeanBackward, Pool, PoolBackward, TRANSPORT, Unpool, UnpoolBackward};
+use super::{Max, MaxBackward, Mean, MeanBackward, Pool, PoolBackward, TRANSPORT, Unpool, UnpoolBackward};
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
-    irreps, to_u32,
+    irreps,
 };
 use crate::{FeatureType, Gpu, KernelError};
 
@@ -21,18 +21,16 @@ pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_
     }
     let count = meshes.mesh_count();
     let mut partials: DeviceBuffer<f64> = device.buffer(count * PIECES * channels)?;
-    let size = |n: usize| to_u32(GLOBAL, n);
     // SAFETY: lengths were checked, and every piece of every mesh has its partial sums.
     unsafe {
         device.function(SOURCE, &[], "mean_partials")?.run(
             (PIECES, count),
             column_threads(channels),
-            args![meshes.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
+            args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()],
         )?;
-        device.function(SOURCE, &[], "mean_finish")?.over(
-            count * channels,
-            args![meshes.device_mesh_offsets(), &partials, size(PIECES)?, size(channels)?, size(count)?, &y,],
-        )
+        device
+            .function(SOURCE, &[], "mean_finish")?
+            .over(count * channels, args![meshes.device_mesh_offsets(), &partials, PIECES, channels, count, &y])
     }
 }
 
@@ -42,11 +40,7 @@ pub(super) fn mean_backward(device: &CudaDevice, pass: MeanBackward<'_, Gpu>) ->
     let function = device.function(SOURCE, &[], "mean_backward")?;
     // SAFETY: lengths were checked.
     unsafe {
-        function.run(
-            (PIECES, meshes.mesh_count()),
-            (256, 1),
-            args![meshes.device_mesh_offsets(), dy, to_u32(GLOBAL, channels)?, &dx,],
-        )
+        function.run((PIECES, meshes.mesh_count()), (256, 1), args![meshes.device_mesh_offsets(), dy, channels, &dx])
     }
 }
 
@@ -58,17 +52,16 @@ pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<(), CudaErr
     }
     let count = meshes.mesh_count();
     let mut partials: DeviceBuffer<[u32; 2]> = device.buffer(count * PIECES * channels)?;
-    let size = |n: usize| to_u32(GLOBAL, n);
     // SAFETY: as in `mean`.
     unsafe {
         device.function(SOURCE, &[], "max_partials")?.run(
             (PIECES, count),
             column_threads(channels),
-            args![meshes.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
+            args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()],
         )?;
         device
             .function(SOURCE, &[], "max_finish")?
-            .over(count * channels, args![&partials, size(PIECES)?, size(channels)?, size(count)?, &y, &arguments,])
+            .over(count * channels, args![&partials, PIECES, channels, count, &y, &arguments])
     }
 }
 
@@ -77,15 +70,9 @@ pub(super) fn max_backward(device: &CudaDevice, pass: MaxBackward<'_, Gpu>) -> R
     let channels = features.dimension();
     device.clear(dx.reborrow())?;
     let count = meshes.mesh_count();
-    let size = |n: usize| to_u32(GLOBAL, n);
     let function = device.function(SOURCE, &[], "max_backward")?;
     // SAFETY: lengths were checked, and the kernel leaves out arguments that are no vertices.
-    unsafe {
-        function.over(
-            count * channels,
-            args![meshes.device_mesh_offsets(), arguments, dy, size(channels)?, size(count)?, &dx,],
-        )
-    }
+    unsafe { function.over(count * channels, args![meshes.device_mesh_offsets(), arguments, dy, channels, count, &dx]) }
 }
 
 /// Clusters in device memory. Operators read them through a [`DeviceClusterView`].
@@ -187,85 +174,49 @@ impl<'a> DeviceClusterView<'a> {
         self.slices.offsets.len() - 1
     }
 
-    /// `y_c = w sum_{f in c} rho(g_f) x_f`.
-    fn gather(
-        &self,
-        device: &CudaDevice,
-        features: &FeatureType,
-        mean: bool,
-        x: DeviceSlice<'_, f32>,
-        y: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let function = device.function(SOURCE, &[], "transport_gather")?;
-        let rows = self.coarse_count();
-        let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
-        let size = |n: usize| to_u32(TRANSPORT, n);
-        // SAFETY: lengths were checked, and the arrays when they were made.
-        unsafe {
-            function.over(
-                rows * count,
-                args![
-                    self.slices.offsets,
-                    self.slices.members,
-                    self.slices.phases,
-                    x,
-                    y,
-                    &*table,
-                    size(count)?,
-                    size(features.dimension())?,
-                    u32::from(mean),
-                    size(rows)?,
-                ],
-            )
-        }
+    /// The kernel for `y_c = w sum_{f in c} rho(g_f) x_f`, its number of rows and its indices.
+    fn gather(&self) -> Kernel<'a> {
+        ("transport_gather", self.coarse_count(), self.slices.members)
     }
 
-    /// `y_f = w rho(-g_f) x_c`.
-    fn spread(
+    /// The kernel for `y_f = w rho(-g_f) x_c`, likewise.
+    fn spread(&self) -> Kernel<'a> {
+        ("transport_spread", self.fine_count(), self.slices.cluster_of)
+    }
+
+    /// Runs one of the two; `w` is 1, or with `mean` one over the number of members.
+    fn run(
         &self,
         device: &CudaDevice,
-        features: &FeatureType,
-        mean: bool,
+        (kernel, rows, indices): Kernel<'_>,
+        (features, mean): (&FeatureType, bool),
         x: DeviceSlice<'_, f32>,
         y: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
-        let function = device.function(SOURCE, &[], "transport_spread")?;
-        let rows = self.fine_count();
-        let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
-        let size = |n: usize| to_u32(TRANSPORT, n);
-        // SAFETY: as in `gather`.
-        unsafe {
-            function.over(
-                rows * count,
-                args![
-                    self.slices.offsets,
-                    self.slices.cluster_of,
-                    self.slices.phases,
-                    x,
-                    y,
-                    &*table,
-                    size(count)?,
-                    size(features.dimension())?,
-                    u32::from(mean),
-                    size(rows)?,
-                ],
-            )
-        }
+        let function = device.function(SOURCE, &[], kernel)?;
+        let DeviceClusterSlices { offsets, phases, .. } = self.slices;
+        let (table, count, width) = (irreps(device, features, 1)?, irrep_count(features), features.dimension());
+        let arguments = args![offsets, indices, phases, x, y, &*table, count, width, u32::from(mean), rows];
+        // SAFETY: lengths were checked, and the arrays when they were made.
+        unsafe { function.over(rows * count, arguments) }
     }
 }
 
+/// A kernel of transport, its number of rows and its indices.
+type Kernel<'a> = (&'static str, usize, DeviceSlice<'a, u32>);
+
 pub(super) fn pool(device: &CudaDevice, pass: Pool<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.gather(device, pass.features, true, pass.x, &pass.y)
+    pass.clusters.run(device, pass.clusters.gather(), (pass.features, true), pass.x, &pass.y)
 }
 
 pub(super) fn pool_backward(device: &CudaDevice, pass: PoolBackward<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.spread(device, pass.features, true, pass.dy, &pass.dx)
+    pass.clusters.run(device, pass.clusters.spread(), (pass.features, true), pass.dy, &pass.dx)
 }
 
 pub(super) fn unpool(device: &CudaDevice, pass: Unpool<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.spread(device, pass.features, false, pass.x, &pass.y)
+    pass.clusters.run(device, pass.clusters.spread(), (pass.features, false), pass.x, &pass.y)
 }
 
 pub(super) fn unpool_backward(device: &CudaDevice, pass: UnpoolBackward<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.gather(device, pass.features, false, pass.dy, &pass.dx)
+    pass.clusters.run(device, pass.clusters.gather(), (pass.features, false), pass.dy, &pass.dx)
 }

@@ -2,8 +2,8 @@
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
-    irreps, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
+    irrep_count, irreps,
 };
 use crate::{FeatureType, KernelError};
 
@@ -117,30 +117,14 @@ pub fn forward(
     let parts = items.div_ceil(of_block);
     let mut partials: DeviceBuffer<f64> = device.buffer(parts)?;
     let mut loss = device.buffer(1)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
+    let first: &[Arg] = args![prediction, target, values.mask(), &*table, count, values.features.dimension()];
     // SAFETY: lengths were checked, and every block has its partial sum.
     unsafe {
-        device.function(SOURCE, &[], "regression_partials")?.run(
-            (parts, 1),
-            (256, 1),
-            args![
-                prediction,
-                target,
-                values.mask(),
-                &*table,
-                size(count)?,
-                size(values.features.dimension())?,
-                values.absolute(),
-                items as u64,
-                of_block as u64,
-                &partials.view_mut(),
-            ],
-        )?;
-        device.function(SOURCE, &[], "regression_finish")?.run(
-            (1, 1),
-            (256, 1),
-            args![&partials, size(parts)?, &values.normaliser, &loss.view_mut(),],
-        )?;
+        let last: &[Arg] = args![values.absolute(), items as u64, of_block as u64, &partials.view_mut()];
+        let function = device.function(SOURCE, &[], "regression_partials")?;
+        function.run((parts, 1), (256, 1), &[first, last].concat())?;
+        let function = device.function(SOURCE, &[], "regression_finish")?;
+        function.run((1, 1), (256, 1), args![&partials, parts, &values.normaliser, &loss.view_mut()])?;
     }
     Ok(loss)
 }
@@ -158,25 +142,9 @@ pub fn backward(
     let table = irreps(device, &values.features, 1)?;
     let count = irrep_count(&values.features);
     let items = values.vertices * count;
-    let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function(SOURCE, &[], "regression_backward")?;
+    let first: &[Arg] = args![prediction, target, values.mask(), &*table, count, values.features.dimension()];
+    let last: &[Arg] = args![values.absolute(), items as u64, &values.normaliser, dloss, &dprediction];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            items,
-            args![
-                prediction,
-                target,
-                values.mask(),
-                &*table,
-                size(count)?,
-                size(values.features.dimension())?,
-                values.absolute(),
-                items as u64,
-                &values.normaliser,
-                dloss,
-                &dprediction,
-            ],
-        )
-    }
+    unsafe { function.over(items, &[first, last].concat()) }
 }

@@ -2,13 +2,11 @@
 //! applied while loading. The backward pass computes the gradient of the normalised features twice, once
 //! for the sums over vertices and once for the result, and never stores it.
 
-use super::{BACKWARD, Backward, FORWARD, Forward, Regular, harmonic};
+use super::{Backward, Forward, Regular, harmonic};
 use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::cuda::{Affine, StatisticsTerms};
 use crate::cuda::reduce::{MIN_COMPUTED_ROWS, Pieces, column_threads};
-use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
-};
+use crate::cuda::{CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args};
 use crate::{Activation, FeatureType, Gpu, KernelError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("regular", include_str!("regular.cu"));
@@ -92,15 +90,12 @@ impl DevicePlan {
         (x, dy): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         dx: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), CudaError> {
-        let size = |n: usize| to_u32(BACKWARD, n);
         let (blocks, threads) = self.grid(vertices);
         let function = device.function(SOURCE, &self.defines, "regular_backward")?;
         let affine = norm.map_or(DeviceSlice::empty(), |(affine, _)| affine.view());
         let through = norm.map_or(DeviceSlice::empty(), |(_, through)| through.view());
         // SAFETY: lengths were checked.
-        unsafe {
-            function.run(blocks, threads, args![x, dy, dx, affine, through, size(self.channels)?, size(vertices)?])
-        }
+        unsafe { function.run(blocks, threads, args![x, dy, dx, affine, through, self.channels, vertices]) }
     }
 }
 
@@ -123,11 +118,10 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     let Forward { rows, plan, norm, x, y } = pass;
     let affine = norm.map(|norm| norm.affine(device)).transpose()?;
     let affine = affine.as_ref().map_or(DeviceSlice::empty(), |affine| affine.view());
-    let size = |n: usize| to_u32(FORWARD, n);
     let (blocks, threads) = plan.grid(rows);
     let function = device.function(SOURCE, &plan.defines, "regular_forward")?;
     // SAFETY: lengths were checked.
-    unsafe { function.run(blocks, threads, args![x, &y, affine, size(plan.channels)?, size(rows)?]) }
+    unsafe { function.run(blocks, threads, args![x, &y, affine, plan.channels, rows]) }
 }
 
 pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
@@ -140,22 +134,13 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
     let pieces = Pieces::new(rows, plan.channels, MIN_COMPUTED_ROWS);
     let columns = (plan.inputs + 1) * plan.channels;
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
-    let size = |n: usize| to_u32(BACKWARD, n);
     let function = device.function(SOURCE, &plan.defines, "regular_backward_sums")?;
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
         function.run(
             pieces.blocks,
             pieces.threads,
-            args![
-                x,
-                dy,
-                &*affine,
-                size(plan.channels)?,
-                size(rows)?,
-                size(pieces.rows_of_block)?,
-                &partials.view_mut(),
-            ],
+            args![x, dy, &*affine, plan.channels, rows, pieces.rows_of_block, &partials.view_mut()],
         )?;
     }
     let through = norm.finish_sums(device, &partials, pieces.count, [&dgamma, &dbeta])?;

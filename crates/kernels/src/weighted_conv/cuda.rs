@@ -5,8 +5,8 @@ use crate::Gpu;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product,
-    Share, args, check_length, key, over_irreps, to_u32,
+    CudaDevice, CudaError, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
+    Operand, Product, Share, args, check_length, key, over_irreps, to_u32,
 };
 use crate::gauge_conv::{self, GaugeConv, Order, Stack, Weights};
 use std::sync::Arc;
@@ -39,11 +39,10 @@ pub(crate) fn reversed_factors(
     check_length(OPERATOR, "factors", factors, count)?;
     let mut reversed: DeviceBuffer<f32> = device.buffer(count)?;
     let function = device.function(SOURCE, &[], "reverse_factors")?;
-    let size = |n: usize| to_u32(OPERATOR, n);
     let to = reversed.view_mut();
     // SAFETY: there is a factor for each edge and head, and the reverse of an edge is an edge.
     unsafe {
-        function.over(count, args![graph.reverse(), factors, &to, size(heads)?, size(count)?])?;
+        function.over(count, args![graph.reverse(), factors, &to, heads, count])?;
     }
     Ok(reversed)
 }
@@ -96,7 +95,7 @@ pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<(
     plan.stack.apply(device, [weight, DeviceSlice::empty()], [&to, &DeviceSliceMut::empty()], false)?;
     let chunk = (device.tile_bytes() / (4 * plan.row)).clamp(1, vertices.max(1));
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk * plan.row)?;
-    let edges = graph.edges();
+    let DeviceEdges { offsets, neighbours, phases, .. } = graph.edges();
     for first in (0..vertices).step_by(chunk) {
         let count = chunk.min(vertices - first);
         for order in &plan.orders {
@@ -113,19 +112,8 @@ pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<(
             }
             .run(device, &rows.view_mut().slice(start..usize::MAX), (plan.row, 0))?;
         }
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let arguments = args![
-            edges.offsets,
-            edges.neighbours,
-            edges.phases,
-            x,
-            rows.view(),
-            size(plan.row)?,
-            &plan.places,
-            size(plan.places.len())?,
-            size(first)?,
-            &products,
-        ];
+        let (rows, places) = (rows.view(), &plan.places);
+        let arguments = args![offsets, neighbours, phases, x, rows, plan.row, places, places.len(), first, &products];
         let kernel = (SOURCE, "products");
         // SAFETY: lengths were checked, the graph when it was made, and a row has a part of the width of `x` from each
         // place.

@@ -2,7 +2,7 @@
 
 use super::device::{Lane, locked};
 use super::status::{describe, driver};
-use super::{Arg, CudaDevice, CudaError, Define, KernelSource, compiler};
+use super::{Arg, CudaDevice, CudaError, Define, KernelSource, compiler, uncountable};
 use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -60,7 +60,7 @@ impl CudaDevice {
                 function as usize
             }
         };
-        Ok(Launch { device: self, function: function as sys::CUfunction, shared_bytes: 0 })
+        Ok(Launch { device: self, name, function: function as sys::CUfunction, shared_bytes: 0 })
     }
 
     /// A kernel whose blocks get `shared_bytes` of dynamic shared memory.
@@ -118,6 +118,7 @@ impl CudaDevice {
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
     device: &'a CudaDevice,
+    name: &'static str,
     function: sys::CUfunction,
     shared_bytes: usize,
 }
@@ -147,7 +148,10 @@ impl Launch<'_> {
             return Err(refused(format!("{} arguments, at most {} are possible", arguments.len(), pointers.len())));
         }
         for (pointer, argument) in pointers.iter_mut().zip(arguments) {
-            *pointer = std::ptr::from_ref(&argument.0).cast_mut().cast();
+            *pointer = std::ptr::from_ref(&argument.bits).cast_mut().cast();
+        }
+        if let Some(count) = arguments.iter().find_map(|argument| argument.too_large) {
+            return Err(uncountable(self.name, count).into());
         }
         self.device.bind()?;
         let mut attribute = sys::CUlaunchAttribute {
