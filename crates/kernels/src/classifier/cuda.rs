@@ -69,11 +69,9 @@ fn multiply(
     if channels == 0 {
         return device.clear(logits.view_mut());
     }
-    Product { m: rows, n: stride, k: channels, a: features, b: weight.transposed(), add: false, batches: 1 }.run(
-        device,
-        &logits.view_mut(),
-        (stride, 0),
-    )
+    let (a, b) = (features, weight.transposed());
+    let product = Product { m: rows, n: stride, k: channels, a, b, add: false, batches: 1 };
+    product.run(device, &logits.view_mut(), (stride, 0))
 }
 
 fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> DeviceSlice<'a, u32> {
@@ -156,16 +154,11 @@ pub fn loss_and_gradients(
         }
         let p = Operand::new(logits.view(), stride);
         let dh = gradients.features.reborrow().slice(first * channels..(first + rows_here) * channels);
-        Product { m: rows_here, n: channels, k: stride, a: p, b: w, add: false, batches: 1 }.run(
-            device,
-            &dh,
-            (channels, 0),
-        )?;
-        Product { m: classes, n: channels, k: rows_here, a: p.transposed(), b: h, add: first > 0, batches: 1 }.run(
-            device,
-            &gradients.weight,
-            (channels, 0),
-        )?;
+        let of_features = Product { m: rows_here, n: channels, k: stride, a: p, b: w, add: false, batches: 1 };
+        of_features.run(device, &dh, (channels, 0))?;
+        let (a, add) = (p.transposed(), first > 0);
+        let of_weight = Product { m: classes, n: channels, k: rows_here, a, b: h, add, batches: 1 };
+        of_weight.run(device, &gradients.weight, (channels, 0))?;
     }
     scores.finish(device, classifier.targets)
 }

@@ -281,21 +281,12 @@ impl RowProducts {
             }
             let first = slab * of_slab;
             for product in products {
-                let ((a, a_stride), (b, b_stride)) = (product.a, product.b);
-                Product {
-                    m: product.m,
-                    n: product.n,
-                    k: rows_of_part,
-                    a: Operand::new(a.from(first * a_stride), a_stride).transposed().batched(rows_of_part * a_stride),
-                    b: Operand::new(b.from(first * b_stride), b_stride).batched(rows_of_part * b_stride),
-                    add: *begun,
-                    batches,
-                }
-                .run(
-                    device,
-                    &self.partials.view_mut().slice(slab * self.size + product.place..usize::MAX),
-                    (product.n, self.size),
-                )?;
+                let &RowProduct { a: (a, a_stride), b: (b, b_stride), m, n, place } = product;
+                let a = Operand::new(a.from(first * a_stride), a_stride).transposed().batched(rows_of_part * a_stride);
+                let b = Operand::new(b.from(first * b_stride), b_stride).batched(rows_of_part * b_stride);
+                let product = Product { m, n, k: rows_of_part, a, b, add: *begun, batches };
+                let to = self.partials.view_mut().slice(slab * self.size + place..usize::MAX);
+                product.run(device, &to, (n, self.size))?;
             }
             *begun = true;
         }

@@ -113,16 +113,10 @@ impl<'a> Batch<'a> {
             let mut slab_products = |vertex: usize, rows, slab: usize, batches, add| {
                 let first = range.start + vertex;
                 let basis = self.spectra.bases.from(start + vertex * term.stride);
-                Product {
-                    m: term.columns,
-                    n: term.width,
-                    k: rows,
-                    a: Operand::new(basis, term.stride).transposed().batched(rows * term.stride),
-                    b: Operand::new(x.from(first * width + term.feature), width).batched(rows * width),
-                    add,
-                    batches,
-                }
-                .run(
+                let a = Operand::new(basis, term.stride).transposed().batched(rows * term.stride);
+                let b = Operand::new(x.from(first * width + term.feature), width).batched(rows * width);
+                let product = Product { m: term.columns, n: term.width, k: rows, a, b, add, batches };
+                product.run(
                     self.device,
                     &spectrum.reborrow().slice(slab * self.raw + term.spectrum..usize::MAX),
                     (term.spectrum_stride, self.raw),
@@ -151,16 +145,10 @@ impl<'a> Batch<'a> {
         self.for_products(terms, |term, start, range, mesh, batches| {
             let basis = Operand::new(self.spectra.bases.from(start), term.stride);
             let factor = spectrum.from(mesh * stride + term.spectrum);
-            Product {
-                m: range.len(),
-                n: term.width,
-                k: term.columns,
-                a: basis.batched(range.len() * term.stride),
-                b: Operand::new(factor, term.spectrum_stride).batched(stride),
-                add: false,
-                batches,
-            }
-            .run(
+            let a = basis.batched(range.len() * term.stride);
+            let b = Operand::new(factor, term.spectrum_stride).batched(stride);
+            let product = Product { m: range.len(), n: term.width, k: term.columns, a, b, add: false, batches };
+            product.run(
                 self.device,
                 &x.reborrow().slice(range.start * width + term.feature..usize::MAX),
                 (width, range.len() * width),

@@ -147,16 +147,8 @@ impl<'a> Block<'a> {
     ) -> Result<(), CudaError> {
         let c = self.op.channels;
         let inputs = weight.len() / c;
-        Product {
-            m: self.rows,
-            n: c,
-            k: inputs,
-            a: Operand::new(x, stride),
-            b: Operand::new(weight, inputs).transposed(),
-            add,
-            batches: 1,
-        }
-        .run(self.device, y, (c, 0))
+        let (a, b) = (Operand::new(x, stride), Operand::new(weight, inputs).transposed());
+        Product { m: self.rows, n: c, k: inputs, a, b, add, batches: 1 }.run(self.device, y, (c, 0))
     }
 
     /// The backward pass of `map`: `dx = dy W` into rows of some stride, and adds `dy^T x` to `dweight`.
@@ -170,16 +162,8 @@ impl<'a> Block<'a> {
     ) -> Result<(), CudaError> {
         let c = self.op.channels;
         let inputs = weight.len() / c;
-        Product {
-            m: self.rows,
-            n: inputs,
-            k: c,
-            a: Operand::new(dy, c),
-            b: Operand::new(weight, inputs),
-            add: false,
-            batches: 1,
-        }
-        .run(self.device, dx, (stride, 0))?;
+        let (a, b) = (Operand::new(dy, c), Operand::new(weight, inputs));
+        Product { m: self.rows, n: inputs, k: c, a, b, add: false, batches: 1 }.run(self.device, dx, (stride, 0))?;
         self.row_product((dy, c, c), (x, stride, inputs), dweight, true)
     }
 

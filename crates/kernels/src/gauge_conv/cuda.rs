@@ -206,20 +206,15 @@ impl Plan {
     ) -> Result<(), CudaError> {
         for order in &self.orders {
             let start = first * self.result + order.result;
-            Product {
-                m: count,
-                n: order.width,
-                k: order.terms,
-                a: Operand::new(rows.from(order.start), self.row),
-                b: Operand::new(stacked.from(order.weights), order.width),
-                add: match add {
-                    Add::None => false,
-                    Add::ToScalars => order.order == 0,
-                    Add::ToAll => true,
-                },
-                batches: 1,
-            }
-            .run(device, &result.reborrow().slice(start..usize::MAX), (self.result, 0))?;
+            let a = Operand::new(rows.from(order.start), self.row);
+            let b = Operand::new(stacked.from(order.weights), order.width);
+            let add = match add {
+                Add::None => false,
+                Add::ToScalars => order.order == 0,
+                Add::ToAll => true,
+            };
+            let product = Product { m: count, n: order.width, k: order.terms, a, b, add, batches: 1 };
+            product.run(device, &result.reborrow().slice(start..usize::MAX), (self.result, 0))?;
         }
         Ok(())
     }

@@ -16,16 +16,9 @@ pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
         device.clear(y.reborrow())?;
     }
     fill_rows(device, &y, (rows, op.outputs), bias)?;
-    Product {
-        m: rows,
-        n: op.outputs,
-        k: op.inputs,
-        a: Operand::new(x, op.inputs),
-        b: Operand::new(weight, op.inputs).transposed(),
-        add: !bias.is_empty(),
-        batches: 1,
-    }
-    .run(device, &y, (op.outputs, 0))
+    let (a, b) = (Operand::new(x, op.inputs), Operand::new(weight, op.inputs).transposed());
+    let product = Product { m: rows, n: op.outputs, k: op.inputs, a, b, add: !bias.is_empty(), batches: 1 };
+    product.run(device, &y, (op.outputs, 0))
 }
 
 pub(crate) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
@@ -35,16 +28,9 @@ pub(crate) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
         if op.outputs == 0 {
             device.clear(dx.reborrow())?;
         }
-        Product {
-            m: rows,
-            n: op.inputs,
-            k: op.outputs,
-            a: Operand::new(dy, op.outputs),
-            b: Operand::new(weight, op.inputs),
-            add: false,
-            batches: 1,
-        }
-        .run(device, &dx, (op.inputs, 0))?;
+        let (a, b) = (Operand::new(dy, op.outputs), Operand::new(weight, op.inputs));
+        let product = Product { m: rows, n: op.inputs, k: op.outputs, a, b, add: false, batches: 1 };
+        product.run(device, &dx, (op.inputs, 0))?;
     }
     if rows == 0 || dweight.is_empty() {
         return columns.add_to(device, &dbias);

@@ -63,16 +63,10 @@ pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<(),
     for (mesh, range) in meshes(mesh_offsets).enumerate() {
         for (part, x) in terms.into_iter().flatten().enumerate() {
             let b = basis.slice(range.start * stride + part * k..range.end * stride);
-            Product {
-                m: k,
-                n: width,
-                k: range.len(),
-                a: Operand::new(b, stride).transposed(),
-                b: Operand::new(x.slice(range.start * width..range.end * width), width),
-                add: part > 0,
-                batches: 1,
-            }
-            .run(device, &part_of(&mut y, mesh * k * width, k * width), (width, 0))?;
+            let a = Operand::new(b, stride).transposed();
+            let b = Operand::new(x.slice(range.start * width..range.end * width), width);
+            let product = Product { m: k, n: width, k: range.len(), a, b, add: part > 0, batches: 1 };
+            product.run(device, &part_of(&mut y, mesh * k * width, k * width), (width, 0))?;
         }
     }
     Ok(())
@@ -89,16 +83,10 @@ pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<(), C
     for (mesh, range) in meshes(mesh_offsets).enumerate() {
         for (part, y) in terms.into_iter().flatten().enumerate() {
             let b = basis.slice(range.start * stride + part * k..range.end * stride);
-            Product {
-                m: range.len(),
-                n: width,
-                k,
-                a: Operand::new(b, stride),
-                b: Operand::new(y.slice(mesh * k * width..(mesh + 1) * k * width), width),
-                add: part > 0,
-                batches: 1,
-            }
-            .run(device, &part_of(&mut x, range.start * width, range.len() * width), (width, 0))?;
+            let a = Operand::new(b, stride);
+            let b = Operand::new(y.slice(mesh * k * width..(mesh + 1) * k * width), width);
+            let product = Product { m: range.len(), n: width, k, a, b, add: part > 0, batches: 1 };
+            product.run(device, &part_of(&mut x, range.start * width, range.len() * width), (width, 0))?;
         }
     }
     match weights {

@@ -119,12 +119,13 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     let factors = Factors::new(device, &plan, weight)?;
     for placed in &plan.blocks {
         let block = &placed.0;
+        let (a, b) = (Operand::new(x.from(block.in_start), inputs), factors.of(placed));
         Product {
             m: rows,
             n: block.out_width(),
             k: block.in_width(),
-            a: Operand::new(x.from(block.in_start), inputs),
-            b: factors.of(placed),
+            a,
+            b,
             add: block.order == 0 && !bias.is_empty(),
             batches: 1,
         }
@@ -148,16 +149,9 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
         let factors = Factors::new(device, &plan, weight)?;
         for placed in &plan.blocks {
             let block = &placed.0;
-            Product {
-                m: rows,
-                n: block.in_width(),
-                k: block.out_width(),
-                a: Operand::new(dy.from(block.out_start), outputs),
-                b: factors.of(placed).transposed(),
-                add: false,
-                batches: 1,
-            }
-            .run(device, &dx.reborrow().slice(block.in_start..usize::MAX), (inputs, 0))?;
+            let (a, b) = (Operand::new(dy.from(block.out_start), outputs), factors.of(placed).transposed());
+            let product = Product { m: rows, n: block.in_width(), k: block.out_width(), a, b, add: false, batches: 1 };
+            product.run(device, &dx.reborrow().slice(block.in_start..usize::MAX), (inputs, 0))?;
         }
     }
     let columns = ColumnPartials::new(device, dy, (rows, outputs, dbias.len()))?;

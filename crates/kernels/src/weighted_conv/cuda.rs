@@ -101,16 +101,9 @@ pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<(
         for order in &plan.orders {
             let weights = Operand::new(stacked.view().from(order.weights), order.width);
             let start = order.start;
-            Product {
-                m: count,
-                n: order.terms,
-                k: order.width,
-                a: Operand::new(y.from(first * outputs + order.result), outputs),
-                b: weights.transposed(),
-                add: false,
-                batches: 1,
-            }
-            .run(device, &rows.view_mut().slice(start..usize::MAX), (plan.row, 0))?;
+            let (a, b) = (Operand::new(y.from(first * outputs + order.result), outputs), weights.transposed());
+            let product = Product { m: count, n: order.terms, k: order.width, a, b, add: false, batches: 1 };
+            product.run(device, &rows.view_mut().slice(start..usize::MAX), (plan.row, 0))?;
         }
         let (rows, places) = (rows.view(), &plan.places);
         let arguments = args![offsets, neighbours, phases, x, rows, plan.row, places, places.len(), first, &products];
