@@ -230,11 +230,9 @@ fn moments(
     // variance for each slot, and in training a map for each column, and parameters, which were checked.
     unsafe {
         if width > 0 {
-            device.function(SOURCE, &[], "moments")?.run(
-                pieces.blocks,
-                pieces.threads,
-                args![x, vertices, width, pieces.rows_of_block, &partials.view_mut()],
-            )?;
+            let function = device.function(SOURCE, &[], "moments")?;
+            let arguments = args![x, vertices, width, pieces.rows_of_block, &partials.view_mut()];
+            function.run(pieces.blocks, pieces.threads, arguments)?;
         }
         let first: &[Arg] = args![&partials, pieces.count, width, &slots.members, scalars, vertices as f64];
         let BatchNorm { epsilon, momentum, .. } = *config;
@@ -268,11 +266,9 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * (width + scalars))?;
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
-        device.function(SOURCE, &[], "norm_backward_sums")?.run(
-            pieces.blocks,
-            pieces.threads,
-            args![x, dy, &*affine, rows, width, scalars, pieces.rows_of_block, &partials.view_mut()],
-        )?;
+        let function = device.function(SOURCE, &[], "norm_backward_sums")?;
+        let arguments = args![x, dy, &*affine, rows, width, scalars, pieces.rows_of_block, &partials.view_mut()];
+        function.run(pieces.blocks, pieces.threads, arguments)?;
     }
     let through = norm.finish_sums(device, &partials, pieces.count, [&dgamma, &dbeta])?;
     let function = device.function(SOURCE, &[], "norm_backward")?;

@@ -307,11 +307,8 @@ impl RowScores {
         let function = device.function(SOURCE, &defines, "tally")?;
         // SAFETY: as many parts were computed.
         unsafe {
-            function.run(
-                (1, 1),
-                (256, 1),
-                args![self.parts.from(0), self.used, &targets.normaliser, score.numbers()],
-            )?;
+            let arguments = args![self.parts.from(0), self.used, &targets.normaliser, score.numbers()];
+            function.run((1, 1), (256, 1), arguments)?;
         }
         Ok(score)
     }

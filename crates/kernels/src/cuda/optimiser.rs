@@ -113,16 +113,12 @@ pub fn clip(device: &CudaDevice, largest: f64, values: DeviceSliceMut<'_, f32>) 
     let length = values.len() as u64;
     // SAFETY: every block has its partial sum, and stays within the length.
     unsafe {
-        device.function(SOURCE, &[], "square_partials")?.run(
-            (blocks, 1),
-            (256, 1),
-            args![&values, length, &partials],
-        )?;
-        device.function(SOURCE, &[], "clip")?.run(
-            (blocks, 1),
-            (256, 1),
-            args![&values, length, &partials, blocks as u32, largest],
-        )
+        let function = device.function(SOURCE, &[], "square_partials")?;
+        let arguments = args![&values, length, &partials];
+        function.run((blocks, 1), (256, 1), arguments)?;
+        let function = device.function(SOURCE, &[], "clip")?;
+        let arguments = args![&values, length, &partials, blocks as u32, largest];
+        function.run((blocks, 1), (256, 1), arguments)
     }
 }
 

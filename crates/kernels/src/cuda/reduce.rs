@@ -100,11 +100,10 @@ impl<'a> ColumnPartials<'a> {
         // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
         // and column.
         unsafe {
-            device.function(SOURCE, &[], "column_partials")?.run(
-                pieces.blocks,
-                pieces.threads,
-                args![self.x, self.stride, self.rows, self.columns, pieces.rows_of_block, &partials.view_mut()],
-            )?;
+            let function = device.function(SOURCE, &[], "column_partials")?;
+            let arguments =
+                args![self.x, self.stride, self.rows, self.columns, pieces.rows_of_block, &partials.view_mut()];
+            function.run(pieces.blocks, pieces.threads, arguments)?;
         }
         Ok(Self::of_partials(partials, self.columns))
     }

@@ -84,10 +84,10 @@ pub fn bases_at_points(
             // SAFETY: the arguments are those of the kernel. Both blocks have a row of `width` numbers for each of the
             // `rows` points, and the neighbours of the points are among these rows.
             unsafe {
-                device.function(SOURCE, &[], "basis_at_points")?.over(
-                    rows * columns,
-                    args![mesh.bases.from(rows * before), &mesh.points.0, rows, columns, order, factor, &to],
-                )?;
+                let function = device.function(SOURCE, &[], "basis_at_points")?;
+                let arguments =
+                    args![mesh.bases.from(rows * before), &mesh.points.0, rows, columns, order, factor, &to];
+                function.over(rows * columns, arguments)?;
             }
             before += width;
         }

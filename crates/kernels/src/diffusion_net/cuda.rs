@@ -214,11 +214,8 @@ impl<'a> Block<'a> {
         let function = self.device.function(SOURCE, &[], "activate_backward")?;
         // SAFETY: both have a row for each vertex, and there is a partial sum for each block and column.
         unsafe {
-            function.run(
-                (count, quads.div_ceil(threads.0)),
-                threads,
-                args![activated, factor, d, self.rows, quads, SUM_ROWS, &partials.view_mut()],
-            )?;
+            let arguments = args![activated, factor, d, self.rows, quads, SUM_ROWS, &partials.view_mut()];
+            function.run((count, quads.div_ceil(threads.0)), threads, arguments)?;
         }
         ColumnPartials::of_partials(partials, c).add_to(self.device, dbias)
     }

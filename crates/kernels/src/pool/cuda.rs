@@ -23,11 +23,9 @@ pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_
     let mut partials: DeviceBuffer<f64> = device.buffer(count * PIECES * channels)?;
     // SAFETY: lengths were checked, and every piece of every mesh has its partial sums.
     unsafe {
-        device.function(SOURCE, &[], "mean_partials")?.run(
-            (PIECES, count),
-            column_threads(channels),
-            args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()],
-        )?;
+        let function = device.function(SOURCE, &[], "mean_partials")?;
+        let arguments = args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()];
+        function.run((PIECES, count), column_threads(channels), arguments)?;
         device
             .function(SOURCE, &[], "mean_finish")?
             .over(count * channels, args![meshes.device_mesh_offsets(), &partials, PIECES, channels, count, &y])
@@ -54,11 +52,9 @@ pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<(), CudaErr
     let mut partials: DeviceBuffer<[u32; 2]> = device.buffer(count * PIECES * channels)?;
     // SAFETY: as in `mean`.
     unsafe {
-        device.function(SOURCE, &[], "max_partials")?.run(
-            (PIECES, count),
-            column_threads(channels),
-            args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()],
-        )?;
+        let function = device.function(SOURCE, &[], "max_partials")?;
+        let inputs = args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()];
+        function.run((PIECES, count), column_threads(channels), inputs)?;
         device
             .function(SOURCE, &[], "max_finish")?
             .over(count * channels, args![&partials, PIECES, channels, count, &y, &arguments])

@@ -137,11 +137,8 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
     let function = device.function(SOURCE, &plan.defines, "regular_backward_sums")?;
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
-        function.run(
-            pieces.blocks,
-            pieces.threads,
-            args![x, dy, &*affine, plan.channels, rows, pieces.rows_of_block, &partials.view_mut()],
-        )?;
+        let arguments = args![x, dy, &*affine, plan.channels, rows, pieces.rows_of_block, &partials.view_mut()];
+        function.run(pieces.blocks, pieces.threads, arguments)?;
     }
     let through = norm.finish_sums(device, &partials, pieces.count, [&dgamma, &dbeta])?;
     plan.run_backward(device, Some((&*affine, &through)), rows, (x, dy), &dx)
