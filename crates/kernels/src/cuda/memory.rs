@@ -2,7 +2,7 @@
 
 use super::driver::{Block, Pool};
 use super::{CudaDevice, CudaError};
-use crate::error::{Length, check_count};
+use crate::error::check_count;
 use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -144,12 +144,6 @@ impl<T> Clone for DeviceSlice<'_, T> {
 }
 
 impl<T> Copy for DeviceSlice<'_, T> {}
-
-impl<T> Length for DeviceSlice<'_, T> {
-    fn length(self) -> usize {
-        self.length
-    }
-}
 
 impl<'a, T> DeviceSlice<'a, T> {
     /// A slice of device memory that was not allocated here, for example of a PyTorch tensor.

@@ -8,24 +8,25 @@ use crate::cuda::{
     CudaDevice, CudaError, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
     Operand, Product, Share, args, check_length, key, over_irreps, to_u32,
 };
-use crate::gauge_conv::{self, GaugeConv, Order, Stack, Weights};
+use crate::gauge_conv::{self, GaugeConv, Order, Stack};
 use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
 
 pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
     let Forward { op, graph, factors, x, weight, bias, y } = pass;
-    let weights = Weights { neighbour: weight, self_term: DeviceSlice::empty(), bias };
-    gauge_conv::cuda::forward(device, op, graph.with_factors(factors), x, weights, y)
+    let (graph, self_term) = (graph.with_factors(factors), DeviceSlice::empty());
+    gauge_conv::Forward { op, graph, x, neighbour: weight, self_term, bias, y }.launch(device)
 }
 
 pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
     let Backward { op, graph, factors, x, weight, bias, dy, dx, dweight, dbias } = pass;
     let reversed = reversed_factors(device, graph, factors, 1)?;
     let graph = graph.with_reversed_factors(device, factors, reversed.view(), 1)?;
-    let weights = Weights { neighbour: weight, self_term: DeviceSlice::empty(), bias };
-    let gradients = Weights { neighbour: dweight, self_term: DeviceSliceMut::empty(), bias: dbias };
-    gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)
+    let (neighbour, dneighbour) = (weight, dweight);
+    let (self_term, dself_term) = (DeviceSlice::empty(), DeviceSliceMut::empty());
+    let pass = gauge_conv::Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias };
+    pass.launch(device)
 }
 
 /// The factors of the reverse of every edge, `[edges, heads]`.

@@ -2,8 +2,8 @@
 
 use crate::parameters::Access;
 use crate::{Context, GraphBatch, NnError, Operator, ParameterId, Parameters, Storage, Tape, Var};
-use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
-use gemcnn_kernels::{Real, Resolve, dispatch, irrep_dimension};
+use gemcnn_kernels::gauge_conv::{Backward, Forward, GaugeConv};
+use gemcnn_kernels::{Real, Resolve, irrep_dimension};
 use std::sync::Arc;
 
 /// Parameters of a gauge convolution; `None` if its settings omit them.
@@ -37,10 +37,6 @@ pub struct GaugeConvolve<'a, T> {
     pub weights: ConvWeights,
 }
 
-fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
-    Weights { neighbour, self_term, bias }
-}
-
 impl<T: Real> GaugeConvolve<'_, T> {
     /// The convolution of `x`.
     fn convolve(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Storage<T>, NnError> {
@@ -49,11 +45,9 @@ impl<T: Real> GaugeConvolve<'_, T> {
         x.expect_rows("the input of a gauge convolution", self.batch.vertex_count())?;
         let mut y = context.buffer(x.rows() * config.output.dimension())?;
         let graph = self.batch.on(context.device())?;
-        let (values, run) = context.values(self.weights.ids())?;
-        dispatch!(
-            run,
-            gauge_conv::forward(config; graph.view(), x.view(), weights(values), y.view_mut(); scratch)
-        );
+        let ([neighbour, self_term, bias], mut run) = context.values(self.weights.ids())?;
+        let (op, graph, x, to) = (config, graph.view(), x.view(), y.view_mut());
+        Forward { op, graph, x, neighbour, self_term, bias, y: to }.run(&mut run)?;
         if let Access::Calibration(parameters) = &mut context.access {
             calibrate(config, self.weights, parameters, y.view_mut().host()?);
         }
@@ -70,20 +64,12 @@ impl<T: Real> GaugeConvolve<'_, T> {
     ) -> Result<Option<Storage<T>>, NnError> {
         let mut dx = context.buffer_if(wanted, x.values_len())?;
         let graph = self.batch.on(context.device())?;
-        let (values, gradients, run) = context.gradients(self.weights.ids())?;
-        dispatch!(
-            run,
-            gauge_conv::backward(
-                &self.config;
-                graph.view(),
-                x.view(),
-                weights(values),
-                dy.view(),
-                dx.as_mut().map(Storage::view_mut),
-                weights(gradients);
-                scratch
-            )
-        );
+        let (values, gradients, mut run) = context.gradients(self.weights.ids())?;
+        let ([neighbour, self_term, bias], [dneighbour, dself_term, dbias]) = (values, gradients);
+        let (op, graph, x, dy, to) = (&*self.config, graph.view(), x.view(), dy.view(), dx.as_mut());
+        let dx_to = to.map(Storage::view_mut);
+        let pass = Backward { op, graph, x, neighbour, self_term, bias, dy, dx: dx_to, dneighbour, dself_term, dbias };
+        pass.run(&mut run)?;
         Ok(dx)
     }
 }
