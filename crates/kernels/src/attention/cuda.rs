@@ -92,13 +92,7 @@ pub fn add_gradients(
     all: DeviceSlice<'_, f32>,
     gradients: &HeadWeights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
-    let parts = HeadWeights {
-        query: gradients.query.view(),
-        key: gradients.key.view(),
-        value: gradients.value.view(),
-        bias: gradients.bias.view(),
-    };
-    copy_parts(device, op, head, (parts, true), all)
+    copy_parts(device, op, head, (gradients.each_ref().map(DeviceSliceMut::view), true), all)
 }
 
 /// What a kernel reads and writes.

@@ -11,17 +11,6 @@ use std::ops::Range;
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("diffusion", concat!(include_str!("filter.cu"), include_str!("diffusion.cu")));
 
-impl Spectra<DeviceSlice<'_, f32>> {
-    pub(crate) fn lengths(&self) -> Spectra<usize> {
-        Spectra {
-            mass: self.mass.len(),
-            bases: self.bases.len(),
-            eigenvalues: self.eigenvalues.len(),
-            packed: self.packed.len(),
-        }
-    }
-}
-
 /// Least number of vertices of a slab.
 const SLAB_ROWS: usize = 128;
 /// Slabs of all meshes together that fill a GPU.

@@ -49,7 +49,7 @@ pub fn packed_bases(
         return device.buffer(0);
     }
     let diffusion = op.diffusion();
-    diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
+    diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.map(|values| values.len()))?;
     half_precision::packed_bases(device, &op, mesh_offsets, spectra)
 }
 
@@ -111,7 +111,7 @@ impl<'a> Block<'a> {
         }
         let lengths = weights.map(|weight| weight.len());
         let saved = (saved, |n, m| self::saved(device, op, n, m));
-        let rows = op.check(mesh_offsets, spectra.lengths(), lengths, saved, others)?;
+        let rows = op.check(mesh_offsets, spectra.map(|values| values.len()), lengths, saved, others)?;
         let vectors = FeatureType::new(&[0, op.channels]);
         let map = SelfMap { input: vectors.clone(), output: vectors, bias: false };
         Ok(Self {
@@ -257,7 +257,7 @@ pub fn forward(
     mut saved: Saved<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let others = [("x", x.len()), ("y", y.len())];
-    let lengths = saved.lengths(|values| values.len());
+    let lengths = saved.each_ref().map(DeviceSliceMut::len);
     let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;
     let (c, diffusion) = (op.channels, op.diffusion());
     if x.is_empty() {
@@ -323,7 +323,7 @@ pub fn backward(
     gradients: Weights<DeviceSliceMut<'_, f32>>,
 ) -> Result<(), CudaError> {
     let others = [("dy", dy.len()), ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()))];
-    let lengths = saved.lengths(|values| values.len());
+    let lengths = saved.each_ref().map(DeviceSliceMut::len);
     let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;
     op.check_weights(gradients.each_ref().map(|values| values.len()))?;
     let (c, diffusion) = (op.channels, op.diffusion());

@@ -4,7 +4,7 @@ use crate::{Context, Device, NnError, Operator, ParameterId, RandomStream, Spect
 use gemcnn_kernels::diffusion_net::{self, DiffusionNet, Saved, Weights};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve, ViewMut, dispatch};
+use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve, dispatch};
 
 /// A whole block of DiffusionNet ([`diffusion_net`]). Saves nine numbers for each scalar of the input, or four on GPUs
 /// with a kernel of its own for the block (in bf16, the memory of two), and the spectrum.
@@ -101,7 +101,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
                 Streams(&random),
                 x.view(),
                 y.view_mut(),
-                views(&mut saved);
+                saved.each_mut().map(Storage::view_mut);
                 scratch
             )
         );
@@ -127,7 +127,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
                 &config, offsets, saved.dropped;
                 spectra.view(),
                 weights,
-                views(&mut saved.saved),
+                saved.saved.each_mut().map(Storage::view_mut),
                 dy.view(),
                 dx.as_mut().map(Storage::view_mut),
                 gradients;
@@ -135,16 +135,6 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
             )
         );
         Ok([dx])
-    }
-}
-
-fn views<T: Real>(saved: &mut Saved<Storage<T>>) -> Saved<ViewMut<'_, T>> {
-    Saved {
-        features: saved.features.view_mut(),
-        mapped: saved.mapped.view_mut(),
-        first: saved.first.view_mut(),
-        second: saved.second.view_mut(),
-        spectrum: saved.spectrum.view_mut(),
     }
 }
 

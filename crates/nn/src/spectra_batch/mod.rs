@@ -203,7 +203,7 @@ impl<T: Real> SpectraArrays<T> {
         if columns.iter().skip(1).any(|&count| count > 0) {
             return Ok(device.buffer(0)?);
         }
-        Ok(packed_bases(device, columns, offsets, views(sent))?)
+        Ok(packed_bases(device, columns, offsets, sent.each_ref().map(DeviceBuffer::view))?)
     }
 }
 
@@ -357,15 +357,6 @@ fn join_bases<T: Real>(batches: &[&SpectraBatch<T>], columns: &[usize]) -> Vec<T
     bases
 }
 
-fn views(sent: &Spectra<DeviceBuffer<f32>>) -> Spectra<DeviceSlice<'_, f32>> {
-    Spectra {
-        mass: sent.mass.view(),
-        bases: sent.bases.view(),
-        eigenvalues: sent.eigenvalues.view(),
-        packed: sent.packed.view(),
-    }
-}
-
 /// Appends rows of `found` numbers as rows of `wanted` numbers: the first ones, then zeros.
 fn append_padded<T: Real>(to: &mut Vec<T>, values: &[f64], rows: usize, columns: (usize, usize)) {
     compiled!(append_rows as fn(&mut Vec<T>, &[f64], usize, (usize, usize)))(to, values, rows, columns);
@@ -384,7 +375,7 @@ impl<T: Real> ArraysOn<'_, SpectraArrays<T>, Spectra<DeviceBuffer<f32>>> {
     pub fn view(&self) -> OnDevice<Spectra<&[T]>, Spectra<DeviceSlice<'_, f32>>> {
         match self.get() {
             OnDevice::Host(batch) => OnDevice::Host(batch.arrays()),
-            OnDevice::Cuda(sent) => OnDevice::Cuda(views(sent)),
+            OnDevice::Cuda(sent) => OnDevice::Cuda(sent.each_ref().map(DeviceBuffer::view)),
         }
     }
 }
