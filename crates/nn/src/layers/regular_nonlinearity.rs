@@ -2,7 +2,7 @@
 
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Result, Tape, Var};
 use gemcnn_kernels::batch_norm::NormGroups;
 use gemcnn_kernels::regular::{self, Forward, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
@@ -61,12 +61,7 @@ impl<T: Real> Nonlinearity<T> for Regular {
 
     /// Adds the parameters of the normalisation `norm`, if there is one. All orders up to the highest must have
     /// the same multiplicity.
-    fn init(
-        &self,
-        name: &str,
-        output: &FeatureType,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, output: &FeatureType, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         builder.within(name, |builder| {
             let plan = Plan::new(&self.operator(output.clone()))
                 .map_err(|error| NnError::from(error).in_layer(builder.scope()))?;
@@ -107,7 +102,7 @@ impl<T: Real> Module<T> for RegularNonlinearity<T> {
         Some(0)
     }
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let norm = self.norm.as_ref().map(EquivariantNorm::weights);
         tape.regular(&self.plan, norm, x).map_err(|error| error.in_layer(&self.name))
     }

@@ -1,6 +1,6 @@
 //! Batch normalisation.
 
-use crate::{Context, Device, NnError, Operator, ParameterId, Storage, Tape, Var};
+use crate::{Context, Device, Operator, ParameterId, Result, Storage, Tape, Var};
 use gemcnn_kernels::batch_norm::cuda::{self, TrainingSlots};
 use gemcnn_kernels::batch_norm::{AnyStatistics, Backward, BatchNorm, Forward};
 use gemcnn_kernels::{OnDevice, Real, Resolve};
@@ -28,11 +28,7 @@ impl NormWeights {
 
     /// The statistics to normalise with: in training those of the rows, which also update the running statistics;
     /// otherwise the running statistics.
-    pub(super) fn statistics<T: Real>(
-        &self,
-        context: &mut Context<'_, T>,
-        x: &Var<T>,
-    ) -> Result<AnyStatistics, NnError> {
+    pub(super) fn statistics<T: Real>(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<AnyStatistics> {
         let (config, ids) = (&*self.config, [self.mean, self.variance]);
         if context.access.parameters_mut().is_none() {
             let (running, run) = context.values(ids.map(Some))?;
@@ -74,7 +70,7 @@ impl<T: Real> Operator<T> for BatchNormalise {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let kind = &self.0.config.kind;
         x.expect_kind("input of a batch normalisation", kind)?;
         let mut y = context.buffer(x.values_len())?;
@@ -91,7 +87,7 @@ impl<T: Real> Operator<T> for BatchNormalise {
         (x, statistics): Self::Saved,
         dy: Storage<T>,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let mut dx = context.buffer(x.values_len())?;
         let (values, [dgamma, dbeta], mut run) = context.gradients(self.0.ids())?;
         let norm = statistics.normalisation(&self.0.config, values)?;
@@ -103,7 +99,7 @@ impl<T: Real> Operator<T> for BatchNormalise {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`BatchNormalise`].
-    pub fn batch_norm(&mut self, weights: &NormWeights, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn batch_norm(&mut self, weights: &NormWeights, x: Var<T>) -> Result<Var<T>> {
         self.apply(BatchNormalise(weights.clone()), [x])
     }
 }

@@ -1,6 +1,6 @@
 //! The block of DiffusionNet in one operator.
 
-use crate::{Context, Device, NnError, Operator, ParameterId, RandomStream, SpectraBatch, Storage, Tape, Var};
+use crate::{Context, Device, Operator, ParameterId, RandomStream, Result, SpectraBatch, Storage, Tape, Var};
 use gemcnn_kernels::diffusion_net::{self, DiffusionNet, Saved, Weights};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
@@ -73,7 +73,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         x.expect_scalars("the input of a diffusion block")?;
         x.expect_rows("the input of a diffusion block", self.spectra.vertex_count())?;
         let channels = x.kind().dimension();
@@ -115,7 +115,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
         mut saved: Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let (config, offsets) = (self.config(saved.channels), self.spectra.mesh_offsets());
         let mut dx = context.buffer_if(wanted, dy.len())?;
         let spectra = self.spectra.on(context.device())?;
@@ -146,7 +146,7 @@ impl<'a, T: Real> Tape<'a, T> {
         weights: Weights<ParameterId>,
         dropout: f64,
         x: Var<T>,
-    ) -> Result<Option<Var<T>>, NnError> {
+    ) -> Result<Option<Var<T>>> {
         let operator = DiffusionNetBlock { spectra, weights, dropout };
         let config = operator.config(x.kind().dimension());
         match self.device() {

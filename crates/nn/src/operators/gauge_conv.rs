@@ -1,7 +1,7 @@
 //! The gauge convolution.
 
 use crate::parameters::Access;
-use crate::{Context, GraphBatch, NnError, Operator, ParameterId, Parameters, Storage, Tape, Var};
+use crate::{Context, GraphBatch, Operator, ParameterId, Parameters, Result, Storage, Tape, Var};
 use gemcnn_kernels::gauge_conv::{Backward, Forward, GaugeConv};
 use gemcnn_kernels::{Real, Resolve, irrep_dimension};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct GaugeConvolve<'a, T> {
 
 impl<T: Real> GaugeConvolve<'_, T> {
     /// The convolution of `x`.
-    fn convolve(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Storage<T>, NnError> {
+    fn convolve(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Storage<T>> {
         let config = &*self.config;
         x.expect_kind("input of a gauge convolution", &config.input)?;
         x.expect_rows("the input of a gauge convolution", self.batch.vertex_count())?;
@@ -61,7 +61,7 @@ impl<T: Real> GaugeConvolve<'_, T> {
         x: &Var<T>,
         dy: &Storage<T>,
         wanted: bool,
-    ) -> Result<Option<Storage<T>>, NnError> {
+    ) -> Result<Option<Storage<T>>> {
         let mut dx = context.buffer_if(wanted, x.values_len())?;
         let graph = self.batch.on(context.device())?;
         let (values, gradients, mut run) = context.gradients(self.weights.ids())?;
@@ -81,7 +81,7 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let y = self.convolve(context, &x)?;
         Ok((Var::new(self.config.output.clone(), x.rows(), y), x))
     }
@@ -92,7 +92,7 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
         x: Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         Ok([self.transposed(context, &x, &dy, wanted)?])
     }
 }
@@ -106,11 +106,7 @@ impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x, skipped]: [Var<T>; 2],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x, skipped]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved)> {
         skipped.expect_kind("skip connection of a gauge convolution", &self.config.output)?;
         skipped.expect_rows("the skip connection of a gauge convolution", x.rows())?;
         let mut y = self.convolve(context, &x)?;
@@ -124,7 +120,7 @@ impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
         x: Self::Saved,
         dy: Storage<T>,
         [wanted, skipped]: [bool; 2],
-    ) -> Result<[Option<Storage<T>>; 2], NnError> {
+    ) -> Result<[Option<Storage<T>>; 2]> {
         let dx = self.transposed(context, &x, &dy, wanted)?;
         Ok([dx, skipped.then_some(dy)])
     }
@@ -176,7 +172,7 @@ impl<'a, T: Real> Tape<'a, T> {
         weights: ConvWeights,
         x: Var<T>,
         skipped: Option<Var<T>>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let config = Arc::clone(config);
         let operator = GaugeConvolve { config, batch, weights };
         match skipped {

@@ -2,7 +2,7 @@
 
 use super::NormWeights;
 use crate::record::empty;
-use crate::{Context, NnError, Operator, Storage, Tape, Var};
+use crate::{Context, Operator, Result, Storage, Tape, Var};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::batch_norm::AnyStatistics;
 use gemcnn_kernels::regular::{Backward, Forward, Plan};
@@ -27,7 +27,7 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
         self.norm.is_some()
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let (plan, rows) = (&*self.plan, x.rows());
         x.expect_kind("input of a regular nonlinearity", &plan.config().input)?;
         let kind = plan.config().output();
@@ -51,7 +51,7 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
         (x, statistics): Self::Saved,
         dy: Storage<T>,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let (plan, rows) = (&*self.plan, x.rows());
         let mut dx = context.buffer(x.values_len())?;
         let (_, none) = empty(context.device());
@@ -71,7 +71,7 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`RegularActivate`].
-    pub fn regular(&mut self, plan: &Arc<Plan<T>>, norm: Option<&NormWeights>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn regular(&mut self, plan: &Arc<Plan<T>>, norm: Option<&NormWeights>, x: Var<T>) -> Result<Var<T>> {
         let plan = Arc::clone(plan);
         self.apply(RegularActivate { plan, norm: norm.cloned() }, [x])
     }
