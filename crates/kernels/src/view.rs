@@ -5,6 +5,7 @@
 //! weights) and call either version through [`dispatch!`](crate::dispatch). Views only borrow: they may
 //! point to memory of another library ([`DeviceSlice::from_raw_parts`]).
 
+use crate::cuda::Result;
 use crate::cuda::{CudaDevice, DeviceSlice, DeviceSliceMut};
 use crate::{KernelError, Real, Scratch};
 

@@ -2,7 +2,7 @@
 
 use super::{Aggregation, Backward, Forward, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    Arg, CudaDevice, Define, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, KernelSource, Result, args,
     irrep_count, irrep_rows, irreps, irreps_of_heads, key, to_u32,
 };
 use crate::{FeatureType, Gpu};
@@ -104,7 +104,7 @@ impl GatherPlan {
         (harmonics, radial, columns, heads): (usize, Radial, usize, usize),
         own: &[[u32; 4]],
         row: usize,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let mut destinations = vec![-1; radial.rings * harmonics];
         let channels = source.multiplicities().iter().map(|m| m / heads);
         let mut together = channels.fold(4, common);
@@ -131,7 +131,7 @@ impl GatherPlan {
     }
 
     /// Gathers rows for some vertices.
-    pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(), CudaError> {
+    pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<()> {
         let (table, shape) = self.shape(device, run)?;
         let function = device.function(GATHER, &shape.defines(None), "gather")?;
         let (vertices, threads) = shape.block(false);
@@ -149,7 +149,7 @@ impl GatherPlan {
     }
 
     /// What another kernel that holds rows of this stride in shared memory is compiled for and reads.
-    pub fn row_kernel(&self, device: &CudaDevice, stride: usize) -> Result<RowKernel<'_>, CudaError> {
+    pub fn row_kernel(&self, device: &CudaDevice, stride: usize) -> Result<RowKernel<'_>> {
         let irreps = irreps(device, &self.source, self.vector)?;
         let shape = self.shape_of(self.vector, irreps.len());
         let (vertices, threads) = shape.block(true);
@@ -164,12 +164,7 @@ impl GatherPlan {
     }
 
     /// Gathers rows for some vertices in shared memory, and multiplies them there.
-    pub fn convolve(
-        &self,
-        device: &CudaDevice,
-        run: &GatherRun<'_>,
-        product: &TensorProduct<'_>,
-    ) -> Result<(), CudaError> {
+    pub fn convolve(&self, device: &CudaDevice, run: &GatherRun<'_>, product: &TensorProduct<'_>) -> Result<()> {
         let (table, shape) = self.shape(device, run)?;
         let bytes = shape.shared_bytes(product.stride);
         let defines = shape.defines(Some(product.stride));
@@ -184,7 +179,7 @@ impl GatherPlan {
     }
 
     /// The shape of the kernel for a run, and its irreps.
-    fn shape(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(Irreps, Shape), CudaError> {
+    fn shape(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(Irreps, Shape)> {
         // Slices may start at addresses that are not aligned for wide loads.
         let mut vector = self.vector;
         while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
@@ -210,7 +205,7 @@ impl GatherPlan {
         }
     }
 
-    fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Result<[Arg; 25], CudaError> {
+    fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Result<[Arg; 25]> {
         let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
         // Coefficients of edges take the place of the scale.
         let aggregation = match self.columns {
@@ -340,7 +335,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .into()
 }
 
-pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<'_, Gpu>) -> Result<()> {
     let mut settings = key(&[&op.input]);
     let radius = op.max_radius.to_bits() as usize;
     settings.extend([op.highest_order, op.rings, radius, graph.columns()]);
@@ -371,7 +366,7 @@ pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<
     )
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, graph, da, dx } = pass;
     let edges = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;

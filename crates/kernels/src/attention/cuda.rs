@@ -9,7 +9,7 @@ use crate::aggregate::Direction;
 use crate::cuda::reduce::{self, ColumnPartials};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
-    ProductMode, args, check_length,
+    ProductMode, Result, args, check_length,
 };
 use crate::gauge_conv::Weights;
 use crate::gauge_conv::cuda::transposed;
@@ -23,7 +23,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new(
 );
 
 /// True if one kernel can do it: the device multiplies on tensor cores, and rows and weights are small enough.
-pub fn supports(device: &CudaDevice, op: &Attention) -> Result<bool, CudaError> {
+pub fn supports(device: &CudaDevice, op: &Attention) -> Result<bool> {
     let counts = op.output.multiplicities();
     let empty = op.input.dimension() == 0 || op.output.dimension() == 0;
     if device.product_mode() == ProductMode::F32
@@ -37,7 +37,7 @@ pub fn supports(device: &CudaDevice, op: &Attention) -> Result<bool, CudaError> 
     Ok(Plan::new(device, op)?.fits)
 }
 
-fn plan(device: &CudaDevice, op: &Attention) -> Result<Arc<Plan>, CudaError> {
+fn plan(device: &CudaDevice, op: &Attention) -> Result<Arc<Plan>> {
     if supports(device, op)? {
         return Plan::new(device, op);
     }
@@ -60,7 +60,7 @@ fn copy_parts(
     head: usize,
     (parts, add): (HeadWeights<DeviceSlice<'_, f32>>, bool),
     packed: DeviceSlice<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let counts = op.counts();
     let all = [("query", parts.query), ("key", parts.key), ("value", parts.value), ("bias", parts.bias)];
     for ((name, part), count) in all.into_iter().zip(counts) {
@@ -80,7 +80,7 @@ pub fn pack(
     head: usize,
     weights: HeadWeights<DeviceSlice<'_, f32>>,
     all: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     copy_parts(device, op, head, (weights, false), all.view())
 }
 
@@ -91,7 +91,7 @@ pub fn add_gradients(
     head: usize,
     all: DeviceSlice<'_, f32>,
     gradients: &HeadWeights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     copy_parts(device, op, head, (gradients.each_ref().map(DeviceSliceMut::view), true), all)
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 }
 
 impl Plan {
-    fn run(&self, device: &CudaDevice, op: &Attention, direction: Direction, run: &Run<'_>) -> Result<(), CudaError> {
+    fn run(&self, device: &CudaDevice, op: &Attention, direction: Direction, run: &Run<'_>) -> Result<()> {
         let (products, place) = match direction {
             Direction::Forward => (&self.forward, 0),
             Direction::Backward => (&self.backward, 1),
@@ -208,7 +208,7 @@ pub fn forward(
     mut queries: DeviceSliceMut<'_, f32>,
     attention: DeviceSliceMut<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let plan = plan(device, op)?;
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     let outputs = vertices * op.output.dimension();
@@ -250,7 +250,7 @@ pub fn backward(
     dy: DeviceSlice<'_, f32>,
     mut dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let plan = plan(device, op)?;
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     let outputs = op.output.dimension();

@@ -12,7 +12,7 @@ use super::Attention;
 use super::cuda::Run;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
-use crate::cuda::{CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args};
+use crate::cuda::{CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args};
 use crate::gauge_conv::Stack;
 use crate::gauge_conv::warps::{MAX_NUMBERS, RUN, VERTICES, WARPS, lanes, unit_defines};
 use crate::irrep_dimension;
@@ -138,7 +138,7 @@ impl Layout {
 
 impl Warps {
     /// `None` for types that do not fit.
-    pub fn new(device: &CudaDevice, op: &Attention, direction: Direction) -> Result<Option<Self>, CudaError> {
+    pub fn new(device: &CudaDevice, op: &Attention, direction: Direction) -> Result<Option<Self>> {
         let layout = Layout::new(op, direction);
         let fits = |layout: &Layout| 4 * op.heads * layout.weights <= device.shared_bytes();
         let Some(layout) = layout.filter(fits) else { return Ok(None) };
@@ -160,7 +160,7 @@ impl Warps {
         all.all(|values| values.is_aligned(4))
     }
 
-    pub fn run(&self, device: &CudaDevice, op: &Attention, run: &Run<'_>) -> Result<(), CudaError> {
+    pub fn run(&self, device: &CudaDevice, op: &Attention, run: &Run<'_>) -> Result<()> {
         let layout = &self.layout;
         let count = self.heads * layout.weights;
         let mut stacked: DeviceBuffer<f32> = device.buffer(count)?;

@@ -3,7 +3,7 @@
 use super::{Backward, BatchNorm, Forward, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::{MIN_ROWS, Pieces};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args, check_length, key,
 };
 use crate::{Gpu, KernelError};
 use std::sync::Arc;
@@ -22,13 +22,9 @@ pub struct DeviceStatistics {
 
 impl DeviceStatistics {
     /// Running statistics, for evaluation.
-    pub fn running(
-        device: &CudaDevice,
-        mean: DeviceSlice<'_, f32>,
-        variance: DeviceSlice<'_, f32>,
-    ) -> Result<Self, CudaError> {
+    pub fn running(device: &CudaDevice, mean: DeviceSlice<'_, f32>, variance: DeviceSlice<'_, f32>) -> Result<Self> {
         check_length("batch norm", "variance", variance, mean.len())?;
-        let widened = |from: DeviceSlice<'_, f32>| -> Result<DeviceBuffer<f64>, CudaError> {
+        let widened = |from: DeviceSlice<'_, f32>| -> Result<DeviceBuffer<f64>> {
             let mut to = device.buffer(from.len())?;
             let function = device.function(SOURCE, &[], "widen")?;
             // SAFETY: both have the same length.
@@ -46,7 +42,7 @@ impl DeviceStatistics {
         momentum: f64,
         mean: DeviceSliceMut<'_, f32>,
         variance: DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let slots = self.mean.len();
         check_length("batch norm", "running mean", mean.view(), slots)?;
         check_length("batch norm", "running variance", variance.view(), slots)?;
@@ -59,7 +55,7 @@ impl DeviceStatistics {
     }
 
     /// Mean and variance, on the host.
-    pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>), CudaError> {
+    pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>)> {
         Ok((self.mean.to_vec(device)?, self.variance.to_vec(device)?))
     }
 }
@@ -77,7 +73,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    fn new(device: &CudaDevice, config: &BatchNorm) -> Result<Arc<Self>, CudaError> {
+    fn new(device: &CudaDevice, config: &BatchNorm) -> Result<Arc<Self>> {
         let mut settings = key(&[&config.kind]);
         settings.push(usize::from(config.groups == NormGroups::PerChannel));
         device.table("batch norm slots", settings, || {
@@ -113,7 +109,7 @@ impl DeviceNormalisation<'_> {
         check_length(operator, "beta", self.beta, slots)
     }
 
-    pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Arc<Affine>, CudaError> {
+    pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Arc<Affine>> {
         if let Some(affine) = &self.statistics.affine {
             return Ok(affine.clone());
         }
@@ -137,7 +133,7 @@ impl DeviceNormalisation<'_> {
         partials: &DeviceBuffer<f64>,
         count: usize,
         [dgamma, dbeta]: [&DeviceSliceMut<'_, f32>; 2],
-    ) -> Result<StatisticsTerms, CudaError> {
+    ) -> Result<StatisticsTerms> {
         let slots = Slots::new(device, self.config)?;
         let (scalars, width) = (self.config.kind.multiplicity(0), self.config.kind.dimension());
         let mut through: StatisticsTerms = device.buffer(width)?;
@@ -173,7 +169,7 @@ pub fn statistics(
     config: &BatchNorm,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
-) -> Result<DeviceStatistics, CudaError> {
+) -> Result<DeviceStatistics> {
     moments(device, config, vertices, x, None)
 }
 
@@ -185,7 +181,7 @@ pub fn training_statistics(
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     slots: TrainingSlots<'_>,
-) -> Result<DeviceStatistics, CudaError> {
+) -> Result<DeviceStatistics> {
     let count = config.slots()?;
     for (name, values) in [
         ("gamma", slots.gamma),
@@ -204,7 +200,7 @@ fn moments(
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     training: Option<TrainingSlots<'_>>,
-) -> Result<DeviceStatistics, CudaError> {
+) -> Result<DeviceStatistics> {
     let count = config.slots()?;
     let (scalars, width) = (config.kind.multiplicity(0), config.kind.dimension());
     check_length("batch norm statistics", "x", x, vertices * width)?;
@@ -245,7 +241,7 @@ fn moments(
     Ok(statistics)
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { norm, x, y, .. } = pass;
     let affine = norm.affine(device)?;
     let function = device.function(SOURCE, &[], "norm_forward")?;
@@ -254,7 +250,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     unsafe { function.over(x.len(), args![x, &y, &*affine, width, count]) }
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { rows, norm, x, dy, dx, dgamma, dbeta } = pass;
     let width = norm.config.kind.dimension();
     let scalars = norm.config.kind.multiplicity(0);

@@ -38,7 +38,7 @@ mod tests;
 pub(crate) use tests::reference;
 
 use crate::arguments::{arguments, kinds};
-use crate::cuda::CudaError;
+use crate::cuda::Result;
 use crate::error::{check_length, check_rows};
 use crate::real::compiled;
 use crate::{Executor, FeatureType, KernelError, OnDevice, Real, Resolve, Scratch, View, ViewMut, irrep_dimension};
@@ -227,7 +227,7 @@ impl AnyStatistics {
         config: &BatchNorm,
         rows: usize,
         x: View<'_, T>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         Ok(match run {
             Executor::Host(scratch) => Self::Host(statistics(config, rows, x.host()?, scratch.wide)?),
             Executor::Cuda(device) => Self::Cuda(cuda::statistics(device, config, rows, x.cuda()?)?),
@@ -238,7 +238,7 @@ impl AnyStatistics {
     ///
     /// # Errors
     /// Values on another device, or a failed call.
-    pub fn running<T: Real>(run: &Executor<'_, T>, [mean, variance]: [View<'_, T>; 2]) -> Result<Self, CudaError> {
+    pub fn running<T: Real>(run: &Executor<'_, T>, [mean, variance]: [View<'_, T>; 2]) -> Result<Self> {
         Ok(match run {
             Executor::Host(_) => Self::Host(Statistics::running(mean.host()?, variance.host()?)),
             Executor::Cuda(device) => Self::Cuda(DeviceStatistics::running(device, mean.cuda()?, variance.cuda()?)?),
@@ -254,7 +254,7 @@ impl AnyStatistics {
         run: &Executor<'_, T>,
         momentum: f64,
         [mean, variance]: [ViewMut<'_, T>; 2],
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         match (self, run) {
             (Self::Host(found), _) => Ok(found.update_running(momentum, mean.host()?, variance.host()?)?),
             (Self::Cuda(found), Executor::Cuda(device)) => {

@@ -17,7 +17,9 @@ use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, RowScores, SoftmaxRows, empty_score, row_blocks, sums_bias,
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length};
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, Result, check_length,
+};
 
 /// A [`Map`] on the device.
 pub type Classifier<'a> = Map<DeviceSlice<'a, f32>, &'a DeviceTargets>;
@@ -51,7 +53,7 @@ fn chunk(device: &CudaDevice, stride: usize, rows: usize) -> usize {
 }
 
 /// Weights with rows of zeros after the last class.
-fn padded_weight(device: &CudaDevice, classifier: &Classifier<'_>) -> Result<DeviceBuffer<f32>, CudaError> {
+fn padded_weight(device: &CudaDevice, classifier: &Classifier<'_>) -> Result<DeviceBuffer<f32>> {
     let mut padded_weight = device.zeros(padded(classifier.targets.classes()) * classifier.channels)?;
     let place = padded_weight.view_mut().slice(0..classifier.weight.len());
     device.copy(classifier.weight, place)?;
@@ -65,7 +67,7 @@ fn multiply(
     features: Operand<'_>,
     weight: Operand<'_>,
     logits: &mut DeviceBuffer<f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     if channels == 0 {
         return device.clear(logits.view_mut());
     }
@@ -87,7 +89,7 @@ pub fn loss_and_gradients(
     dloss: f64,
     mut gradients: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     classifier.check(features, &rows)?;
     let (channels, classes) = (classifier.channels, classifier.targets.classes());
     let count = classifier.targets.rows();
@@ -169,7 +171,7 @@ pub fn evaluate(
     classifier: &Classifier<'_>,
     features: DeviceSlice<'_, f32>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     classifier.check(features, &rows)?;
     let (channels, classes) = (classifier.channels, classifier.targets.classes());
     let count = classifier.targets.rows();

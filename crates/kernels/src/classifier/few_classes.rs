@@ -9,7 +9,7 @@
 use super::Gradients;
 use super::cuda::{Classifier, Rows};
 use crate::cross_entropy::cuda::{DeviceScore, FEW_CLASSES, ScoreParts};
-use crate::cuda::{Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args};
+use crate::cuda::{Arg, CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "classifier_few",
@@ -105,7 +105,7 @@ pub(super) fn loss_and_gradients(
     dloss: f64,
     to: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     let Classifier { weight, bias, targets, .. } = *classifier;
     let (labels, class_weights, normaliser) = targets.slices();
     let (count, smoothing) = (targets.rows(), targets.smoothing());

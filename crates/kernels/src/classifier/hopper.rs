@@ -18,7 +18,7 @@ use super::cuda::{Classifier, Rows};
 use crate::cross_entropy::cuda::{DeviceScore, DeviceTargets, FEW_CLASSES, ScoreParts};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args,
+    Arg, CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, Result, args,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
@@ -108,7 +108,7 @@ pub(crate) fn logits(
     weight: DeviceSlice<'_, f32>,
     bias: DeviceSlice<'_, f32>,
     to: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let defines = defines(channels, false, true);
     let (rows, classes) = (features.len() / channels, bias.len());
     let packed = Packed::new(device, &defines, (rows, channels), features, weight, bias, None)?;
@@ -141,7 +141,7 @@ impl Packed {
         weight: DeviceSlice<'_, f32>,
         bias: DeviceSlice<'_, f32>,
         loss: Option<(&DeviceTargets, f64)>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let classes = bias.len();
         let kernel = |name| device.function(SOURCE, defines, name);
         let (padded_rows, padded_classes) = (rows.next_multiple_of(ROUND), classes.next_multiple_of(ROUND));
@@ -204,12 +204,7 @@ struct Pass {
 
 impl Pass {
     /// `row_numbers`: results of a held row beside its sums.
-    fn new(
-        device: &CudaDevice,
-        channels: usize,
-        (held, streamed): (usize, usize),
-        row_numbers: usize,
-    ) -> Result<Self, CudaError> {
+    fn new(device: &CudaDevice, channels: usize, (held, streamed): (usize, usize), row_numbers: usize) -> Result<Self> {
         let (blocks, tiles) = (held.div_ceil(HELD), streamed.div_ceil(TILE));
         let parts = device.multiprocessors().min(blocks * tiles);
         // One of the two grows from each partial result to the next.
@@ -232,7 +227,7 @@ pub(super) fn loss_and_gradients(
     dloss: f64,
     gradients: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     let (channels, targets) = (classifier.channels, classifier.targets);
     let (classes, smoothing) = (targets.classes(), targets.smoothing());
     let count = targets.rows();

@@ -33,7 +33,7 @@ pub(crate) mod tiles;
 
 pub use arguments::Arg;
 pub use driver::{CudaDevice, CudaGraph, Event, Launch, Timer, compile_for, nvrtc_version};
-pub use error::CudaError;
+pub use error::{CudaError, Result};
 pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView, ReversedSlices};
 pub use memory::{DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, MemoryUse};
 pub use products::{Operand, Product, ProductMode};

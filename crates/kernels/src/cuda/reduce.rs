@@ -1,7 +1,7 @@
 //! Sums over rows in two stages, and products that are sums over rows.
 
 use super::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
     check_length, to_u32,
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn add_column_sums(
     x: DeviceSlice<'_, f32>,
     (rows, stride, columns): (usize, usize, usize),
     result: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let partials = ColumnPartials::new(device, x, (rows, stride, columns))?;
     partials.add_to(device, result)
 }
@@ -76,7 +76,7 @@ pub(crate) type Columns<'a> = (&'a ColumnPartials<'a>, &'a DeviceSliceMut<'a, f3
 
 impl<'a> ColumnPartials<'a> {
     /// Those of the first `columns` columns of `x`.
-    pub fn new(device: &CudaDevice, x: DeviceSlice<'a, f32>, shape: (usize, usize, usize)) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, x: DeviceSlice<'a, f32>, shape: (usize, usize, usize)) -> Result<Self> {
         Self::of_rows(device, x, shape)?.in_parts(device)
     }
 
@@ -85,12 +85,12 @@ impl<'a> ColumnPartials<'a> {
         device: &CudaDevice,
         x: DeviceSlice<'a, f32>,
         (rows, stride, columns): (usize, usize, usize),
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         Ok(Self { partials: device.buffer(0)?, x, rows, stride, columns })
     }
 
     /// The same with partial sums, unless there are few rows.
-    pub fn in_parts(self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn in_parts(self, device: &CudaDevice) -> Result<Self> {
         let few = self.rows <= FEW_ROWS && self.columns <= FEW_COLUMNS;
         if self.x.is_empty() || few {
             return Ok(self);
@@ -119,17 +119,17 @@ impl<'a> ColumnPartials<'a> {
     }
 
     /// No columns.
-    pub fn none(device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn none(device: &CudaDevice) -> Result<Self> {
         Ok(Self::of_partials(device.buffer(0)?, 0))
     }
 
     /// Arguments of `add_column` there.
-    fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> Result<[Arg; 5], CudaError> {
+    fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> Result<[Arg; 5]> {
         Ok(*args![&self.partials, self.x, self.rows, self.stride, result])
     }
 
     /// `result[c] += sum of column c`.
-    pub fn add_to(&self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
+    pub fn add_to(&self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>) -> Result<()> {
         let function = device.function(SOURCE, &[], "add_column_sums")?;
         // SAFETY: there are as many numbers of each column, and a result for each.
         unsafe { function.run((self.columns, 1), (256, 1), &self.arguments(result)?) }
@@ -142,7 +142,7 @@ pub(crate) fn fill_rows(
     y: &DeviceSliceMut<'_, f32>,
     (rows, width): (usize, usize),
     bias: DeviceSlice<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     if bias.is_empty() || rows == 0 {
         return Ok(());
     }
@@ -173,7 +173,7 @@ impl SignedTable {
         count: usize,
         terms: usize,
         parts: impl IntoIterator<Item = (usize, usize, bool)>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let mut entries = vec![0i32; count * terms];
         for (result, place, negative) in parts {
             let entry = i32::try_from(place + 1).map_err(|_| crate::KernelError::Setting {
@@ -199,7 +199,7 @@ impl SignedTable {
         [from, from_rest]: [DeviceSlice<'_, f32>; 2],
         [to, to_rest]: [&DeviceSliceMut<'_, f32>; 2],
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let Self { entries, terms, count, .. } = self;
         let function = device.function(SOURCE, &[], "signed_terms")?;
         let (add, lengths) = (u32::from(add), [from.len(), to.len()]);
@@ -223,7 +223,7 @@ impl SignedTable {
         (count, size): (usize, usize),
         [to, to_rest]: [&DeviceSliceMut<'_, f32>; 2],
         (columns, column_sums): Columns<'_>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         assert!(count * size <= partials.len(), "too few partial sums");
         let function = device.function(SOURCE, &[], "fold_partials")?;
         let first: &[Arg] = args![&self.rows, self.terms, self.count, partials, count, size, to, to_rest, to.len()];
@@ -261,7 +261,7 @@ pub(crate) struct RowProduct<'a> {
 
 impl RowProducts {
     /// For results of `size` numbers, at most `largest` of which are of one product, over `rows` rows at a time.
-    pub fn new(device: &CudaDevice, rows: usize, (size, largest): (usize, usize)) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, rows: usize, (size, largest): (usize, usize)) -> Result<Self> {
         // A block of threads of cuBLAS has about 128 x 128 results, and every multiprocessor takes one.
         let most = device.multiprocessors();
         let wanted = most * (128 * 128) / largest.max(1);
@@ -270,7 +270,7 @@ impl RowProducts {
     }
 
     /// Adds products over the same `rows` rows.
-    pub fn add(&mut self, device: &CudaDevice, rows: usize, products: &[RowProduct<'_>]) -> Result<(), CudaError> {
+    pub fn add(&mut self, device: &CudaDevice, rows: usize, products: &[RowProduct<'_>]) -> Result<()> {
         let of_slab = rows / self.slabs;
         let rest = rows - of_slab * self.slabs;
         let parts = [(0, of_slab, self.slabs), (self.slabs, rest, 1)];
@@ -300,7 +300,7 @@ impl RowProducts {
     }
 
     /// `result = sum of the partial products`, or `result += it`.
-    pub fn finish(self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>, add: bool) -> Result<(), CudaError> {
+    pub fn finish(self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>, add: bool) -> Result<()> {
         let (partials, count) = self.partials();
         sum_partials(device, partials, count, result, add)
     }
@@ -311,7 +311,7 @@ impl RowProducts {
         device: &CudaDevice,
         result: &DeviceSliceMut<'_, f32>,
         columns: Columns<'_>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (partials, count) = self.partials();
         sum_partials_and(device, partials, count, (result, true), columns)
     }
@@ -324,7 +324,7 @@ pub(crate) fn sum_partials(
     count: usize,
     result: &DeviceSliceMut<'_, f32>,
     add: bool,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let none = ColumnPartials::none(device)?;
     let columns = (&none, &DeviceSliceMut::empty());
     sum_partials_and(device, partials, count, (result, add), columns)
@@ -337,7 +337,7 @@ pub(crate) fn sum_partials_and(
     count: usize,
     (result, add): (&DeviceSliceMut<'_, f32>, bool),
     (columns, column_sums): Columns<'_>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     assert!(count * result.len() <= partials.len(), "too few partial sums");
     let function = device.function(SOURCE, &[], "sum_partials")?;
     // SAFETY: there are as many partials as the assertion says, and a result for each column.
@@ -358,7 +358,7 @@ pub(crate) fn copy_parts(
     parts: [DeviceSlice<'_, f32>; 4],
     packed: DeviceSlice<'_, f32>,
     add: bool,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let total = parts.iter().map(DeviceSlice::len).sum();
     check_length(operator, "packed weights", packed, total)?;
     let [a, b, c, d] = parts;

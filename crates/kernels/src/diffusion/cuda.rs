@@ -4,7 +4,7 @@ use super::{Backward, Diffusion, Filter, Filters, Forward, Spectra, Term};
 use crate::Gpu;
 use crate::cuda::reduce::divisor;
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
 };
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ impl<'a> Batch<'a> {
     }
 
     /// A buffer for the spectra of all slabs.
-    pub fn spectrum(&self) -> Result<DeviceBuffer<f32>, CudaError> {
+    pub fn spectrum(&self) -> Result<DeviceBuffer<f32>> {
         self.device.buffer(self.meshes() * self.slabs * self.raw)
     }
 
@@ -73,8 +73,8 @@ impl<'a> Batch<'a> {
     fn for_products(
         &self,
         terms: &[Term],
-        mut run: impl FnMut(&Term, usize, Range<usize>, usize, usize) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
+        mut run: impl FnMut(&Term, usize, Range<usize>, usize, usize) -> Result<()>,
+    ) -> Result<()> {
         let vertices = self.mesh_offsets.last().map_or(0, |&end| end as usize);
         for (range, mesh, meshes) in self.runs() {
             for term in terms {
@@ -90,7 +90,7 @@ impl<'a> Batch<'a> {
         terms: &[Term],
         (x, width): (DeviceSlice<'_, f32>, usize),
         mut spectrum: DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let slabs = self.slabs;
         let mut sizes = self.mesh_offsets.windows(2).map(|pair| pair[1] - pair[0]);
         if sizes.any(|size| (size as usize) < slabs) {
@@ -129,7 +129,7 @@ impl<'a> Batch<'a> {
         terms: &[Term],
         spectrum: DeviceSlice<'_, f32>,
         (mut x, width): (DeviceSliceMut<'_, f32>, usize),
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let stride = self.slabs * self.raw;
         self.for_products(terms, |term, start, range, mesh, batches| {
             let basis = Operand::new(self.spectra.bases.from(start), term.stride);
@@ -146,7 +146,7 @@ impl<'a> Batch<'a> {
     }
 
     /// `to = m x`, in place if `x` is `to`.
-    fn weigh(&self, x: DeviceSlice<'_, f32>, to: &DeviceSliceMut<'_, f32>, width: usize) -> Result<(), CudaError> {
+    fn weigh(&self, x: DeviceSlice<'_, f32>, to: &DeviceSliceMut<'_, f32>, width: usize) -> Result<()> {
         let function = self.device.function(SOURCE, &[], "weigh")?;
         // SAFETY: both are rows of the width, and there is a mass for each.
         unsafe { function.over_fours(x.len(), args![self.spectra.mass, x, to, width, x.len() as u64]) }
@@ -169,7 +169,7 @@ impl<'a> Batch<'a> {
         filters: Filters<DeviceSlice<'_, f32>>,
         spectrum: &mut DeviceBuffer<f32>,
         mut saved: DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (slabs, meshes) = (self.slabs, self.meshes());
         for one in op.filters(meshes) {
             let (columns, channels, complex) = (one.columns, one.channels, u32::from(one.complex));
@@ -193,7 +193,7 @@ impl<'a> Batch<'a> {
         spectrum: &mut DeviceBuffer<f32>,
         saved: DeviceSlice<'_, f32>,
         gradients: &mut Filters<DeviceSliceMut<'_, f32>>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (slabs, meshes) = (self.slabs, self.meshes());
         for one in op.filters(meshes) {
             let (columns, channels, complex) = (one.columns, one.channels, u32::from(one.complex));
@@ -217,7 +217,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, mesh_offsets, spectra, log_times, bands, x, y, saved } = pass;
     let filters = Filters { log_times, bands };
     let batch = Batch::new(device, op, mesh_offsets, spectra);
@@ -234,7 +234,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     batch.expand(&terms, spectrum.view(), (y, op.output().dimension()))
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, mesh_offsets, spectra, log_times, bands, saved, dy, dx, dlog_times, dbands } = pass;
     let filters = Filters { log_times, bands };
     let mut gradients = Filters { log_times: dlog_times, bands: dbands };

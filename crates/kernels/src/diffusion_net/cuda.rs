@@ -5,7 +5,7 @@
 use super::{DiffusionNet, OPERATOR, Saved, Weights, half_precision, hopper};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Filters, Spectra};
@@ -43,7 +43,7 @@ pub fn packed_bases(
     columns: &[usize],
     mesh_offsets: &[u32],
     spectra: Spectra<DeviceSlice<'_, f32>>,
-) -> Result<DeviceBuffer<f32>, CudaError> {
+) -> Result<DeviceBuffer<f32>> {
     let op = packing(columns);
     if !hopper::applies(device, &op) {
         return device.buffer(0);
@@ -70,10 +70,7 @@ fn packing(columns: &[usize]) -> DiffusionNet {
 pub type Streams<'a> = Option<[(&'a DeviceStream, u64); 2]>;
 
 /// A copy of numbers that are not aligned for loads of four: memory of other libraries may begin anywhere.
-pub(super) fn aligned_copy(
-    device: &CudaDevice,
-    values: DeviceSlice<'_, f32>,
-) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+pub(super) fn aligned_copy(device: &CudaDevice, values: DeviceSlice<'_, f32>) -> Result<Option<DeviceBuffer<f32>>> {
     if values.is_aligned(4) {
         return Ok(None);
     }
@@ -102,7 +99,7 @@ impl<'a> Block<'a> {
         weights: &Weights<DeviceSlice<'_, f32>>,
         saved: Saved<usize>,
         others: &[(&'static str, usize)],
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         if !supports(op) {
             return Err(CudaError::Kernel(KernelError::Setting {
                 operator: OPERATOR,
@@ -128,7 +125,7 @@ impl<'a> Block<'a> {
     ///
     /// # Safety
     /// The arguments are those of the kernel before `quads` and `count`, and their buffers have a place for each row.
-    unsafe fn pass(&self, name: &'static str, arguments: &[Arg]) -> Result<(), CudaError> {
+    unsafe fn pass(&self, name: &'static str, arguments: &[Arg]) -> Result<()> {
         let quads = self.op.channels / 4;
         let count = self.rows * quads;
         let sizes: &[Arg] = args![quads, count as u64];
@@ -144,7 +141,7 @@ impl<'a> Block<'a> {
         weight: DeviceSlice<'_, f32>,
         y: &DeviceSliceMut<'_, f32>,
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let c = self.op.channels;
         let inputs = weight.len() / c;
         let (a, b) = (Operand::new(x, stride), Operand::new(weight, inputs).transposed());
@@ -159,7 +156,7 @@ impl<'a> Block<'a> {
         weight: DeviceSlice<'_, f32>,
         dy: DeviceSlice<'_, f32>,
         dweight: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let c = self.op.channels;
         let inputs = weight.len() / c;
         let (a, b) = (Operand::new(dy, c), Operand::new(weight, inputs));
@@ -174,7 +171,7 @@ impl<'a> Block<'a> {
         (b, b_stride, n): (DeviceSlice<'_, f32>, usize, usize),
         result: &DeviceSliceMut<'_, f32>,
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let mut sums = RowProducts::new(self.device, self.rows, (m * n, m * n))?;
         let product = RowProduct { a: (a, a_stride), b: (b, b_stride), m, n, place: 0 };
         sums.add(self.device, self.rows, &[product])?;
@@ -187,7 +184,7 @@ impl<'a> Block<'a> {
         y: &DeviceSliceMut<'_, f32>,
         bias: DeviceSlice<'_, f32>,
         stream: Option<(&DeviceStream, u64)>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (stream, salt) = match stream {
             Some((stream, salt)) => (stream.view(), salt),
             None => (DeviceSlice::empty(), 0),
@@ -206,7 +203,7 @@ impl<'a> Block<'a> {
         factor: f32,
         d: &DeviceSliceMut<'_, f32>,
         dbias: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (c, quads) = (self.op.channels, self.op.channels / 4);
         let count = self.rows.div_ceil(SUM_ROWS);
         let threads = column_threads(quads);
@@ -221,12 +218,7 @@ impl<'a> Block<'a> {
     }
 
     /// `W1` from its two parts, or adds its gradient to theirs.
-    fn first_weights(
-        &self,
-        all: &DeviceSliceMut<'_, f32>,
-        [invariants, scalars]: [u64; 2],
-        add: bool,
-    ) -> Result<(), CudaError> {
+    fn first_weights(&self, all: &DeviceSliceMut<'_, f32>, [invariants, scalars]: [u64; 2], add: bool) -> Result<()> {
         let function = self.device.function(SOURCE, &[], "first_weights")?;
         // SAFETY: the addresses are those of parameters or gradients whose lengths were checked; parameters are only
         // read.
@@ -234,7 +226,7 @@ impl<'a> Block<'a> {
     }
 
     /// `W1` `[out, in]`, of `[p | x | d]`.
-    fn first_layer(&self, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn first_layer(&self, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<DeviceBuffer<f32>> {
         let c = self.op.channels;
         let mut all = self.device.buffer(3 * c * c)?;
         let parts = [weights.invariants, weights.scalars].map(|part| part.address());
@@ -255,7 +247,7 @@ pub fn forward(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
     mut saved: Saved<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let others = [("x", x.len()), ("y", y.len())];
     let lengths = saved.each_ref().map(DeviceSliceMut::len);
     let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;
@@ -321,7 +313,7 @@ pub fn backward(
     dy: DeviceSlice<'_, f32>,
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let others = [("dy", dy.len()), ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()))];
     let lengths = saved.each_ref().map(DeviceSliceMut::len);
     let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;

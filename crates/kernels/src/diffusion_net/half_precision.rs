@@ -16,7 +16,7 @@ use super::cuda::Streams;
 use super::hopper::{Block, C, FACTOR, Measured, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments};
 use super::{DiffusionNet, Saved, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, Result, args,
 };
 use crate::diffusion::Spectra;
 use crate::dropout::{scale, threshold};
@@ -98,7 +98,7 @@ impl Block<'_> {
     }
 
     /// The packed eigenvectors, and what was measured of them.
-    fn pack_bases(&self) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn pack_bases(&self) -> Result<DeviceBuffer<f32>> {
         let packed: DeviceBuffer<f32> = self.device.buffer(self.bases_length())?;
         let (basis, mass) = (self.spectra.bases, self.spectra.mass);
         let measured = packed.view().from(BASES * self.words());
@@ -122,7 +122,7 @@ impl Block<'_> {
     }
 
     /// The same if none were given.
-    fn own_bases(&self) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+    fn own_bases(&self) -> Result<Option<DeviceBuffer<f32>>> {
         let given = self.spectra.packed.len() == self.bases_length();
         (!given).then(|| self.pack_bases()).transpose()
     }
@@ -138,7 +138,7 @@ impl Block<'_> {
     }
 
     /// Clears what was measured, in a kernel: the next one is launched while it ends.
-    fn clear_statistics(&self, measured: DeviceSlice<'_, f32>) -> Result<(), CudaError> {
+    fn clear_statistics(&self, measured: DeviceSlice<'_, f32>) -> Result<()> {
         if measured.is_empty() {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl Block<'_> {
         measured: Measured<'_>,
         entry: usize,
         weights: Option<&Weights<DeviceSlice<'_, f32>>>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         if measured.block.is_empty() {
             return Ok(());
         }
@@ -201,7 +201,7 @@ impl Block<'_> {
     }
 
     /// Memory for sums of `size` numbers of all slabs. Those of empty meshes are zero.
-    fn sums(&self, slabs: usize, size: usize) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn sums(&self, slabs: usize, size: usize) -> Result<DeviceBuffer<f32>> {
         let mut sums = self.device.buffer(self.batch.meshes() * slabs * size)?;
         let filled: usize = self.batch.runs().map(|(_, _, meshes)| meshes).sum();
         if filled < self.batch.meshes() {
@@ -222,7 +222,7 @@ pub(super) fn packed_bases(
     op: &DiffusionNet,
     mesh_offsets: &[u32],
     spectra: Spectra<DeviceSlice<'_, f32>>,
-) -> Result<DeviceBuffer<f32>, CudaError> {
+) -> Result<DeviceBuffer<f32>> {
     Block::new(device, source(device), op, mesh_offsets, spectra).pack_bases()
 }
 
@@ -238,7 +238,7 @@ pub(super) fn forward<'a>(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
     saved: Saved<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
     let bases = own_bases.as_ref().map_or(spectra.packed, DeviceBuffer::view);
@@ -309,7 +309,7 @@ pub(super) fn backward<'a>(
     dy: DeviceSlice<'_, f32>,
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
     let bases = own_bases.as_ref().map_or(spectra.packed, DeviceBuffer::view);

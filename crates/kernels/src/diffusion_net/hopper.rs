@@ -9,7 +9,7 @@
 use super::cuda::{Streams, aligned_copy};
 use super::{DiffusionNet, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, Result, args,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Diffusion, Spectra};
@@ -139,7 +139,7 @@ impl<'a> Block<'a> {
         shared_bytes: usize,
         arguments: &[Arg],
         last: impl Fn(usize) -> [Arg; N],
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let blocks = |size, meshes| self.blocks(size, meshes);
         // SAFETY: the caller vouches for it.
         unsafe { self.launch(name, (384, shared_bytes), blocks, arguments, last) }
@@ -156,7 +156,7 @@ impl<'a> Block<'a> {
         blocks: impl Fn(usize, usize) -> usize,
         arguments: &[Arg],
         last: impl Fn(usize) -> [Arg; N],
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (mut before, mut tiles_before) = (0, 0);
         for (range, mesh, meshes) in self.batch.runs() {
             let tiles = range.len().div_ceil(TILE);
@@ -181,7 +181,7 @@ impl<'a> Block<'a> {
         factors: DeviceSlice<'_, f32>,
         places: &Places,
         measured: Measured<'_>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let maps = Maps::new(device, weights)?;
         let (product, scalars) = maps.of(weights);
@@ -230,7 +230,7 @@ impl<'a> Block<'a> {
         spectra: DeviceSlice<'_, f32>,
         gradients: &Weights<DeviceSliceMut<'_, f32>>,
         measured: Measured<'_>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    ) -> Result<DeviceBuffer<f32>> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let dmaps: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
         let dspectra: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
@@ -336,7 +336,7 @@ struct Maps {
 }
 
 impl Maps {
-    fn new(device: &CudaDevice, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<Self, CudaError> {
+    fn new(device: &CudaDevice, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<Self> {
         Ok(Self { product: aligned_copy(device, weights.product)?, scalars: aligned_copy(device, weights.scalars)? })
     }
 

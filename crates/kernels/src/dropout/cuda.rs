@@ -2,7 +2,7 @@
 
 use super::{DropMeshes, DropUnits, DropoutUnit, scale, threshold};
 use crate::Gpu;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, key};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, KernelSource, Result, args, irrep_rows, key};
 use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource =
@@ -16,7 +16,7 @@ pub struct DeviceStream {
 
 impl DeviceStream {
     /// Copies a stream to a device.
-    pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self> {
         Ok(Self { seed_and_step: device.upload(&[stream.seed, stream.step])? })
     }
 
@@ -31,13 +31,13 @@ impl DeviceStream {
     }
 
     /// Replaces the stream for all work that follows.
-    pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<(), CudaError> {
+    pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<()> {
         let sent = device.upload(&[stream.seed, stream.step])?;
         self.seed_and_step.overwrite(device, &sent)
     }
 }
 
-pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Result<()> {
     let DropUnits { op: config, rows: vertices, stream: (stream, salt), x, y } = pass;
     let (units, width) = (config.units()?, config.kind.dimension());
     let (limit, scale) = (threshold(config.probability), scale(config.probability) as f32);
@@ -74,7 +74,7 @@ pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Resul
 /// Blocks for each mesh.
 const PIECES: usize = 32;
 
-pub(super) fn drop_meshes(device: &CudaDevice, pass: DropMeshes<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn drop_meshes(device: &CudaDevice, pass: DropMeshes<'_, Gpu>) -> Result<()> {
     let DropMeshes { probability, width, stream: (stream, salt), meshes, x, y } = pass;
     let function = device.function(SOURCE, &[], "drop_meshes")?;
     let (offsets, limit, scale) = (meshes.device_mesh_offsets(), threshold(probability), scale(probability) as f32);

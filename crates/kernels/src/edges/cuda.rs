@@ -5,7 +5,7 @@ use super::{
 };
 use crate::Gpu;
 use crate::aggregate::cuda::number;
-use crate::cuda::{CudaDevice, CudaError, DeviceEdges, DeviceSlice, KernelSource, Share, args, over_irreps};
+use crate::cuda::{CudaDevice, DeviceEdges, DeviceSlice, KernelSource, Result, Share, args, over_irreps};
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("edges", concat!(include_str!("../cuda/rotated_sum.cu"), include_str!("edges.cu")));
@@ -18,7 +18,7 @@ fn frame_number(frame: EdgeFrame) -> u32 {
     }
 }
 
-pub(super) fn gather(device: &CudaDevice, pass: Gather<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn gather(device: &CudaDevice, pass: Gather<'_, Gpu>) -> Result<()> {
     let Gather { features, frame, graph, x, y } = pass;
     let (edges, kernel) = (graph.edges(), (SOURCE, "gather"));
     let arguments = args![edges.neighbours, edges.phases, frame_number(frame), x, &y];
@@ -26,7 +26,7 @@ pub(super) fn gather(device: &CudaDevice, pass: Gather<'_, Gpu>) -> Result<(), C
     unsafe { over_irreps(device, kernel, features, Share::Irreps, graph.edge_count(), arguments) }
 }
 
-pub(super) fn gather_backward(device: &CudaDevice, pass: GatherBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn gather_backward(device: &CudaDevice, pass: GatherBackward<'_, Gpu>) -> Result<()> {
     let GatherBackward { features, frame, graph, dy, dx } = pass;
     let (edges, kernel) = (graph.edges(), (SOURCE, "gather_backward"));
     let arguments = args![edges.offsets, graph.reverse(), edges.phases, frame_number(frame), dy, &dx];
@@ -34,7 +34,7 @@ pub(super) fn gather_backward(device: &CudaDevice, pass: GatherBackward<'_, Gpu>
     unsafe { over_irreps(device, kernel, features, Share::Irreps, graph.vertex_count(), arguments) }
 }
 
-pub(super) fn spread(device: &CudaDevice, pass: Spread<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn spread(device: &CudaDevice, pass: Spread<'_, Gpu>) -> Result<()> {
     let Spread { op, graph, weights, x, y } = pass;
     let (kernel, share) = ((SOURCE, "spread"), Share::IrrepsOfHeads(op.heads));
     let DeviceEdges { offsets, neighbours, phases, .. } = graph.edges();
@@ -45,7 +45,7 @@ pub(super) fn spread(device: &CudaDevice, pass: Spread<'_, Gpu>) -> Result<(), C
     unsafe { over_irreps(device, kernel, &op.features, share, graph.edge_count(), arguments) }
 }
 
-pub(super) fn reduce(device: &CudaDevice, pass: ReduceForward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn reduce(device: &CudaDevice, pass: ReduceForward<'_, Gpu>) -> Result<()> {
     let ReduceForward { op, graph, x, weights, y } = pass;
     let (kernel, share) = ((SOURCE, "reduce"), Share::IrrepsOfHeads(op.heads));
     let DeviceEdges { offsets, phases, .. } = graph.edges();
@@ -56,10 +56,7 @@ pub(super) fn reduce(device: &CudaDevice, pass: ReduceForward<'_, Gpu>) -> Resul
     unsafe { over_irreps(device, kernel, &op.features, share, graph.vertex_count(), arguments) }
 }
 
-pub(super) fn reduce_backward_weights(
-    device: &CudaDevice,
-    pass: ReduceBackwardWeights<'_, Gpu>,
-) -> Result<(), CudaError> {
+pub(super) fn reduce_backward_weights(device: &CudaDevice, pass: ReduceBackwardWeights<'_, Gpu>) -> Result<()> {
     let ReduceBackwardWeights { op, graph, x, dy, dweights } = pass;
     let (kernel, share) = ((SOURCE, "reduce_backward_weights"), Share::WarpOfHead(op.heads));
     let DeviceEdges { offsets, neighbours, phases, .. } = graph.edges();
@@ -69,7 +66,7 @@ pub(super) fn reduce_backward_weights(
     unsafe { over_irreps(device, kernel, &op.features, share, graph.edge_count(), arguments) }
 }
 
-pub(super) fn softmax(device: &CudaDevice, pass: Softmax<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn softmax(device: &CudaDevice, pass: Softmax<'_, Gpu>) -> Result<()> {
     let Softmax { heads, graph, x, y } = pass;
     let (offsets, vertices) = (graph.edges().offsets, graph.vertex_count());
     let function = device.function(SOURCE, &[], "softmax")?;
@@ -78,7 +75,7 @@ pub(super) fn softmax(device: &CudaDevice, pass: Softmax<'_, Gpu>) -> Result<(),
     unsafe { function.over(vertices * heads, arguments) }
 }
 
-pub(super) fn softmax_backward(device: &CudaDevice, pass: SoftmaxBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn softmax_backward(device: &CudaDevice, pass: SoftmaxBackward<'_, Gpu>) -> Result<()> {
     let SoftmaxBackward { heads, graph, y, dy, dx } = pass;
     let (offsets, vertices) = (graph.edges().offsets, graph.vertex_count());
     let function = device.function(SOURCE, &[], "softmax_backward")?;

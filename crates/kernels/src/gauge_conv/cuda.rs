@@ -10,7 +10,7 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand, Product, ProductMode,
+    CudaDevice, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand, Product, ProductMode, Result,
     check_length, key,
 };
 use crate::{FeatureType, Gpu};
@@ -69,7 +69,7 @@ impl Fused {
         stack: &Stack<'_>,
         gather: &GatherPlan,
         parts: &[(usize, usize, bool)],
-    ) -> Result<Option<Self>, CudaError> {
+    ) -> Result<Option<Self>> {
         let (mut fragments, mut reach) = (Fragments::default(), stack.row);
         let mut entries = vec![None; stack.weights];
         for &(place, weight, negative) in parts {
@@ -106,7 +106,7 @@ impl Plan {
         op: &GaugeConv,
         (columns, heads): (usize, usize),
         direction: Direction,
-    ) -> Result<Arc<Self>, CudaError> {
+    ) -> Result<Arc<Self>> {
         let mut settings = key(&[&op.input, &op.output]);
         let [rings, radius] = [op.rings, op.max_radius.to_bits() as usize];
         settings.extend([
@@ -178,11 +178,7 @@ impl Plan {
         warps.reads(run, x).then_some(warps)
     }
 
-    fn stacked(
-        &self,
-        device: &CudaDevice,
-        weights: Weights<DeviceSlice<'_, f32>>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn stacked(&self, device: &CudaDevice, weights: Weights<DeviceSlice<'_, f32>>) -> Result<DeviceBuffer<f32>> {
         let (stack, count) = match self.fused(device) {
             Some(fused) => (&fused.stack, fused.weights),
             None => (&self.stack, self.weights),
@@ -203,7 +199,7 @@ impl Plan {
         stacked: DeviceSlice<'_, f32>,
         result: &mut DeviceSliceMut<'_, f32>,
         add: Add,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         for order in &self.orders {
             let start = first * self.result + order.result;
             let a = Operand::new(rows.from(order.start), self.row);
@@ -224,7 +220,7 @@ fn uses_tf32(device: &CudaDevice) -> bool {
     device.product_mode() != ProductMode::F32 && device.capability() >= (8, 0)
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, graph, x, neighbour, self_term, bias, mut y } = pass;
     let weights = Weights { neighbour, self_term, bias };
     let vertices = graph.vertex_count();
@@ -281,7 +277,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     Ok(())
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias } = pass;
     let weights = Weights { neighbour, self_term, bias };
     let gradients = Weights { neighbour: dneighbour, self_term: dself_term, bias: dbias };
@@ -304,7 +300,7 @@ pub(crate) fn transposed(
     add: bool,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
     columns: ColumnPartials<'_>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     op.radial().check(OPERATOR)?;
     let vertices = graph.vertex_count();
     for (name, values, expected) in [

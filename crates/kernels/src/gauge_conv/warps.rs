@@ -19,7 +19,7 @@ use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherRun, number};
 use crate::cuda::reduce::{ColumnPartials, SignedTable};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceSlice, KernelSource, args, irrep_rows,
+    Arg, CudaDevice, Define, DeviceBuffer, DeviceEdges, DeviceSlice, KernelSource, Result, args, irrep_rows,
 };
 use crate::{Aggregation, FeatureType, irrep_dimension};
 
@@ -189,7 +189,7 @@ impl Warps {
         stack: &Stack<'_>,
         (direction, columns, heads): (Direction, usize, usize),
         parts: &[(usize, usize, bool)],
-    ) -> Result<Option<Self>, CudaError> {
+    ) -> Result<Option<Self>> {
         let layout = Layout::new(op, stack, direction, (columns, heads));
         let Some(layout) = layout.filter(|layout| layout.shared <= device.shared_bytes()) else { return Ok(None) };
         let mut entries = vec![None; stack.weights];
@@ -204,12 +204,7 @@ impl Warps {
     }
 
     /// The convolution of a run, whose rows are not stored.
-    pub fn convolve(
-        &self,
-        device: &CudaDevice,
-        run: &GatherRun<'_>,
-        weights: [DeviceSlice<'_, f32>; 2],
-    ) -> Result<(), CudaError> {
+    pub fn convolve(&self, device: &CudaDevice, run: &GatherRun<'_>, weights: [DeviceSlice<'_, f32>; 2]) -> Result<()> {
         let (bias, y, _) = run.bias;
         let blocks = self.blocks(device, run);
         self.launch(device, "convolve", run, (weights, blocks), args![bias, bias.len(), y])
@@ -226,7 +221,7 @@ impl Warps {
         x: DeviceSlice<'_, f32>,
         add: bool,
         columns: ColumnPartials<'a>,
-    ) -> Result<(DeviceBuffer<f32>, usize, ColumnPartials<'a>), CudaError> {
+    ) -> Result<(DeviceBuffer<f32>, usize, ColumnPartials<'a>)> {
         let blocks = self.blocks(device, run);
         let mut partials = device.buffer(blocks * self.layout.weights)?;
         let sums_columns = columns.are_columns_of(run.own, RUN);
@@ -249,7 +244,7 @@ impl Warps {
         run: &GatherRun<'_>,
         (weights, blocks): ([DeviceSlice<'_, f32>; 2], usize),
         last: &[Arg],
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let layout = &self.layout;
         // Factors of edges take the place of the scale.
         let aggregation = if layout.factors { Aggregation::Sum } else { run.aggregation };

@@ -3,7 +3,7 @@
 use super::{IncidenceArrays, Mix, MixBackward, Normalise, Sum, Target};
 use crate::Gpu;
 use crate::aggregate::cuda::number;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, Share, args, over_irreps};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, KernelSource, Result, Share, args, over_irreps};
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("incidence", concat!(include_str!("../cuda/rotated_sum.cu"), include_str!("incidence.cu")));
@@ -25,7 +25,7 @@ impl DeviceIncidence {
     ///
     /// # Errors
     /// Too little memory.
-    pub fn new(device: &CudaDevice, incidence: &IncidenceArrays<f32>) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, incidence: &IncidenceArrays<f32>) -> Result<Self> {
         Ok(Self {
             row_offsets: device.upload(&incidence.rows.offsets)?,
             columns: device.upload(&incidence.rows.others)?,
@@ -60,7 +60,7 @@ impl DeviceIncidence {
     }
 }
 
-pub(super) fn sum(device: &CudaDevice, pass: Sum<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn sum(device: &CudaDevice, pass: Sum<'_, Gpu>) -> Result<()> {
     let Sum { features, aggregation, target, normalise, incidence, x, y } = pass;
     let rows = (incidence.row_offsets.view(), incidence.columns.view());
     let columns = (incidence.column_offsets.view(), incidence.rows.view());
@@ -80,7 +80,7 @@ pub(super) fn sum(device: &CudaDevice, pass: Sum<'_, Gpu>) -> Result<(), CudaErr
     unsafe { over_irreps(device, (SOURCE, "incidence_sum"), features, Share::Irreps, offsets.len() - 1, arguments) }
 }
 
-pub(super) fn mix(device: &CudaDevice, Mix { op, incidence, x, w, y }: Mix<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn mix(device: &CudaDevice, Mix { op, incidence, x, w, y }: Mix<'_, Gpu>) -> Result<()> {
     let (offsets, rows) = (&incidence.column_offsets, &incidence.rows);
     let arguments = args![offsets, rows, number(op.aggregation), x, op.channels, w, op.weights, &y];
     let function = device.function(SOURCE, &[], "incidence_mix")?;
@@ -89,7 +89,7 @@ pub(super) fn mix(device: &CudaDevice, Mix { op, incidence, x, w, y }: Mix<'_, G
     unsafe { function.run((incidence.column_count(), 1), (threads, 1), arguments) }
 }
 
-pub(super) fn mix_backward(device: &CudaDevice, pass: MixBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn mix_backward(device: &CudaDevice, pass: MixBackward<'_, Gpu>) -> Result<()> {
     let MixBackward { op, incidence, x, w, dy, dx, mut dw } = pass;
     if op.channels == 0 {
         return device.clear(dw.reborrow());

@@ -2,27 +2,24 @@
 
 use super::{Dot, Grouping, Norm, NormBackward, Scale};
 use crate::Gpu;
-use crate::cuda::{CudaDevice, CudaError, KernelSource, Share, args, over_irreps};
+use crate::cuda::{CudaDevice, KernelSource, Result, Share, args, over_irreps};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("irrep", include_str!("irrep.cu"));
 
-pub(super) fn norm(
-    device: &CudaDevice,
-    Norm { features, epsilon, rows, x, y }: Norm<'_, Gpu>,
-) -> Result<(), CudaError> {
+pub(super) fn norm(device: &CudaDevice, Norm { features, epsilon, rows, x, y }: Norm<'_, Gpu>) -> Result<()> {
     let arguments = args![x, x, 1u32, epsilon as f32, &y];
     // SAFETY: lengths were checked.
     unsafe { over_irreps(device, (SOURCE, "dot_irreps"), features, Share::Irreps, rows, arguments) }
 }
 
-pub(super) fn norm_backward(device: &CudaDevice, pass: NormBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn norm_backward(device: &CudaDevice, pass: NormBackward<'_, Gpu>) -> Result<()> {
     let NormBackward { features, epsilon, rows, x, dy, dx } = pass;
     let arguments = args![x, epsilon as f32, dy, &dx];
     // SAFETY: lengths were checked.
     unsafe { over_irreps(device, (SOURCE, "norm_backward"), features, Share::Irreps, rows, arguments) }
 }
 
-pub(super) fn dot(device: &CudaDevice, pass: Dot<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn dot(device: &CudaDevice, pass: Dot<'_, Gpu>) -> Result<()> {
     let Dot { features, grouping, rows, a, b, y } = pass;
     // SAFETY: lengths were checked, and every head has the same number of irreps.
     unsafe {
@@ -39,7 +36,7 @@ pub(super) fn dot(device: &CudaDevice, pass: Dot<'_, Gpu>) -> Result<(), CudaErr
     }
 }
 
-pub(super) fn scale(device: &CudaDevice, pass: Scale<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn scale(device: &CudaDevice, pass: Scale<'_, Gpu>) -> Result<()> {
     let Scale { features, grouping, rows, x, factors, y } = pass;
     let share = match grouping {
         Grouping::Irreps => Share::Irreps,

@@ -5,9 +5,9 @@ use super::{Backward, Forward};
 use crate::Gpu;
 use crate::classifier::hopper;
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, fill_rows};
-use crate::cuda::{CudaDevice, CudaError, Operand, Product};
+use crate::cuda::{CudaDevice, Operand, Product, Result};
 
-pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, rows, x, weight, bias, mut y } = pass;
     if hopper::stores_logits(device, op.inputs, x, weight, bias) {
         return hopper::logits(device, op.inputs, x, weight, bias, &y);
@@ -21,7 +21,7 @@ pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     product.run(device, &y, (op.outputs, 0))
 }
 
-pub(crate) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(crate) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
     let columns = ColumnPartials::new(device, dy, (rows, op.outputs, dbias.len()))?;
     if let Some(mut dx) = dx {

@@ -3,7 +3,7 @@
 use super::{Expand, MeshProduct, Project, meshes};
 use crate::Gpu;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
+    CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("mesh_product", include_str!("mesh_product.cu"));
@@ -16,7 +16,7 @@ impl MeshProduct {
         weights: DeviceSlice<'_, f32>,
         x: DeviceSlice<'_, f32>,
         to: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let width = self.features.dimension();
         let function = device.function(SOURCE, &[], "weigh")?;
         // SAFETY: both are rows of the width, and there is a weight for each.
@@ -30,7 +30,7 @@ impl MeshProduct {
         weights: DeviceSlice<'_, f32>,
         sign: f32,
         x: DeviceSlice<'_, f32>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    ) -> Result<DeviceBuffer<f32>> {
         let mut turned: DeviceBuffer<f32> = device.buffer(x.len())?;
         let width = self.features.dimension();
         let function = device.function(SOURCE, &[], "weigh_times_i")?;
@@ -42,7 +42,7 @@ impl MeshProduct {
     }
 }
 
-pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<()> {
     let Project { op, mesh_offsets, basis, weights, x, mut y } = pass;
     let (width, stride, k) = (op.features.dimension(), op.stride(), op.columns);
     if meshes(mesh_offsets).any(|range| range.is_empty()) {
@@ -72,7 +72,7 @@ pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<(),
     Ok(())
 }
 
-pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<()> {
     let Expand { op, mesh_offsets, basis, weights, y, mut x } = pass;
     let (width, stride, k) = (op.features.dimension(), op.stride(), op.columns);
     if k == 0 {

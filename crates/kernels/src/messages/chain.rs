@@ -26,7 +26,7 @@ use crate::cuda::reduce::{copy_parts, sum_partials};
 use crate::cuda::tiles::{BACKWARD_WARPS, COLLECTORS, FORWARD_WARPS, OCTET, Octets};
 use crate::cuda::{
     CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut,
-    KernelSource, args, check_length, key,
+    KernelSource, Result, args, check_length, key,
 };
 use crate::linear::Linear;
 use crate::regular::cuda::DevicePlan;
@@ -95,11 +95,7 @@ impl<'a> Chain<'a> {
     /// The layers of a message function on features of type `input`; `None` if one kernel cannot do it: the device
     /// multiplies on tensor cores, and all layers have a bias and the same nonlinearity, ReLU of as many samples as
     /// components, and are small enough.
-    pub fn messages(
-        device: &CudaDevice,
-        input: &FeatureType,
-        layers: &[SendLayer<'a>],
-    ) -> Result<Option<Self>, CudaError> {
+    pub fn messages(device: &CudaDevice, input: &FeatureType, layers: &[SendLayer<'a>]) -> Result<Option<Self>> {
         let Some(&SendLayer { plan, .. }) = layers.first() else { return Ok(None) };
         let (ends, width) = (2 * input.dimension(), plan.input_width());
         let ((octets, places), (hidden, hidden_places)) = (padded(input), padded(&plan.config().input));
@@ -135,7 +131,7 @@ impl<'a> Chain<'a> {
         kind: &FeatureType,
         layers: usize,
         plan: &'a DevicePlan,
-    ) -> Result<Option<Self>, CudaError> {
+    ) -> Result<Option<Self>> {
         let (octets, places) = padded(kind);
         let shape = Shape { octets: Octets { input: octets, output: octets }, layers, is_update: true };
         let width = shape.width();
@@ -165,7 +161,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Weights as the kernels read them.
-    fn folded(&self, device: &CudaDevice, weights: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn folded(&self, device: &CudaDevice, weights: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>> {
         check_length(OPERATOR, "weights", weights, self.tables.weights)?;
         let count = self.shape.weights();
         let mut expanded = device.buffer(count)?;
@@ -188,7 +184,7 @@ impl<'a> Chain<'a> {
         sums: &DeviceBuffer<f32>,
         defines: &[Define],
         gradients: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let count = self.shape.weights();
         let mut expanded = device.buffer(count)?;
         let function = device.function(SOURCE, defines, "fold")?;
@@ -211,12 +207,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Rows with padded columns, if columns are padded; of the features (0) or of the result (1).
-    fn pad(
-        &self,
-        device: &CudaDevice,
-        which: usize,
-        rows: DeviceSlice<'_, f32>,
-    ) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+    fn pad(&self, device: &CudaDevice, which: usize, rows: DeviceSlice<'_, f32>) -> Result<Option<DeviceBuffer<f32>>> {
         let Some([numbers, columns]) = &self.tables.columns[which] else { return Ok(None) };
         let count = rows.len() / columns.len().max(1);
         let mut to = device.buffer(count * numbers.len())?;
@@ -230,8 +221,8 @@ impl<'a> Chain<'a> {
         device: &CudaDevice,
         which: usize,
         mut result: DeviceSliceMut<'_, f32>,
-        run: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
+        run: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<()>,
+    ) -> Result<()> {
         let Some([numbers, columns]) = &self.tables.columns[which] else { return run(&mut result) };
         let rows = result.len() / columns.len().max(1);
         let mut to = device.buffer(rows * numbers.len())?;
@@ -241,11 +232,7 @@ impl<'a> Chain<'a> {
 }
 
 /// Copies four parameters to their place in the weights of a chain, one after the other.
-pub fn pack(
-    device: &CudaDevice,
-    parameters: [DeviceSlice<'_, f32>; 4],
-    place: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+pub fn pack(device: &CudaDevice, parameters: [DeviceSlice<'_, f32>; 4], place: &DeviceSliceMut<'_, f32>) -> Result<()> {
     copy_parts(device, OPERATOR, parameters, place.view(), false)
 }
 
@@ -254,7 +241,7 @@ pub fn add_gradients(
     device: &CudaDevice,
     place: DeviceSlice<'_, f32>,
     gradients: [DeviceSliceMut<'_, f32>; 4],
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let gradients = gradients.each_ref().map(DeviceSliceMut::view);
     copy_parts(device, OPERATOR, gradients, place, true)
 }
@@ -268,7 +255,7 @@ pub fn send(
     x: DeviceSlice<'_, f32>,
     weights: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let (shape, vertices) = (&chain.shape, graph.vertex_count());
     check_length(OPERATOR, "x", x, vertices * chain.widths[0])?;
     check_length(OPERATOR, "y", y.view(), vertices * chain.widths[1])?;
@@ -311,7 +298,7 @@ impl Back<'_> {
         (defines, warps): (&[Define], usize),
         sums: &mut DeviceBuffer<f32>,
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let blocks = device.multiprocessors();
         let mut partials: DeviceBuffer<f32> = device.buffer(blocks * sums.len())?;
         let nothing = (DeviceSlice::empty(), DeviceSlice::empty());
@@ -334,7 +321,7 @@ impl Back<'_> {
 }
 
 /// The warps and macros of a backward pass.
-fn backward_kernel(chain: &Chain<'_>) -> Result<(usize, Vec<Define>), CudaError> {
+fn backward_kernel(chain: &Chain<'_>) -> Result<(usize, Vec<Define>)> {
     let refused = || {
         CudaError::Kernel(KernelError::Setting {
             operator: OPERATOR,
@@ -356,7 +343,7 @@ pub fn send_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
     gradients: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let (warps, defines) = backward_kernel(chain)?;
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     check_length(OPERATOR, "x", x, vertices * chain.widths[0])?;
@@ -404,7 +391,7 @@ pub fn update(
     [x, m]: [DeviceSlice<'_, f32>; 2],
     weights: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let shape = &chain.shape;
     for (name, values) in [("x", x), ("m", m), ("y", y.view())] {
         check_length(OPERATOR, name, values, vertices * shape.width())?;
@@ -431,7 +418,7 @@ pub fn update_backward(
     dy: DeviceSlice<'_, f32>,
     [dx, dm]: [DeviceSliceMut<'_, f32>; 2],
     gradients: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let (warps, defines) = backward_kernel(chain)?;
     let width = chain.shape.width();
     let all = [("x", x), ("m", m), ("dy", dy), ("dx", dx.view()), ("dm", dm.view())];

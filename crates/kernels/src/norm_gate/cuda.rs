@@ -3,7 +3,7 @@
 use super::{GatedBackward, GatedForward, NormBackward, NormForward};
 use crate::activation::cuda::defines;
 use crate::cuda::reduce::add_column_sums;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, KernelSource, args, irrep_count, irreps};
+use crate::cuda::{CudaDevice, DeviceBuffer, KernelSource, Result, args, irrep_count, irreps};
 use crate::{FeatureType, Gpu};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("norm_gate", include_str!("norm_gate.cu"));
@@ -13,7 +13,7 @@ fn sizes(kind: &FeatureType, rows: usize) -> [usize; 4] {
     [irrep_count(kind), kind.multiplicity(0), kind.dimension(), rows]
 }
 
-pub(super) fn norm_forward(device: &CudaDevice, pass: NormForward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn norm_forward(device: &CudaDevice, pass: NormForward<'_, Gpu>) -> Result<()> {
     let NormForward { op, rows, x, bias, y } = pass;
     let table = irreps(device, &op.kind, 1)?;
     let [irreps, scalars, width, count] = sizes(&op.kind, rows);
@@ -23,7 +23,7 @@ pub(super) fn norm_forward(device: &CudaDevice, pass: NormForward<'_, Gpu>) -> R
     unsafe { function.over(rows * irreps, arguments) }
 }
 
-pub(super) fn norm_backward(device: &CudaDevice, pass: NormBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn norm_backward(device: &CudaDevice, pass: NormBackward<'_, Gpu>) -> Result<()> {
     let NormBackward { op, rows, x, bias, dy, dx, dbias } = pass;
     let table = irreps(device, &op.kind, 1)?;
     let mut of_bias: DeviceBuffer<f32> = device.buffer(rows * bias.len())?;
@@ -36,7 +36,7 @@ pub(super) fn norm_backward(device: &CudaDevice, pass: NormBackward<'_, Gpu>) ->
     add_column_sums(device, of_bias.view(), (rows, bias.len(), bias.len()), &dbias)
 }
 
-pub(super) fn gated_forward(device: &CudaDevice, pass: GatedForward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn gated_forward(device: &CudaDevice, pass: GatedForward<'_, Gpu>) -> Result<()> {
     let GatedForward { op, rows, x, y } = pass;
     let table = irreps(device, &op.output, 1)?;
     let [irreps, scalars, width, count] = sizes(&op.output, rows);
@@ -45,7 +45,7 @@ pub(super) fn gated_forward(device: &CudaDevice, pass: GatedForward<'_, Gpu>) ->
     unsafe { function.over(rows * irreps, args![x, &y, &*table, irreps, scalars, width, count]) }
 }
 
-pub(super) fn gated_backward(device: &CudaDevice, pass: GatedBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn gated_backward(device: &CudaDevice, pass: GatedBackward<'_, Gpu>) -> Result<()> {
     let GatedBackward { op, rows, x, dy, dx } = pass;
     let table = irreps(device, &op.output, 1)?;
     let [irreps, scalars, width, count] = sizes(&op.output, rows);

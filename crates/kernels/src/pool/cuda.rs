@@ -4,7 +4,7 @@ use super::transport::ClusterView;
 use super::{Max, MaxBackward, Mean, MeanBackward, Pool, PoolBackward, TRANSPORT, Unpool, UnpoolBackward};
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
+    CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args, check_length, irrep_count,
     irreps,
 };
 use crate::{FeatureType, Gpu, KernelError};
@@ -14,7 +14,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("
 /// Number of pieces of the vertices of a mesh.
 const PIECES: usize = 32;
 
-pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_, Gpu>) -> Result<()> {
     let channels = features.dimension();
     if y.is_empty() {
         return Ok(());
@@ -32,7 +32,7 @@ pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_
     }
 }
 
-pub(super) fn mean_backward(device: &CudaDevice, pass: MeanBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn mean_backward(device: &CudaDevice, pass: MeanBackward<'_, Gpu>) -> Result<()> {
     let MeanBackward { features, meshes, dy, dx } = pass;
     let channels = features.dimension();
     let function = device.function(SOURCE, &[], "mean_backward")?;
@@ -42,7 +42,7 @@ pub(super) fn mean_backward(device: &CudaDevice, pass: MeanBackward<'_, Gpu>) ->
     }
 }
 
-pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<()> {
     let Max { features, meshes, x, y, arguments } = pass;
     let channels = features.dimension();
     if y.is_empty() {
@@ -61,7 +61,7 @@ pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<(), CudaErr
     }
 }
 
-pub(super) fn max_backward(device: &CudaDevice, pass: MaxBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn max_backward(device: &CudaDevice, pass: MaxBackward<'_, Gpu>) -> Result<()> {
     let MaxBackward { features, meshes, arguments, dy, mut dx } = pass;
     let channels = features.dimension();
     device.clear(dx.reborrow())?;
@@ -82,7 +82,7 @@ pub struct DeviceClusters {
 
 impl DeviceClusters {
     /// Copies clusters to a device.
-    pub fn new(device: &CudaDevice, clusters: ClusterView<'_, f32>) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, clusters: ClusterView<'_, f32>) -> Result<Self> {
         Ok(Self {
             offsets: device.upload(clusters.offsets())?,
             members: device.upload(clusters.members())?,
@@ -92,7 +92,7 @@ impl DeviceClusters {
     }
 
     /// A copy.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self> {
         Ok(Self {
             offsets: self.offsets.duplicate(device)?,
             members: self.members.duplicate(device)?,
@@ -106,7 +106,7 @@ impl DeviceClusters {
     ///
     /// # Errors
     /// Other numbers of fine vertices or of clusters.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         self.offsets.overwrite(device, &with.offsets)?;
         self.members.overwrite(device, &with.members)?;
         self.cluster_of.overwrite(device, &with.cluster_of)?;
@@ -188,7 +188,7 @@ impl<'a> DeviceClusterView<'a> {
         (features, mean): (&FeatureType, bool),
         x: DeviceSlice<'_, f32>,
         y: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let function = device.function(SOURCE, &[], kernel)?;
         let DeviceClusterSlices { offsets, phases, .. } = self.slices;
         let (table, count, width) = (irreps(device, features, 1)?, irrep_count(features), features.dimension());
@@ -201,18 +201,18 @@ impl<'a> DeviceClusterView<'a> {
 /// A kernel of transport, its number of rows and its indices.
 type Kernel<'a> = (&'static str, usize, DeviceSlice<'a, u32>);
 
-pub(super) fn pool(device: &CudaDevice, pass: Pool<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn pool(device: &CudaDevice, pass: Pool<'_, Gpu>) -> Result<()> {
     pass.clusters.run(device, pass.clusters.gather(), (pass.features, true), pass.x, &pass.y)
 }
 
-pub(super) fn pool_backward(device: &CudaDevice, pass: PoolBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn pool_backward(device: &CudaDevice, pass: PoolBackward<'_, Gpu>) -> Result<()> {
     pass.clusters.run(device, pass.clusters.spread(), (pass.features, true), pass.dy, &pass.dx)
 }
 
-pub(super) fn unpool(device: &CudaDevice, pass: Unpool<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn unpool(device: &CudaDevice, pass: Unpool<'_, Gpu>) -> Result<()> {
     pass.clusters.run(device, pass.clusters.spread(), (pass.features, false), pass.x, &pass.y)
 }
 
-pub(super) fn unpool_backward(device: &CudaDevice, pass: UnpoolBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn unpool_backward(device: &CudaDevice, pass: UnpoolBackward<'_, Gpu>) -> Result<()> {
     pass.clusters.run(device, pass.clusters.gather(), (pass.features, false), pass.dy, &pass.dx)
 }

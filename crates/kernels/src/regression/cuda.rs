@@ -2,7 +2,7 @@
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args, check_length,
     irrep_count, irreps,
 };
 use crate::{FeatureType, KernelError};
@@ -30,7 +30,7 @@ impl DeviceValues {
     ///
     /// # Errors
     /// A mask of another length than the vertices, or out of memory.
-    pub fn new(device: &CudaDevice, regression: &Regression<'_>, target: &[f32]) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, regression: &Regression<'_>, target: &[f32]) -> Result<Self> {
         let vertices = target.len().checked_div(regression.features.dimension()).unwrap_or(0);
         let mask = match regression.mask {
             Some(mask) => {
@@ -51,7 +51,7 @@ impl DeviceValues {
     }
 
     /// A copy.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self> {
         let mask = match &self.mask {
             Some(mask) => Some(mask.duplicate(device)?),
             None => None,
@@ -70,7 +70,7 @@ impl DeviceValues {
     ///
     /// # Errors
     /// A loss of another form.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         let form = |r: &Self| (r.features.clone(), r.penalty, r.vertices, r.mask.is_some());
         if form(self) != form(with) {
             return Err(CudaError::Kernel(KernelError::Setting {
@@ -85,7 +85,7 @@ impl DeviceValues {
         self.target.overwrite(device, &with.target)
     }
 
-    fn check(&self, maps: &[(&'static str, DeviceSlice<'_, f32>)]) -> Result<(), CudaError> {
+    fn check(&self, maps: &[(&'static str, DeviceSlice<'_, f32>)]) -> Result<()> {
         for &(name, values) in maps {
             let expected = self.vertices * self.features.dimension();
             check_length(OPERATOR, name, values, expected)?;
@@ -107,7 +107,7 @@ pub fn forward(
     device: &CudaDevice,
     values: &DeviceValues,
     prediction: DeviceSlice<'_, f32>,
-) -> Result<DeviceBuffer<f64>, CudaError> {
+) -> Result<DeviceBuffer<f64>> {
     let target = values.target.view();
     values.check(&[("prediction", prediction), ("target", target)])?;
     let table = irreps(device, &values.features, 1)?;
@@ -136,7 +136,7 @@ pub fn backward(
     prediction: DeviceSlice<'_, f32>,
     dloss: f64,
     dprediction: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let target = values.target.view();
     values.check(&[("prediction", prediction), ("target", target), ("dprediction", dprediction.view())])?;
     let table = irreps(device, &values.features, 1)?;

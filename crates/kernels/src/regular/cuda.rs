@@ -6,7 +6,7 @@ use super::{Backward, Forward, Regular, harmonic};
 use crate::activation::cuda::{defines as activation_defines, literals};
 use crate::batch_norm::cuda::{Affine, StatisticsTerms};
 use crate::cuda::reduce::{MIN_COMPUTED_ROWS, Pieces, column_threads};
-use crate::cuda::{CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args};
+use crate::cuda::{CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args};
 use crate::{Activation, FeatureType, Gpu, KernelError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("regular", include_str!("regular.cu"));
@@ -89,7 +89,7 @@ impl DevicePlan {
         vertices: usize,
         (x, dy): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         dx: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (blocks, threads) = self.grid(vertices);
         let function = device.function(SOURCE, &self.defines, "regular_backward")?;
         let affine = norm.map_or(DeviceSlice::empty(), |(affine, _)| affine.view());
@@ -114,7 +114,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .collect()
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { rows, plan, norm, x, y } = pass;
     let affine = norm.map(|norm| norm.affine(device)).transpose()?;
     let affine = affine.as_ref().map_or(DeviceSlice::empty(), |affine| affine.view());
@@ -124,7 +124,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     unsafe { function.run(blocks, threads, args![x, &y, affine, plan.channels, rows]) }
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta } = pass;
     let Some(norm) = norm else { return plan.run_backward(device, None, rows, (x, dy), &dx) };
     if x.is_empty() {

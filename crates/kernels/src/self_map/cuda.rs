@@ -3,7 +3,7 @@
 
 use super::{Backward, Block, Forward, SelfMap, blocks};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, key};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, Result, key};
 use crate::linear::{self, Linear};
 use crate::{FeatureType, Gpu};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub fn new(device: &CudaDevice, op: &SelfMap) -> Result<Arc<Self>, CudaError> {
+    pub fn new(device: &CudaDevice, op: &SelfMap) -> Result<Arc<Self>> {
         device.table("self_map", key(&[&op.input, &op.output]), || {
             let mut numbers = 0;
             let (mut placed, mut parts) = (Vec::new(), Vec::new());
@@ -44,7 +44,7 @@ impl Plan {
         })
     }
 
-    pub fn matrices(&self, device: &CudaDevice, weight: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>, CudaError> {
+    pub fn matrices(&self, device: &CudaDevice, weight: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>> {
         let mut matrices = device.buffer(self.numbers)?;
         let to = matrices.view_mut();
         let nothing = DeviceSliceMut::empty();
@@ -58,7 +58,7 @@ impl Plan {
         device: &CudaDevice,
         matrices: DeviceSlice<'_, f32>,
         dweight: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let nothing = DeviceSliceMut::empty();
         let from = [matrices, DeviceSlice::empty()];
         self.fold.apply(device, from, [dweight, &nothing], true)
@@ -73,7 +73,7 @@ struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    fn new(device: &CudaDevice, plan: &Plan, weight: DeviceSlice<'a, f32>) -> Result<Self, CudaError> {
+    fn new(device: &CudaDevice, plan: &Plan, weight: DeviceSlice<'a, f32>) -> Result<Self> {
         let alone = plan.blocks.iter().all(|(block, _)| block.order == 0);
         let laid_out = if alone { None } else { Some(plan.matrices(device, weight)?) };
         Ok(Self { laid_out, weight })
@@ -105,7 +105,7 @@ fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, rows, x, weight, bias, mut y } = pass;
     if let Some(map) = op.of_scalars() {
         return linear::cuda::forward(device, linear::Forward { op: &map, rows, x, weight, bias, y });
@@ -134,7 +134,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     Ok(())
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
     if let Some(map) = op.of_scalars() {
         let pass = linear::Backward { op: &map, rows, x, weight, dy, dx, dweight, dbias };

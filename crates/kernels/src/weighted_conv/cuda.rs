@@ -5,21 +5,21 @@ use crate::Gpu;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
-    Operand, Product, Share, args, check_length, key, over_irreps, to_u32,
+    CudaDevice, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
+    Product, Result, Share, args, check_length, key, over_irreps, to_u32,
 };
 use crate::gauge_conv::{self, GaugeConv, Order, Stack};
 use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, graph, factors, x, weight, bias, y } = pass;
     let (graph, self_term) = (graph.with_factors(factors), DeviceSlice::empty());
     gauge_conv::Forward { op, graph, x, neighbour: weight, self_term, bias, y }.launch(device)
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, graph, factors, x, weight, bias, dy, dx, dweight, dbias } = pass;
     let reversed = reversed_factors(device, graph, factors, 1)?;
     let graph = graph.with_reversed_factors(device, factors, reversed.view(), 1)?;
@@ -35,7 +35,7 @@ pub(crate) fn reversed_factors(
     graph: DeviceGraphView<'_>,
     factors: DeviceSlice<'_, f32>,
     heads: usize,
-) -> Result<DeviceBuffer<f32>, CudaError> {
+) -> Result<DeviceBuffer<f32>> {
     let count = graph.edge_count() * heads;
     check_length(OPERATOR, "factors", factors, count)?;
     let mut reversed: DeviceBuffer<f32> = device.buffer(count)?;
@@ -60,7 +60,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(device: &CudaDevice, op: &GaugeConv) -> Result<Arc<Self>, CudaError> {
+    fn new(device: &CudaDevice, op: &GaugeConv) -> Result<Arc<Self>> {
         device.table("weighted_conv", key(&[&op.input, &op.output]), || {
             let op = plain(op);
             let stack = Stack::new(&op, 0, Direction::Forward);
@@ -83,7 +83,7 @@ impl Plan {
     }
 }
 
-pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<()> {
     let Products { op, graph, y, x, weight, mut products } = pass;
     let vertices = graph.vertex_count();
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
