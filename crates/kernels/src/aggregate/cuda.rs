@@ -138,7 +138,7 @@ impl GatherPlan {
         let blocks = (run.vertices.1.div_ceil(vertices), self.radial.rings / shape.rings);
         // SAFETY: the operators checked the lengths of features, rows and results against the graph,
         // whose arrays were checked when it was made.
-        unsafe { function.run(blocks, (threads, 1), &self.arguments(run, &table)?) }
+        unsafe { function.run(blocks, (threads, 1), &self.arguments(run, &table)) }
     }
 
     /// True if rows of this stride fit in shared memory.
@@ -171,7 +171,7 @@ impl GatherPlan {
         let function = device.function_with_shared(GATHER, &defines, "convolve", bytes)?;
         let (vertices, threads) = shape.block(true);
         let blocks = (run.vertices.1.div_ceil(vertices), 1);
-        let mut arguments = self.arguments(run, &table)?.to_vec();
+        let mut arguments = self.arguments(run, &table);
         arguments.extend(args![product.stacked, product.columns, product.columns.len(), u32::from(product.add)]);
         // SAFETY: as in `run`; the columns are places in rows of `stride` numbers and in the stacked
         // weights, as the operator laid them out.
@@ -205,40 +205,21 @@ impl GatherPlan {
         }
     }
 
-    fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Result<[Arg; 25]> {
+    fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Vec<Arg> {
         let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
         // Coefficients of edges take the place of the scale.
         let aggregation = match self.columns {
             0 => run.aggregation,
             _ => Aggregation::Sum,
         };
-        Ok(*args![
-            run.edges.offsets,
-            run.edges.neighbours,
-            run.edges.phases,
-            run.edges.radius,
-            run.edges.coefficients,
-            run.x,
-            self.source.dimension(),
-            table,
-            table.len(),
-            number(aggregation),
-            u32::from(run.reversed),
-            self.radial.rings,
-            self.radial.max_radius as f32,
-            &self.destinations,
-            &self.own,
-            self.own.len(),
-            first,
-            count,
-            run.out,
-            self.row,
-            bias,
-            bias.len(),
-            y,
-            y_width,
-            run.own,
-        ])
+        let DeviceEdges { offsets, neighbours, phases, radius, coefficients } = run.edges;
+        let Radial { rings, max_radius } = self.radial;
+        let graph: &[Arg] = args![offsets, neighbours, phases, radius, coefficients];
+        let features: &[Arg] = args![run.x, self.source.dimension(), table, table.len()];
+        let terms: &[Arg] = args![number(aggregation), u32::from(run.reversed), rings, max_radius as f32];
+        let places: &[Arg] = args![&self.destinations, &self.own, self.own.len(), first, count];
+        let results: &[Arg] = args![run.out, self.row, bias, bias.len(), y, y_width, run.own];
+        [graph, features, terms, places, results].concat()
     }
 }
 
@@ -368,31 +349,13 @@ pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<
 
 pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, graph, da, dx } = pass;
-    let edges = graph.reversed_edges(device)?;
+    let DeviceEdges { offsets, neighbours, phases, radius, coefficients } = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
-    let count = irrep_count(&op.input);
+    let (vertices, count) = (graph.vertex_count(), irrep_count(&op.input));
     let function = device.function(ADJOINT, &[], "adjoint")?;
+    let graph: &[Arg] = args![offsets, neighbours, phases, radius, coefficients, da, &*table, count];
+    let terms: &[Arg] = args![op.input.dimension(), op.harmonics(), op.rings, op.max_radius as f32];
+    let last: &[Arg] = args![number(op.aggregation), &dx, vertices];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            graph.vertex_count() * count,
-            args![
-                edges.offsets,
-                edges.neighbours,
-                edges.phases,
-                edges.radius,
-                edges.coefficients,
-                da,
-                &*table,
-                count,
-                op.input.dimension(),
-                op.harmonics(),
-                op.rings,
-                op.max_radius as f32,
-                number(op.aggregation),
-                &dx,
-                graph.vertex_count(),
-            ],
-        )
-    }
+    unsafe { function.over(vertices * count, &[graph, terms, last].concat()) }
 }

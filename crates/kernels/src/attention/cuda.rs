@@ -8,8 +8,8 @@ use crate::KernelError;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::{self, ColumnPartials};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
-    ProductMode, Result, args, check_length,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, ProductMode, Result, args, check_length,
 };
 use crate::gauge_conv::Weights;
 use crate::gauge_conv::cuda::transposed;
@@ -110,6 +110,16 @@ pub(super) struct Run<'a> {
     pub result: &'a DeviceSliceMut<'a, f32>,
 }
 
+impl Run<'_> {
+    /// The last arguments of the kernels: scale, queries, values of edges, biases and the result.
+    pub fn arguments(&self, op: &Attention) -> [Arg; 8] {
+        let [queries, keys, values, biases] = op.counts();
+        let (first, all) = (queries + keys + values, queries + keys + values + biases);
+        let bias = self.weights.from(first);
+        *args![op.scale(), self.queries, self.given, self.edge_values, bias, all, biases, self.result]
+    }
+}
+
 /// Macros of the kernel beside those of a gather.
 fn direction_defines([_, query, own]: [usize; 3], direction: Direction) -> [Define; 4] {
     let backward = usize::from(direction == Direction::Backward);
@@ -156,43 +166,17 @@ impl Plan {
         let bytes = 4 * kernel.vertices * (self.strides[0] + self.strides[1]);
         let function = device.function_with_shared(SOURCE, &kernel.defines, "attend", bytes)?;
         let vertices = run.graph.vertex_count();
-        let [queries, keys, values, biases] = op.counts();
-        let bias = run.weights.from(queries + keys + values);
-        let edges = run.graph.edges();
-        let arguments = args![
-            edges.offsets,
-            edges.neighbours,
-            edges.phases,
-            run.x,
-            op.input.dimension(),
-            &*kernel.irreps,
-            kernel.irreps.len(),
-            kernel.destinations,
-            self.row,
-            vertices,
-            run.own,
-            &self.places,
-            self.places.len() / op.heads,
-            op.output.dimension(),
-            &stacked,
-            products.weights / 4,
-            &products.columns,
-            products.counts[0],
-            products.counts[1],
-            products.counts[2],
-            op.scale(),
-            run.queries,
-            run.given,
-            run.edge_values,
-            bias,
-            queries + keys + values + biases,
-            biases,
-            run.result,
-        ];
+        let DeviceEdges { offsets, neighbours, phases, .. } = run.graph.edges();
+        let ([one, two, three], irreps, places) = (products.counts, &*kernel.irreps, &self.places);
+        let features: &[Arg] = args![offsets, neighbours, phases, run.x, op.input.dimension(), irreps, irreps.len()];
+        let rows: &[Arg] = args![kernel.destinations, self.row, vertices, run.own];
+        let outputs: &[Arg] = args![places, places.len() / op.heads, op.output.dimension()];
+        let factors: &[Arg] = args![&stacked, products.weights / 4, &products.columns, one, two, three];
+        let arguments = [features, rows, outputs, factors, &run.arguments(op)].concat();
         let blocks = (vertices.div_ceil(kernel.vertices), op.heads);
         // SAFETY: the lengths of features, edge values and weights were checked against the graph and the settings, the
         // graph when it was made, and the columns are places in rows of these strides, as they were laid out.
-        unsafe { function.run(blocks, (kernel.threads, 1), arguments) }
+        unsafe { function.run(blocks, (kernel.threads, 1), &arguments) }
     }
 }
 

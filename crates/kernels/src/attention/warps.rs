@@ -12,7 +12,9 @@ use super::Attention;
 use super::cuda::Run;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
-use crate::cuda::{CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args};
+use crate::cuda::{
+    Arg, CudaDevice, Define, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, KernelSource, Result, args,
+};
 use crate::gauge_conv::Stack;
 use crate::gauge_conv::warps::{MAX_NUMBERS, RUN, VERTICES, WARPS, lanes, unit_defines};
 use crate::irrep_dimension;
@@ -169,30 +171,13 @@ impl Warps {
         self.stack.apply(device, from, [&to, &nothing], false)?;
         let function = device.function_with_shared(SOURCE, &layout.defines, "attend", 4 * count)?;
         let vertices = run.graph.vertex_count();
-        let [queries, keys, values, biases] = op.counts();
-        let edges = run.graph.edges();
-        let arguments = args![
-            edges.offsets,
-            edges.neighbours,
-            edges.phases,
-            vertices,
-            run.x,
-            run.own,
-            &stacked,
-            layout.weights / 4,
-            op.scale(),
-            run.queries,
-            run.given,
-            run.edge_values,
-            run.weights.from(queries + keys + values),
-            queries + keys + values + biases,
-            biases,
-            run.result,
-        ];
+        let DeviceEdges { offsets, neighbours, phases, .. } = run.graph.edges();
+        let first: &[Arg] = args![offsets, neighbours, phases, vertices, run.x, run.own, &stacked, layout.weights / 4];
+        let arguments = [first, &run.arguments(op)].concat();
         let blocks = device.multiprocessors().min(vertices.div_ceil(VERTICES));
         // SAFETY: the lengths of features, edge values and weights were checked against the graph and the settings, the
         // graph when it was made, and rows are aligned (`reads`).
-        unsafe { function.run((blocks, 1), (32 * WARPS, 1), arguments) }
+        unsafe { function.run((blocks, 1), (32 * WARPS, 1), &arguments) }
     }
 }
 

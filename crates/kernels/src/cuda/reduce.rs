@@ -124,15 +124,15 @@ impl<'a> ColumnPartials<'a> {
     }
 
     /// Arguments of `add_column` there.
-    fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> Result<[Arg; 5]> {
-        Ok(*args![&self.partials, self.x, self.rows, self.stride, result])
+    fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> [Arg; 5] {
+        *args![&self.partials, self.x, self.rows, self.stride, result]
     }
 
     /// `result[c] += sum of column c`.
     pub fn add_to(&self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>) -> Result<()> {
         let function = device.function(SOURCE, &[], "add_column_sums")?;
         // SAFETY: there are as many numbers of each column, and a result for each.
-        unsafe { function.run((self.columns, 1), (256, 1), &self.arguments(result)?) }
+        unsafe { function.run((self.columns, 1), (256, 1), &self.arguments(result)) }
     }
 }
 
@@ -227,7 +227,7 @@ impl SignedTable {
         assert!(count * size <= partials.len(), "too few partial sums");
         let function = device.function(SOURCE, &[], "fold_partials")?;
         let first: &[Arg] = args![&self.rows, self.terms, self.count, partials, count, size, to, to_rest, to.len()];
-        let arguments = [first, &columns.arguments(column_sums)?].concat();
+        let arguments = [first, &columns.arguments(column_sums)].concat();
         // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
         // check; there are as many partial sums as the assertion says, and a result for each column.
         unsafe { function.run((self.count.div_ceil(32) + columns.columns, 1), (32, 8), &arguments) }
@@ -345,7 +345,7 @@ pub(crate) fn sum_partials_and(
         function.run(
             (result.len().div_ceil(32) + columns.columns, 1),
             (32, 8),
-            &[args![partials, count, result.len(), result, u32::from(add)], &columns.arguments(column_sums)?[..]]
+            &[args![partials, count, result.len(), result, u32::from(add)], &columns.arguments(column_sums)[..]]
                 .concat(),
         )
     }

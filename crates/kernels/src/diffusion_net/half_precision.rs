@@ -253,47 +253,22 @@ pub(super) fn forward<'a>(
     block.clear_statistics(measured.block)?;
     block.measure(x, measured, 0, Some(&weights))?;
     let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
-    let arguments = args![
-        x,
-        bases.from(words),
-        slabs,
-        own,
-        &raw,
-        one,
-        one_salt,
-        two,
-        two_salt,
-        threshold(op.dropout),
-        factors.from(places.masks),
-        measured.bases,
-        measured.block
-    ];
+    let masks = factors.from(places.masks);
+    let input: &[Arg] = args![x, bases.from(words), slabs, own, &raw];
+    let drops: &[Arg] = args![one, one_salt, two, two_salt, threshold(op.dropout), masks];
+    let arguments = [input, drops, &measured.arguments()].concat();
     // SAFETY: all have a row for each vertex, and there are sums for all slabs.
     unsafe {
         let blocks = |_, meshes| meshes * slabs;
-        block.launch("read_input", (512, INPUT_BYTES), blocks, arguments, |_| [])?;
+        block.launch("read_input", (512, INPUT_BYTES), blocks, &arguments, |_| [])?;
     }
     let raw = (raw.view(), slabs);
     block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places, measured)?;
-    let arguments = args![
-        bases,
-        block.stride(),
-        factors,
-        factors.from(places.biases),
-        one,
-        drop,
-        x,
-        own,
-        features,
-        &saved.first,
-        &saved.second,
-        &y,
-        factors.from(places.masks),
-        measured.bases,
-        measured.block
-    ];
+    let maps: &[Arg] = args![bases, block.stride(), factors, factors.from(places.biases), one, drop];
+    let rows: &[Arg] = args![x, own, features, &saved.first, &saved.second, &y, masks];
+    let arguments = [maps, rows, &measured.arguments()].concat();
     // SAFETY: all have a row for each vertex.
-    unsafe { block.pass("block_forward", SHARED_BYTES, arguments, |_| []) }
+    unsafe { block.pass("block_forward", SHARED_BYTES, &arguments, |_| []) }
 }
 
 /// As [`backward`](super::cuda::backward), for work that was checked and to which this applies.
@@ -324,25 +299,13 @@ pub(super) fn backward<'a>(
     let packed: DeviceBuffer<f32> = device.buffer(7 * words)?;
     let [dlast, dsecond, dfirst, dvectors] = [0, 1, 2, 3].map(|at| packed.view().from(at * words));
     let dx_here = dx.as_ref().map_or(DeviceSlice::empty(), |dx| dx.view());
-    let arguments = args![
-        bases,
-        stride,
-        dy,
-        factors,
-        factors.from(places.masks),
-        factor,
-        dlast,
-        dsecond,
-        dfirst,
-        dvectors,
-        dx_here,
-        measured.bases,
-        measured.block
-    ];
+    let given: &[Arg] = args![bases, stride, dy, factors, factors.from(places.masks), factor];
+    let results: &[Arg] = args![dlast, dsecond, dfirst, dvectors, dx_here];
+    let arguments = [given, results, &measured.arguments()].concat();
     // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not
     // write to a null pointer for dx.
     unsafe {
-        block.pass("block_backward", SHARED_BYTES, arguments, |before| {
+        block.pass("block_backward", SHARED_BYTES, &arguments, |before| {
             let from = before * WARPS * 3 * C;
             [Arg::from(bias_sums.view().from(from))]
         })?;
@@ -353,33 +316,16 @@ pub(super) fn backward<'a>(
     let first_sums = block.sums(slabs, 2 * FACTOR)?;
     let scalar_sums = block.sums(slabs, FACTOR)?;
     let vector_sums = block.sums(vector_slabs, 3 * FACTOR)?;
-    let arguments = args![
-        bases,
-        stride,
-        slabs,
-        vector_slabs,
-        dlast,
-        &saved.second,
-        dsecond,
-        &saved.first,
-        dfirst,
-        features,
-        features.from(words),
-        dvectors,
-        &update_sums,
-        &hidden_sums,
-        &first_sums,
-        &scalar_sums,
-        &vector_sums,
-        measured.bases,
-        measured.block,
-        factor
-    ];
+    let shape: &[Arg] = args![bases, stride, slabs, vector_slabs];
+    let pairs: &[Arg] =
+        args![dlast, &saved.second, dsecond, &saved.first, dfirst, features, features.from(words), dvectors];
+    let sums: &[Arg] = args![&update_sums, &hidden_sums, &first_sums, &scalar_sums, &vector_sums];
+    let arguments = [shape, pairs, sums, &measured.arguments(), args![factor]].concat();
     // SAFETY: as above, and there are sums for all slabs.
     unsafe {
         let blocks = |_, meshes| meshes * (2 * slabs + vector_slabs);
         let shape = (384, PRODUCT_BYTES);
-        block.launch("row_products", shape, blocks, arguments, |_| [])?;
+        block.launch("row_products", shape, blocks, &arguments, |_| [])?;
     }
     drop(packed);
     let sums = Sums {

@@ -75,6 +75,11 @@ pub(super) struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
+    /// As arguments of a kernel.
+    pub fn arguments(&self) -> [Arg; 2] {
+        *args![self.bases, self.block]
+    }
+
     /// What was measured of a block, from the `entry`-th number on.
     pub fn entry(&self, entry: usize) -> DeviceSlice<'a, f32> {
         if self.block.is_empty() { self.block } else { self.block.from(entry) }
@@ -190,30 +195,15 @@ impl<'a> Block<'a> {
         // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for
         // the spectra and the biases behind them. The weights were checked.
         unsafe {
-            let arguments = args![
-                raw,
-                slabs,
-                width,
-                self.spectra.eigenvalues,
-                weights.log_times,
-                weights.bands,
-                weights.scalars,
-                weights.invariants,
-                weights.hidden,
-                weights.update,
-                weights.scalars_bias,
-                weights.hidden_bias,
-                weights.update_bias,
-                spectrum,
-                filtered,
-                factors,
-                factors.from(places.biases),
-                measured.bases,
-                measured.block
-            ];
+            let w = weights;
+            let spectra: &[Arg] = args![raw, slabs, width, self.spectra.eigenvalues, w.log_times, w.bands];
+            let maps: &[Arg] = args![w.scalars, w.invariants, w.hidden, w.update];
+            let biases: &[Arg] = args![w.scalars_bias, w.hidden_bias, w.update_bias];
+            let results: &[Arg] = args![spectrum, filtered, factors, factors.from(places.biases)];
+            let arguments = [spectra, maps, biases, results, &measured.arguments()].concat();
             let blocks = SHARED_BLOCKS + meshes * (FACTOR / width);
             let function = device.function(self.source, &[], "filter_spectra")?;
-            function.run((blocks, 1), (256, 1), arguments)?;
+            function.run((blocks, 1), (256, 1), &arguments)?;
             let arguments = args![filtered, product, scalars, factors, measured.bases, measured.block];
             let function = device.function(self.source, &[], "spectra_forward")?;
             function.run((meshes * MAP_BLOCKS, 1), (256, 1), arguments)
@@ -247,66 +237,27 @@ impl<'a> Block<'a> {
         // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has
         // its sums. There are as many partial sums of each kind, and the lengths of the gradients were checked.
         unsafe {
-            let arguments = args![
-                sums.biases.0,
-                sums.biases.1,
-                sums.update,
-                sums.hidden,
-                sums.first.0,
-                sums.first.1,
-                sums.scalars.0,
-                sums.scalars.1,
-                sums.vectors.0,
-                sums.vectors.1,
-                width,
-                &gradients.scalars_bias,
-                &gradients.hidden_bias,
-                &gradients.update_bias,
-                &gradients.update,
-                &gradients.hidden,
-                &gradients.invariants,
-                &gradients.scalars,
-                &dmaps,
-                &dspectra
-            ];
+            let (to, first) = (gradients, sums.first);
+            let layers: &[Arg] = args![sums.biases.0, sums.biases.1, sums.update, sums.hidden, first.0, first.1];
+            let spectral: &[Arg] = args![sums.scalars.0, sums.scalars.1, sums.vectors.0, sums.vectors.1, width];
+            let biases: &[Arg] = args![&to.scalars_bias, &to.hidden_bias, &to.update_bias];
+            let maps: &[Arg] = args![&to.update, &to.hidden, &to.invariants, &to.scalars, &dmaps, &dspectra];
             let blocks = GRADIENT_BLOCKS + meshes * 4 * (FACTOR / width);
             let function = device.function(self.source, &[], "sum_gradients")?;
-            function.run((blocks, 1), (256, 1), arguments)?;
-            let arguments = args![
-                &dmaps,
-                spectra,
-                meshes,
-                meshes_of_part,
-                product,
-                scalars,
-                saved,
-                self.spectra.eigenvalues,
-                weights.log_times,
-                weights.bands,
-                &dspectra,
-                &filter_sums,
-                &map_sums,
-                measured.entry(LARGEST_SPECTRUM)
-            ];
+            function.run((blocks, 1), (256, 1), &[layers, spectral, biases, maps].concat())?;
+            let (eigenvalues, log_times, bands) = (self.spectra.eigenvalues, weights.log_times, weights.bands);
+            let given: &[Arg] = args![&dmaps, spectra, meshes, meshes_of_part, product, scalars, saved];
+            let filters: &[Arg] = args![eigenvalues, log_times, bands, &dspectra, &filter_sums, &map_sums];
+            let arguments = [given, filters, args![measured.entry(LARGEST_SPECTRUM)]].concat();
             let blocks = meshes * SPECTRUM_BLOCKS + map_parts * (3 * FACTOR / (32 * 32));
             let function = device.function(self.source, &[], "spectra_backward")?;
-            function.run((blocks, 1), (256, 1), arguments)?;
-            let arguments = args![
-                &dspectra,
-                meshes,
-                &packed,
-                measured.block,
-                &filter_sums,
-                filter_parts,
-                &map_sums,
-                map_parts,
-                &gradients.log_times,
-                &gradients.bands,
-                &gradients.product,
-                &gradients.scalars
-            ];
+            function.run((blocks, 1), (256, 1), &arguments)?;
+            let given: &[Arg] = args![&dspectra, meshes, &packed, measured.block];
+            let parts: &[Arg] = args![&filter_sums, filter_parts, &map_sums, map_parts];
+            let results: &[Arg] = args![&to.log_times, &to.bands, &to.product, &to.scalars];
             let function = device.function(self.source, &[], "add_gradients")?;
-            function.run((8 * meshes + PARAMETER_BLOCKS, 1), (256, 1), arguments)?;
+            let blocks = 8 * meshes + PARAMETER_BLOCKS;
+            function.run((blocks, 1), (256, 1), &[given, parts, results].concat())?;
         }
         Ok(packed)
     }
