@@ -71,17 +71,6 @@ pub fn check_length<T>(
     check_count(operator, buffer, values.len(), expected)
 }
 
-/// A slice on any device.
-pub(crate) trait Length: Copy {
-    fn length(self) -> usize;
-}
-
-impl<T> Length for &[T] {
-    fn length(self) -> usize {
-        self.len()
-    }
-}
-
 /// Checks the length of a buffer on any device.
 pub(crate) fn check_count(
     operator: &'static str,

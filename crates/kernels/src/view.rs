@@ -5,8 +5,9 @@
 //! weights) and call either version through [`dispatch!`](crate::dispatch). Views only borrow: they may
 //! point to memory of another library ([`DeviceSlice::from_raw_parts`]).
 
+use crate::cuda::Result;
 use crate::cuda::{CudaDevice, DeviceSlice, DeviceSliceMut};
-use crate::{FeatureType, KernelError, Real, Scratch};
+use crate::{KernelError, Real, Scratch};
 
 /// One of two forms of the same thing: `H` on the host, `C` on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,45 +75,59 @@ impl<S: Resolve> Resolve for Option<S> {
     }
 }
 
-/// Implements [`Resolve`] for something that is the same on every device.
-macro_rules! same_everywhere {
-    ($name:ty) => {
-        impl Resolve for $name {
-            type Host = Self;
-            type Cuda = Self;
-
-            fn host(self) -> Result<Self, KernelError> {
-                Ok(self)
+/// Functions of all fields of a struct whose fields have one type, such as a slice or a length, and its [`Resolve`].
+macro_rules! fields {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl<S> $name<S> {
+            /// References to all fields.
+            pub fn each_ref(&self) -> $name<&S> {
+                $name { $($field: &self.$field),* }
             }
 
-            fn cuda(self) -> Result<Self, KernelError> {
-                Ok(self)
+            /// References to all fields, to change them.
+            pub fn each_mut(&mut self) -> $name<&mut S> {
+                $name { $($field: &mut self.$field),* }
+            }
+
+            /// Applies `each` to all fields in order.
+            pub fn map<R>(self, mut each: impl FnMut(S) -> R) -> $name<R> {
+                $name { $($field: each(self.$field)),* }
+            }
+
+            /// Applies `each` to all fields in order.
+            ///
+            /// # Errors
+            /// The first error of `each`.
+            pub fn try_map<R, E>(self, mut each: impl FnMut(S) -> Result<R, E>) -> Result<$name<R>, E> {
+                Ok($name { $($field: each(self.$field)?),* })
+            }
+
+            /// The fields in order.
+            pub fn into_array(self) -> [S; [$(stringify!($field)),*].len()] {
+                [$(self.$field),*]
+            }
+
+            /// The inverse of [`into_array`](Self::into_array).
+            pub fn from_array([$($field),*]: [S; [$(stringify!($field)),*].len()]) -> Self {
+                Self { $($field),* }
             }
         }
-    };
-}
 
-same_everywhere!(usize);
-same_everywhere!(&FeatureType);
-
-/// Implements [`Resolve`] for a struct that is generic over the slice type, field by field.
-macro_rules! resolve_fields {
-    ($name:ident { $($field:ident),* }) => {
         impl<S: $crate::view::Resolve> $crate::view::Resolve for $name<S> {
             type Host = $name<S::Host>;
             type Cuda = $name<S::Cuda>;
 
             fn host(self) -> Result<Self::Host, $crate::KernelError> {
-                Ok($name { $($field: self.$field.host()?),* })
+                self.try_map(S::host)
             }
 
             fn cuda(self) -> Result<Self::Cuda, $crate::KernelError> {
-                Ok($name { $($field: self.$field.cuda()?),* })
+                self.try_map(S::cuda)
             }
         }
     };
 }
-pub(crate) use resolve_fields;
+pub(crate) use fields;
 
 impl<T> OnDevice<&[T], DeviceSlice<'_, f32>> {
     /// Number of values.
@@ -155,6 +170,16 @@ impl<T> HostScratch<'_, T> {
 }
 
 impl<'e, T: Real> Executor<'e, T> {
+    /// An argument of this device that may be missing.
+    pub fn option<H, C>(&self, argument: Option<OnDevice<H, C>>) -> OnDevice<Option<H>, Option<C>> {
+        match (argument, self) {
+            (Some(OnDevice::Host(argument)), _) => OnDevice::Host(Some(argument)),
+            (Some(OnDevice::Cuda(argument)), _) => OnDevice::Cuda(Some(argument)),
+            (None, Self::Host(_)) => OnDevice::Host(None),
+            (None, Self::Cuda(_)) => OnDevice::Cuda(None),
+        }
+    }
+
     /// The CPU's scratch memory, for an operator without a CUDA version.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use gemcnn_fixtures::Golden;
 use gemcnn_kernels::pool::transport::{ClusterArrays, ClusterParts};
 use gemcnn_kernels::pool::{Pool, Unpool};
-use gemcnn_kernels::regular::{self, Plan, Regular};
+use gemcnn_kernels::regular::{Backward, Forward, Plan, Regular};
 use gemcnn_kernels::{Activation, FeatureType};
 
 const VERTICES: usize = 50;
@@ -83,10 +83,12 @@ fn values_and_gradients_equal_the_published_ones() {
         let dy = to_ours(&c, inverse);
         let expected_y = to_ours(&numbers(&format!("n{samples}.y")), scale);
         let expected_dx = to_ours(&numbers(&format!("n{samples}.dx")), inverse);
-        let plan = Plan::new(&Regular::new(FeatureType::uniform(CHANNELS, 2), samples, Activation::Relu)).unwrap();
+        let config = Regular::new(FeatureType::uniform(CHANNELS, 2), samples, Activation::Relu);
+        let (rows, plan, norm, x) = (VERTICES, &Plan::new(&config).unwrap(), None, &x[..]);
         let (mut y, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-        regular::forward(&plan, VERTICES, &x, &mut y).unwrap();
-        regular::backward(&plan, VERTICES, &x, &dy, &mut dx).unwrap();
+        Forward { rows, plan, norm, x, y: &mut y[..] }.on_host().unwrap();
+        let (dgamma, dbeta) = (&mut [][..], &mut [][..]);
+        Backward { rows, plan, norm, x, dy: &dy[..], dx: &mut dx[..], dgamma, dbeta }.on_host().unwrap();
         assert_close(&y, &expected_y, 1e-10, &format!("y, N = {samples}"));
         assert_close(&dx, &expected_dx, 1e-10, &format!("dx, N = {samples}"));
     }

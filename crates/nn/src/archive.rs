@@ -5,7 +5,7 @@
 //! one JSON object in the metadata of the file under the key `gemcnn`. Its keys are sorted, so that the same content
 //! gives the same bytes.
 
-use crate::{NnError, Parameters};
+use crate::{NnError, Parameters, Result};
 use gemcnn_kernels::{Real, compiled};
 use gemcnn_mesh::{read_file, write_atomically};
 use half::f16;
@@ -59,7 +59,7 @@ impl Archive {
     ///
     /// # Errors
     /// A path that is not a readable regular file, or a file that is not a safetensors file.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, NnError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = read_file(path).map_err(|source| NnError::File { path: path.into(), source })?;
         Self::parse(&bytes, path)
@@ -69,11 +69,11 @@ impl Archive {
     ///
     /// # Errors
     /// Bytes that are not a safetensors file.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NnError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::parse(bytes, Path::new("bytes"))
     }
 
-    fn parse(bytes: &[u8], path: &Path) -> Result<Self, NnError> {
+    fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         let bad = |problem: String| NnError::Archive { path: path.into(), problem };
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| bad(e.to_string()))?;
         let file = SafeTensors::deserialize(bytes).map_err(|e| bad(e.to_string()))?;
@@ -94,7 +94,7 @@ impl Archive {
     ///
     /// # Errors
     /// Content that the safetensors format cannot represent.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, NnError> {
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let bad = |problem: String| NnError::Archive { path: self.origin.clone(), problem };
         let settings = serde_json::to_string(&self.settings).map_err(|e| bad(e.to_string()))?;
         let metadata = HashMap::from([(METADATA_KEY.to_string(), settings)]);
@@ -111,7 +111,7 @@ impl Archive {
 
     /// Writes a file atomically: under a temporary name in the same folder, then renamed. A reader never sees a
     /// partial file, not even after a power failure.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), NnError> {
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let bytes = self.to_bytes()?;
         write_atomically(path, |file| file.write_all(&bytes))
@@ -122,7 +122,7 @@ impl Archive {
     ///
     /// # Errors
     /// A value that JSON cannot represent.
-    pub fn set_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), NnError> {
+    pub fn set_json(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
         let value =
             serde_json::to_value(value).map_err(|e| NnError::setting(format!("setting `{key}`"), e.to_string()))?;
         self.settings.insert(key.into(), value);
@@ -133,7 +133,7 @@ impl Archive {
     ///
     /// # Errors
     /// A setting that is missing or of another type.
-    pub fn json<V: DeserializeOwned>(&self, key: &str) -> Result<V, NnError> {
+    pub fn json<V: DeserializeOwned>(&self, key: &str) -> Result<V> {
         let bad = |problem: String| NnError::Archive { path: self.origin.clone(), problem };
         let Some(value) = self.settings.get(key) else {
             return serde_json::from_value(Value::Null).map_err(|_| bad(format!("there is no setting `{key}`")));
@@ -155,7 +155,7 @@ impl Archive {
     ///
     /// # Errors
     /// A tensor that is missing or of another element type.
-    pub fn tensor<T: Real>(&self, name: &str) -> Result<Vec<T>, NnError> {
+    pub fn tensor<T: Real>(&self, name: &str) -> Result<Vec<T>> {
         let bad = |problem: String| NnError::Archive { path: self.origin.clone(), problem };
         let tensor = self.tensors.get(name).ok_or_else(|| bad(format!("there is no tensor `{name}`")))?;
         numbers(tensor).map_err(|problem| bad(format!("tensor `{name}` {problem}")))
@@ -165,12 +165,7 @@ impl Archive {
     ///
     /// # Errors
     /// A number of values that does not match the shape.
-    pub fn set_tensor<T: Real>(
-        &mut self,
-        name: impl Into<String>,
-        shape: &[usize],
-        values: &[T],
-    ) -> Result<(), NnError> {
+    pub fn set_tensor<T: Real>(&mut self, name: impl Into<String>, shape: &[usize], values: &[T]) -> Result<()> {
         let name = name.into();
         crate::error::check_size(format!("values of `{name}`"), shape.iter().product(), values.len())?;
         let dtype = if size_of::<T>() == 4 { Dtype::F32 } else { Dtype::F64 };
@@ -183,7 +178,7 @@ impl Archive {
     ///
     /// # Errors
     /// A number above 65,504, the largest in half precision.
-    pub fn in_half_precision(&self) -> Result<Self, NnError> {
+    pub fn in_half_precision(&self) -> Result<Self> {
         let mut archive = self.clone();
         for (name, tensor) in &mut archive.tensors {
             let values = self.tensor::<f32>(name)?;
@@ -264,13 +259,13 @@ fn half_precision(values: &[f32]) -> Option<Vec<u8>> {
 }
 
 /// Fails if there are differences.
-pub(crate) fn no_differences(differences: Vec<String>) -> Result<(), NnError> {
+pub(crate) fn no_differences(differences: Vec<String>) -> Result<()> {
     if differences.is_empty() { Ok(()) } else { Err(NnError::Mismatch { differences }) }
 }
 
 impl<T: Real> Parameters<T> {
     /// Stores all values and running statistics in an archive under `group`.
-    pub fn store(&self, archive: &mut Archive, group: &str) -> Result<(), NnError> {
+    pub fn store(&self, archive: &mut Archive, group: &str) -> Result<()> {
         let on_device = self.read_values()?;
         for (index, entry) in self.iter().enumerate() {
             let name = format!("{group}/{}", entry.name());
@@ -286,7 +281,7 @@ impl<T: Real> Parameters<T> {
     ///
     /// # Errors
     /// All names that are missing or unknown and all shapes that differ, at once.
-    pub fn load(&mut self, archive: &Archive, group: &str) -> Result<(), NnError> {
+    pub fn load(&mut self, archive: &Archive, group: &str) -> Result<()> {
         self.move_to_host()?;
         let mut differences = Vec::new();
         let mut loaded = Vec::with_capacity(self.iter().len());

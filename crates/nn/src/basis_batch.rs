@@ -1,6 +1,6 @@
 //! A basis for each mesh of a batch, such as the eigenvectors of its Laplacian.
 
-use crate::NnError;
+use crate::Result;
 use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
@@ -50,7 +50,7 @@ pub struct DeviceBasis {
 impl<T: Real> Upload for BasisArrays<T> {
     type Uploaded = DeviceBasis;
 
-    fn upload(&self, device: &CudaDevice) -> Result<DeviceBasis, NnError> {
+    fn upload(&self, device: &CudaDevice) -> Result<DeviceBasis> {
         let weights = self.weights.as_deref().map(f32_slice).transpose()?;
         Ok(DeviceBasis {
             values: device.upload(f32_slice(&self.values)?)?,
@@ -65,16 +65,16 @@ impl<T: Real> BasisBatch<T> {
     /// # Errors
     /// Sizes that do not fit together, weights for some meshes only, or more vertices than 32-bit indices can
     /// address.
-    pub fn real(columns: usize, parts: &[BasisParts<'_>]) -> Result<Self, NnError> {
+    pub fn real(columns: usize, parts: &[BasisParts<'_>]) -> Result<Self> {
         Self::new(columns, false, parts)
     }
 
     /// Joins complex bases, for features of a single order above 0.
-    pub fn complex(columns: usize, parts: &[BasisParts<'_>]) -> Result<Self, NnError> {
+    pub fn complex(columns: usize, parts: &[BasisParts<'_>]) -> Result<Self> {
         Self::new(columns, true, parts)
     }
 
-    fn new(columns: usize, complex: bool, parts: &[BasisParts<'_>]) -> Result<Self, NnError> {
+    fn new(columns: usize, complex: bool, parts: &[BasisParts<'_>]) -> Result<Self> {
         let stride = columns * if complex { 2 } else { 1 };
         let weighted = parts.iter().filter(|part| part.weights.is_some()).count();
         if weighted > 0 {

@@ -1,6 +1,6 @@
 //! Batches of meshes of unequal size: a disjoint union with an offset table.
 
-use crate::NnError;
+use crate::Result;
 use crate::device::as_f32;
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceGraph, DeviceGraphView};
@@ -33,7 +33,7 @@ pub type GraphBatch<T> = OnDevices<GraphArrays<T>, DeviceGraph>;
 impl<T: Real> Upload for GraphArrays<T> {
     type Uploaded = DeviceGraph;
 
-    fn upload(&self, device: &CudaDevice) -> Result<DeviceGraph, NnError> {
+    fn upload(&self, device: &CudaDevice) -> Result<DeviceGraph> {
         Ok(DeviceGraph::new(device, as_f32::<GraphArrays<f32>, _>(self)?.view())?)
     }
 }
@@ -43,7 +43,7 @@ impl<T: Real> GraphBatch<T> {
     ///
     /// # Errors
     /// More vertices or edges than 32-bit indices can address.
-    pub fn new<'g>(graphs: impl IntoIterator<Item = &'g GaugeGraph>) -> Result<Self, NnError> {
+    pub fn new<'g>(graphs: impl IntoIterator<Item = &'g GaugeGraph>) -> Result<Self> {
         let parts: Vec<GraphParts<'_>> = graphs
             .into_iter()
             .map(|graph| GraphParts {
@@ -60,18 +60,18 @@ impl<T: Real> GraphBatch<T> {
     }
 
     /// Joins batches.
-    pub(crate) fn join<'g>(batches: impl Iterator<Item = &'g Self>) -> Result<Self, NnError> {
+    pub(crate) fn join<'g>(batches: impl Iterator<Item = &'g Self>) -> Result<Self> {
         Ok(Self::of(GraphArrays::join(&batches.map(|batch| batch.view()).collect::<Vec<_>>())?))
     }
 
     /// The same batch with arrays of its own on a GPU, for a captured step.
-    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self> {
         let spare = self.edge_count() / SPARE_PART + SPARE_EDGES;
         Ok(self.with_copy(device, self.on_cuda(device)?.duplicate(device, spare)?))
     }
 
     /// Copies another graph with the same numbers of vertices over this one, on a GPU.
-    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         Ok(self.on_cuda(device)?.overwrite(device, &*with.on_cuda(device)?)?)
     }
 
@@ -114,27 +114,27 @@ pub type ClusterBatch<T> = OnDevices<ClusterArrays<T>, DeviceClusters>;
 impl<T: Real> Upload for ClusterArrays<T> {
     type Uploaded = DeviceClusters;
 
-    fn upload(&self, device: &CudaDevice) -> Result<DeviceClusters, NnError> {
+    fn upload(&self, device: &CudaDevice) -> Result<DeviceClusters> {
         Ok(DeviceClusters::new(device, as_f32::<ClusterArrays<f32>, _>(self)?.view())?)
     }
 }
 
 impl<T: Real> ClusterBatch<T> {
     /// Joins the clusters of several meshes.
-    pub fn new(parts: &[ClusterParts<'_>]) -> Result<Self, NnError> {
+    pub fn new(parts: &[ClusterParts<'_>]) -> Result<Self> {
         Ok(Self::of(ClusterArrays::union(parts)?))
     }
 
     /// Joins batches.
-    pub(crate) fn join<'c>(batches: impl Iterator<Item = &'c Self>) -> Result<Self, NnError> {
+    pub(crate) fn join<'c>(batches: impl Iterator<Item = &'c Self>) -> Result<Self> {
         Ok(Self::of(ClusterArrays::join(&batches.map(|batch| batch.view()).collect::<Vec<_>>())?))
     }
 
-    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self> {
         Ok(self.with_copy(device, self.on_cuda(device)?.duplicate(device)?))
     }
 
-    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         Ok(self.on_cuda(device)?.overwrite(device, &*with.on_cuda(device)?)?)
     }
 }

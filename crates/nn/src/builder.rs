@@ -1,7 +1,7 @@
 //! Creating parameters: scoped names, and initial values from a seed.
 
 use crate::draws::uniform;
-use crate::{Archive, NnError, ParameterId, Parameters, Role};
+use crate::{Archive, NnError, ParameterId, Parameters, Result, Role};
 use gemcnn_kernels::Real;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -47,7 +47,7 @@ impl<'p, T: Real> Builder<'p, T> {
     ///
     /// # Errors
     /// Those of `make`.
-    pub fn within<R>(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Result<R, NnError>) -> Result<R, NnError> {
+    pub fn within<R>(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         let outer = self.scope.clone();
         self.scope = self.path(name);
         let made = make(self);
@@ -87,7 +87,7 @@ impl<'p, T: Real> Builder<'p, T> {
         shape: &[usize],
         role: Role,
         variance: impl Fn(usize) -> f64,
-    ) -> Result<ParameterId, NnError> {
+    ) -> Result<ParameterId> {
         self.add(name, shape, role, |random, place| {
             let bound = (3.0 * variance(place)).sqrt();
             T::of(bound * (2.0 * uniform(random) - 1.0))
@@ -104,7 +104,7 @@ impl<'p, T: Real> Builder<'p, T> {
         shape: &[usize],
         role: Role,
         range: RangeInclusive<f64>,
-    ) -> Result<ParameterId, NnError> {
+    ) -> Result<ParameterId> {
         let (low, high) = range.into_inner();
         self.add(name, shape, role, |random, _| T::of(low + (high - low) * uniform(random)))
     }
@@ -113,7 +113,7 @@ impl<'p, T: Real> Builder<'p, T> {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn constant(&mut self, name: &str, shape: &[usize], role: Role, value: f64) -> Result<ParameterId, NnError> {
+    pub fn constant(&mut self, name: &str, shape: &[usize], role: Role, value: f64) -> Result<ParameterId> {
         self.add(name, shape, role, |_, _| T::of(value))
     }
 
@@ -124,7 +124,7 @@ impl<'p, T: Real> Builder<'p, T> {
         shape: &[usize],
         role: Role,
         initial: impl Fn(&mut ChaCha8Rng, usize) -> T,
-    ) -> Result<ParameterId, NnError> {
+    ) -> Result<ParameterId> {
         let path = self.path(name);
         let values = match self.stored {
             Some((archive, group)) => archive

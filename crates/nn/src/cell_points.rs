@@ -1,6 +1,6 @@
 //! Points inside the cells of the vertices of a mesh, and fields at these points.
 
-use crate::NnError;
+use crate::Result;
 use crate::error::check_size;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::diffusion::points::{DeviceCellPoint, DeviceCellPoints};
@@ -96,7 +96,7 @@ impl<T: Real> CellPoints<T> {
     ///
     /// # Errors
     /// Another number of values than the vertices need.
-    pub fn interpolate(&self, fields: &FeatureType, values: &[T]) -> Result<Vec<T>, NnError> {
+    pub fn interpolate(&self, fields: &FeatureType, values: &[T]) -> Result<Vec<T>> {
         check_size("values of a field", self.len() * fields.dimension(), values.len())?;
         let mut result = Vec::with_capacity(values.len());
         self.append(fields, values, &mut result);
@@ -111,7 +111,7 @@ impl<T: Real> CellPoints<T> {
     }
 
     /// The points on a GPU.
-    pub(crate) fn upload(&self, device: &CudaDevice) -> Result<DeviceCellPoints, NnError> {
+    pub(crate) fn upload(&self, device: &CudaDevice) -> Result<DeviceCellPoints> {
         let single = |value: T| value.as_f64() as f32;
         let points = self.points.iter().map(|point| DeviceCellPoint {
             own: single(point.own),

@@ -1,6 +1,6 @@
 //! Devices: the CPU or an NVIDIA GPU, and how one is selected.
 
-use crate::NnError;
+use crate::{NnError, Result};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, Event};
 use std::any::{Any, TypeId};
@@ -92,7 +92,7 @@ impl DeviceChoice {
     ///
     /// # Errors
     /// A requested GPU that does not work: what is missing, and how to install it.
-    pub fn open(self) -> Result<(Device, String), NnError> {
+    pub fn open(self) -> Result<(Device, String)> {
         match self {
             Self::Auto => Ok(Device::auto()),
             Self::Cpu => Ok((Device::Cpu, "CPU: as requested".into())),
@@ -108,7 +108,7 @@ impl DeviceChoice {
 impl FromStr for DeviceChoice {
     type Err = NnError;
 
-    fn from_str(text: &str) -> Result<Self, NnError> {
+    fn from_str(text: &str) -> Result<Self> {
         let number = match text {
             "auto" => return Ok(Self::Auto),
             "cpu" => return Ok(Self::Cpu),
@@ -135,24 +135,24 @@ impl fmt::Display for DeviceChoice {
 }
 
 /// A value of precision `T` as one of f32, the only precision on a GPU.
-pub(crate) fn as_f32<S: Any, U: Any>(value: &U) -> Result<&S, NnError> {
+pub(crate) fn as_f32<S: Any, U: Any>(value: &U) -> Result<&S> {
     (value as &dyn Any).downcast_ref().ok_or_else(only_f32)
 }
 
 /// Values as f32.
-pub(crate) fn f32_slice<T: Real>(values: &[T]) -> Result<&[f32], NnError> {
+pub(crate) fn f32_slice<T: Real>(values: &[T]) -> Result<&[f32]> {
     expect_f32::<T>()?;
     Ok(bytemuck::cast_slice(values))
 }
 
 /// Values as f32, to be written.
-pub(crate) fn f32_slice_mut<T: Real>(values: &mut [T]) -> Result<&mut [f32], NnError> {
+pub(crate) fn f32_slice_mut<T: Real>(values: &mut [T]) -> Result<&mut [f32]> {
     expect_f32::<T>()?;
     Ok(bytemuck::cast_slice_mut(values))
 }
 
 /// Fails unless `T` is f32.
-pub(crate) fn expect_f32<T: Real>() -> Result<(), NnError> {
+pub(crate) fn expect_f32<T: Real>() -> Result<()> {
     if TypeId::of::<T>() == TypeId::of::<f32>() { Ok(()) } else { Err(only_f32()) }
 }
 
@@ -189,7 +189,7 @@ impl<V> DeviceCopy<V> {
 
     /// The value on the device, copied there by `send` if it is not there yet. The device waits for asynchronous
     /// copies before the first use.
-    pub fn to(&self, device: &CudaDevice, send: impl FnOnce() -> Result<V, NnError>) -> Result<Arc<V>, NnError> {
+    pub fn to(&self, device: &CudaDevice, send: impl FnOnce() -> Result<V>) -> Result<Arc<V>> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sent) = &mut *place
             && sent.device == *device

@@ -1,7 +1,7 @@
 //! The faces or edges of meshes that outputs are for.
 
 use crate::error::check_size;
-use crate::{Device, Extra, IncidenceBatch, NnError};
+use crate::{Device, Extra, IncidenceBatch, Result};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::incidence::IncidenceParts;
 
@@ -21,7 +21,7 @@ impl<T: Real> Elements<T> {
     ///
     /// # Errors
     /// The numbers of areas and elements differ, or a corner is not a vertex.
-    pub fn new(vertices: usize, offsets: &[u32], corners: &[u32], areas: Vec<f32>) -> Result<Self, NnError> {
+    pub fn new(vertices: usize, offsets: &[u32], corners: &[u32], areas: Vec<f32>) -> Result<Self> {
         let incidence = IncidenceBatch::new(&[IncidenceParts::faces(vertices, offsets, corners)])?;
         check_size("areas of elements", incidence.row_count(), areas.len())?;
         Ok(Self { incidence, areas, origins: Vec::new() })
@@ -57,7 +57,7 @@ impl<T: Real> Extra<T> for Elements<T> {
         "faces or edges"
     }
 
-    fn join(parts: &[&Self]) -> Result<Self, NnError> {
+    fn join(parts: &[&Self]) -> Result<Self> {
         let incidences = parts.iter().map(|part| {
             let (offsets, corners) = part.incidence.entries();
             IncidenceParts::faces(part.incidence.column_count(), offsets, corners)
@@ -77,7 +77,7 @@ impl<T: Real> Extra<T> for Elements<T> {
         self.incidence.size_in_bytes() + 4 * self.areas.len()
     }
 
-    fn send(&self, device: &Device) -> Result<(), NnError> {
+    fn send(&self, device: &Device) -> Result<()> {
         self.incidence.copy_to(device)
     }
 }

@@ -8,7 +8,7 @@
 //! - an isometry of the mesh onto itself, given as a permutation of its vertices: features move with the vertices.
 
 use crate::error::check_size;
-use crate::{Geometry, GraphBatch, Module, NnError, Parameters, SpectraBatch, Tape, Workspace};
+use crate::{Geometry, GraphBatch, Module, NnError, Parameters, Result, SpectraBatch, Tape, Workspace};
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, Real, elementwise};
 use gemcnn_mesh::{DVec3, GaugeGraph, GeometryOptions, Hierarchy, HierarchyOptions, Mesh};
@@ -79,8 +79,8 @@ pub fn tolerance<T: Real>(symmetry: &Symmetry) -> f64 {
 pub fn equivariance_error<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
-    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
-) -> Result<f64, NnError> {
+    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>>,
+) -> Result<f64> {
     measure(trial, symmetry, |graph, _, x| apply(graph, x))
 }
 
@@ -94,8 +94,8 @@ pub fn hierarchy_error<T: Real>(
     trial: &Trial<'_>,
     options: &HierarchyOptions,
     symmetry: &Symmetry,
-    mut apply: impl FnMut(&Hierarchy, &[T]) -> Result<Vec<T>, NnError>,
-) -> Result<f64, NnError> {
+    mut apply: impl FnMut(&Hierarchy, &[T]) -> Result<Vec<T>>,
+) -> Result<f64> {
     measure(trial, symmetry, |graph, points, x| {
         let hierarchy = Hierarchy::over(graph.clone(), points, options)
             .map_err(|error| NnError::setting("hierarchy", error.to_string()))?;
@@ -107,8 +107,8 @@ pub fn hierarchy_error<T: Real>(
 pub fn mesh_error<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
-    mut apply: impl FnMut(&Mesh, &GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
-) -> Result<f64, NnError> {
+    mut apply: impl FnMut(&Mesh, &GaugeGraph, &[T]) -> Result<Vec<T>>,
+) -> Result<f64> {
     measure(trial, symmetry, |graph, points, x| {
         let mut points = points.iter();
         let moved = |old| points.next().copied().unwrap_or(old);
@@ -122,8 +122,8 @@ pub fn mesh_error<T: Real>(
 fn measure<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
-    mut apply: impl FnMut(&GaugeGraph, &[DVec3], &[T]) -> Result<Vec<T>, NnError>,
-) -> Result<f64, NnError> {
+    mut apply: impl FnMut(&GaugeGraph, &[DVec3], &[T]) -> Result<Vec<T>>,
+) -> Result<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(trial.seed);
     let graph = GaugeGraph::new(trial.mesh, trial.options)?;
     let vertices = graph.vertex_count();
@@ -164,7 +164,7 @@ fn measure<T: Real>(
 /// If the error is above the [`tolerance`] of the precision; the message states the error.
 pub fn assert_gauge_equivariant<T: Real>(
     trial: &Trial<'_>,
-    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>>,
 ) {
     for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
         assert_at_seeds(trial, &symmetry, tolerance::<T>(&symmetry), &mut apply);
@@ -178,7 +178,7 @@ pub fn assert_gauge_equivariant<T: Real>(
 pub fn assert_gauge_equivariant_within<T: Real>(
     trial: &Trial<'_>,
     most: f64,
-    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+    mut apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>>,
 ) {
     for symmetry in [Symmetry::Gauge, Symmetry::Motion] {
         assert_at_seeds(trial, &symmetry, most, &mut apply);
@@ -192,7 +192,7 @@ pub fn assert_gauge_equivariant_within<T: Real>(
 pub fn assert_symmetry<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
-    apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+    apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>>,
 ) {
     assert_error(trial, symmetry, tolerance::<T>(symmetry), apply);
 }
@@ -201,7 +201,7 @@ fn assert_at_seeds<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
     most: f64,
-    apply: &mut impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+    apply: &mut impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>>,
 ) {
     for seed in trial.seed..trial.seed + 3 {
         let trial = Trial { seed, ..trial.clone() };
@@ -273,7 +273,7 @@ fn assert_error<T: Real>(
     trial: &Trial<'_>,
     symmetry: &Symmetry,
     most: f64,
-    apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>, NnError>,
+    apply: impl FnMut(&GaugeGraph, &[T]) -> Result<Vec<T>>,
 ) {
     match equivariance_error(trial, symmetry, apply) {
         Ok(error) => assert!(
@@ -299,12 +299,7 @@ struct Change {
 }
 
 impl Change {
-    fn new(
-        trial: &Trial<'_>,
-        symmetry: &Symmetry,
-        graph: GaugeGraph,
-        random: &mut ChaCha8Rng,
-    ) -> Result<Self, NnError> {
+    fn new(trial: &Trial<'_>, symmetry: &Symmetry, graph: GaugeGraph, random: &mut ChaCha8Rng) -> Result<Self> {
         let vertices = graph.vertex_count();
         let points = trial.mesh.vertices().to_vec();
         match symmetry {
@@ -339,7 +334,7 @@ impl Change {
     }
 
     /// The transformed features.
-    fn carry<T: Real>(&self, kind: &FeatureType, features: &[T]) -> Result<Vec<T>, NnError> {
+    fn carry<T: Real>(&self, kind: &FeatureType, features: &[T]) -> Result<Vec<T>> {
         let angles: Vec<T> = self.angles.iter().map(|&angle| T::of(angle)).collect();
         let mut rotated = features.to_vec();
         elementwise::rotate(kind, &angles, features, &mut rotated)?;
@@ -361,7 +356,7 @@ fn rotate(point: DVec3, axis: DVec3, angle: f64) -> DVec3 {
 }
 
 /// For every vertex `v` the angle of the image of its first axis in the frame of `permutation[v]`.
-fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>, NnError> {
+fn frame_changes(graph: &GaugeGraph, permutation: &[u32]) -> Result<Vec<f64>> {
     let vertices = graph.vertex_count();
     let bad = |problem: String| Err(NnError::setting("isometry", problem));
     check_size("vertices in the permutation", vertices, permutation.len())?;

@@ -5,6 +5,9 @@ use gemcnn_kernels::{FeatureType, KernelError, ParseTypeError};
 use gemcnn_mesh::GeometryError;
 use std::path::PathBuf;
 
+/// The result of functions that fail with an [`NnError`].
+pub type Result<T, E = NnError> = std::result::Result<T, E>;
+
 /// An error of a model, a tape, a device or an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum NnError {
@@ -131,7 +134,7 @@ impl NnError {
 }
 
 /// Fails for types with orders above 0.
-pub(crate) fn expect_scalars(what: &str, found: &FeatureType) -> Result<(), NnError> {
+pub(crate) fn expect_scalars(what: &str, found: &FeatureType) -> Result<()> {
     match found.is_scalar() {
         true => Ok(()),
         false => Err(NnError::Type {
@@ -143,12 +146,12 @@ pub(crate) fn expect_scalars(what: &str, found: &FeatureType) -> Result<(), NnEr
 }
 
 /// Fails if two numbers differ.
-pub(crate) fn check_size(what: impl Into<String>, expected: usize, found: usize) -> Result<(), NnError> {
+pub(crate) fn check_size(what: impl Into<String>, expected: usize, found: usize) -> Result<()> {
     if expected == found { Ok(()) } else { Err(NnError::Size { what: what.into(), expected, found }) }
 }
 
 /// First vertex of each mesh, and the number of all vertices at the end, from the number of vertices of each.
-pub(crate) fn mesh_offsets(what: &str, counts: impl Iterator<Item = usize>) -> Result<Vec<u32>, NnError> {
+pub(crate) fn mesh_offsets(what: &str, counts: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
     let (mut offsets, mut vertices) = (vec![0], 0);
     for count in counts {
         vertices += count;

@@ -1,7 +1,7 @@
 //! What models read of a mesh besides its graphs: at most one value of each type.
 
 use crate::error::check_size;
-use crate::{Device, NnError};
+use crate::{Device, Result};
 use gemcnn_kernels::cuda::CudaDevice;
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -20,7 +20,7 @@ pub trait Extra<T>: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Parts that do not fit together.
-    fn join(parts: &[&Self]) -> Result<Self, NnError>
+    fn join(parts: &[&Self]) -> Result<Self>
     where
         Self: Sized;
 
@@ -35,10 +35,10 @@ pub trait Extra<T>: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Too little memory.
-    fn send(&self, device: &Device) -> Result<(), NnError>;
+    fn send(&self, device: &Device) -> Result<()>;
 
     /// A copy whose arrays on a GPU are its own, and are freed with it (default: joined alone).
-    fn detached(&self) -> Result<Self, NnError>
+    fn detached(&self) -> Result<Self>
     where
         Self: Sized,
     {
@@ -62,7 +62,7 @@ pub trait Extra<T>: Any + fmt::Debug + Send + Sync {
     /// The same with arrays of its own on a GPU, which [`overwrite`](Self::overwrite) changes, for a captured step. The
     /// default is `None`: operators that read it call [`Context::reads_fixed_data`](crate::Context::reads_fixed_data),
     /// and their steps are not captured.
-    fn place_on(&self, _device: &CudaDevice) -> Result<Option<Self>, NnError>
+    fn place_on(&self, _device: &CudaDevice) -> Result<Option<Self>>
     where
         Self: Sized,
     {
@@ -70,7 +70,7 @@ pub trait Extra<T>: Any + fmt::Debug + Send + Sync {
     }
 
     /// Copies another one of the same shape over this one, on a GPU (default: nothing).
-    fn overwrite(&self, _device: &CudaDevice, _with: &Self) -> Result<(), NnError>
+    fn overwrite(&self, _device: &CudaDevice, _with: &Self) -> Result<()>
     where
         Self: Sized,
     {
@@ -85,11 +85,11 @@ pub type SharedExtra = Arc<dyn Any + Send + Sync>;
 pub(crate) trait AnyExtra<T>: Extra<T> {
     fn name_of(&self) -> &'static str;
     fn equals(&self, other: &dyn AnyExtra<T>) -> bool;
-    fn join_all(&self, parts: &[&Arc<dyn AnyExtra<T>>]) -> Result<Arc<dyn AnyExtra<T>>, NnError>;
-    fn detached_any(&self) -> Result<Arc<dyn AnyExtra<T>>, NnError>;
+    fn join_all(&self, parts: &[&Arc<dyn AnyExtra<T>>]) -> Result<Arc<dyn AnyExtra<T>>>;
+    fn detached_any(&self) -> Result<Arc<dyn AnyExtra<T>>>;
     fn keeps_origins(&self, device: &Device, keep: &dyn Fn(SharedExtra, usize) -> bool) -> bool;
-    fn place_any_on(&self, device: &CudaDevice) -> Result<Option<Arc<dyn AnyExtra<T>>>, NnError>;
-    fn overwrite_any(&self, device: &CudaDevice, with: &dyn AnyExtra<T>) -> Result<(), NnError>;
+    fn place_any_on(&self, device: &CudaDevice) -> Result<Option<Arc<dyn AnyExtra<T>>>>;
+    fn overwrite_any(&self, device: &CudaDevice, with: &dyn AnyExtra<T>) -> Result<()>;
 }
 
 pub(crate) fn as_type<T: 'static, E: 'static>(extra: &dyn AnyExtra<T>) -> Option<&E> {
@@ -109,11 +109,11 @@ impl<T: 'static, E: Extra<T> + PartialEq> AnyExtra<T> for E {
         as_type(other) == Some(self)
     }
 
-    fn join_all(&self, parts: &[&Arc<dyn AnyExtra<T>>]) -> Result<Arc<dyn AnyExtra<T>>, NnError> {
+    fn join_all(&self, parts: &[&Arc<dyn AnyExtra<T>>]) -> Result<Arc<dyn AnyExtra<T>>> {
         Ok(Arc::new(E::join(&parts.iter().filter_map(|part| as_type(&***part)).collect::<Vec<&E>>())?))
     }
 
-    fn detached_any(&self) -> Result<Arc<dyn AnyExtra<T>>, NnError> {
+    fn detached_any(&self) -> Result<Arc<dyn AnyExtra<T>>> {
         Ok(Arc::new(self.detached()?))
     }
 
@@ -121,11 +121,11 @@ impl<T: 'static, E: Extra<T> + PartialEq> AnyExtra<T> for E {
         self.origins().all(|own| Arc::strong_count(own) == 1 || keep(own.clone(), own.size_in_bytes(device)))
     }
 
-    fn place_any_on(&self, device: &CudaDevice) -> Result<Option<Arc<dyn AnyExtra<T>>>, NnError> {
+    fn place_any_on(&self, device: &CudaDevice) -> Result<Option<Arc<dyn AnyExtra<T>>>> {
         Ok(self.place_on(device)?.map(|placed| Arc::new(placed) as _))
     }
 
-    fn overwrite_any(&self, device: &CudaDevice, with: &dyn AnyExtra<T>) -> Result<(), NnError> {
+    fn overwrite_any(&self, device: &CudaDevice, with: &dyn AnyExtra<T>) -> Result<()> {
         as_type(with).map_or(Ok(()), |with| self.overwrite(device, with))
     }
 }
@@ -167,7 +167,7 @@ impl<T: 'static> Extras<T> {
 
     /// The extras of one mesh for a batch. Those that have other owners, and will be needed again, are offered to
     /// `keep` with their sizes on the device: where it returns false, they are [detached](Extra::detached).
-    pub fn for_batch(&self, device: &Device, keep: &dyn Fn(SharedExtra, usize) -> bool) -> Result<Self, NnError> {
+    pub fn for_batch(&self, device: &Device, keep: &dyn Fn(SharedExtra, usize) -> bool) -> Result<Self> {
         let kept = |extra: &Arc<dyn AnyExtra<T>>| {
             let is_kept = || Arc::strong_count(extra) == 1 || keep(extra.clone(), extra.size_in_bytes(device));
             if extra.keeps_origins(device, keep) && is_kept() { Ok(Arc::clone(extra)) } else { extra.detached_any() }
@@ -181,13 +181,13 @@ impl<T: 'static> Extras<T> {
     }
 
     /// The same with arrays of their own on a GPU, for a captured step, where they are read by one.
-    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self> {
         let place = |extra: &Arc<dyn AnyExtra<T>>| Ok(extra.place_any_on(device)?.unwrap_or_else(|| Arc::clone(extra)));
         self.0.iter().map(place).collect::<Result<_, _>>().map(Self)
     }
 
     /// Joins the extras of batches.
-    pub(crate) fn join(batches: &[&Self]) -> Result<Self, NnError> {
+    pub(crate) fn join(batches: &[&Self]) -> Result<Self> {
         let most = batches.iter().max_by_key(|extras| extras.0.len());
         let join = |extra: &Arc<dyn AnyExtra<T>>| {
             let all = batches.iter().map(|extras| extras.0.iter().find(|other| type_of(other) == type_of(extra)));

@@ -2,7 +2,7 @@
 
 use crate::error::check_size;
 use crate::extras::{AnyExtra, as_type};
-use crate::{ClusterBatch, Device, Extra, Extras, GraphBatch, NnError};
+use crate::{ClusterBatch, Device, Extra, Extras, GraphBatch, NnError, Result};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::pool::transport::ClusterParts;
@@ -44,7 +44,7 @@ impl<T: Real> Geometry<T> {
     ///
     /// # Errors
     /// Another number of levels, or more vertices or edges than 32-bit indices can address.
-    pub fn new<'h>(hierarchies: impl IntoIterator<Item = &'h Hierarchy>) -> Result<Self, NnError> {
+    pub fn new<'h>(hierarchies: impl IntoIterator<Item = &'h Hierarchy>) -> Result<Self> {
         let hierarchies: Vec<&[Level]> = hierarchies.into_iter().map(Hierarchy::levels).collect();
         let depth = common_depth("hierarchy", hierarchies.iter().map(|levels| levels.len()))?;
         let level = |depth: usize| hierarchies.iter().map(move |levels| &levels[depth]);
@@ -72,7 +72,7 @@ impl<T: Real> Geometry<T> {
     ///
     /// # Errors
     /// An extra of other meshes.
-    pub fn with<E: Extra<T> + PartialEq>(self, extra: E) -> Result<Self, NnError> {
+    pub fn with<E: Extra<T> + PartialEq>(self, extra: E) -> Result<Self> {
         let mut extras = self.extras.clone();
         extras.insert(Arc::new(extra));
         self.with_extras(extras)
@@ -82,7 +82,7 @@ impl<T: Real> Geometry<T> {
     ///
     /// # Errors
     /// Extras of other meshes.
-    pub fn with_extras(self, extras: Extras<T>) -> Result<Self, NnError> {
+    pub fn with_extras(self, extras: Extras<T>) -> Result<Self> {
         let offsets = self.levels.first().map_or(&[][..], |graph| graph.mesh_offsets());
         match extras.all().iter().find(|extra| !extra.fits(offsets)) {
             Some(other) => {
@@ -94,7 +94,7 @@ impl<T: Real> Geometry<T> {
 
     /// Joins batches of the same number of levels. This is faster than [`new`](Self::new), which converts
     /// angles: batches of single meshes are worth keeping.
-    pub fn join(batches: &[&Self]) -> Result<Self, NnError> {
+    pub fn join(batches: &[&Self]) -> Result<Self> {
         let depth = common_depth("batch", batches.iter().map(|batch| batch.levels.len()))?;
         let level = |depth: usize| GraphBatch::join(batches.iter().map(|batch| &batch.levels[depth]));
         let clusters = |depth: usize| ClusterBatch::join(batches.iter().map(|batch| &batch.clusters[depth - 1]));
@@ -116,7 +116,7 @@ impl<T: Real> Geometry<T> {
     }
 
     /// Copies everything to a device that is not there yet.
-    pub(crate) fn send(&self, device: &Device) -> Result<(), NnError> {
+    pub(crate) fn send(&self, device: &Device) -> Result<()> {
         self.levels.iter().try_for_each(|graph| graph.copy_to(device))?;
         self.clusters.iter().try_for_each(|clusters| clusters.copy_to(device))?;
         self.extras.all().iter().try_for_each(|extra| extra.send(device))
@@ -131,7 +131,7 @@ impl<T: Real> Geometry<T> {
     }
 
     /// The same geometry with arrays of its own on a GPU, for a captured step.
-    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self> {
         Ok(Self {
             levels: self.levels.iter().map(|graph| graph.place_on(device)).collect::<Result<_, _>>()?,
             clusters: self.clusters.iter().map(|clusters| clusters.place_on(device)).collect::<Result<_, _>>()?,
@@ -145,7 +145,7 @@ impl<T: Real> Geometry<T> {
     }
 
     /// True if another geometry with the same numbers of vertices can be copied over this one on a GPU.
-    pub(crate) fn can_hold(&self, device: &CudaDevice, other: &Self) -> Result<bool, NnError> {
+    pub(crate) fn can_hold(&self, device: &CudaDevice, other: &Self) -> Result<bool> {
         for (to, from) in self.levels.iter().zip(&*other.levels) {
             if from.edge_count() > to.on_cuda(device)?.edge_capacity() {
                 return Ok(false);
@@ -155,7 +155,7 @@ impl<T: Real> Geometry<T> {
     }
 
     /// Copies another geometry with the same numbers of vertices over this one, on a GPU.
-    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+    pub(crate) fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         for (to, from) in self.levels.iter().zip(&*with.levels) {
             to.overwrite(device, from)?;
         }
@@ -168,7 +168,7 @@ impl<T: Real> Geometry<T> {
 }
 
 /// The number of levels of all parts of a batch.
-fn common_depth(what: &str, depths: impl Iterator<Item = usize> + Clone) -> Result<usize, NnError> {
+fn common_depth(what: &str, depths: impl Iterator<Item = usize> + Clone) -> Result<usize> {
     let depth = depths.clone().next().unwrap_or(0);
     for (index, found) in depths.enumerate() {
         check_size(format!("levels of {what} {index}"), depth, found)?;
@@ -204,7 +204,7 @@ impl<'a, T> Levels<'a, T> {
     ///
     /// # Errors
     /// [`NnError::Levels`] if there is none.
-    pub fn graph(self) -> Result<&'a GraphBatch<T>, NnError> {
+    pub fn graph(self) -> Result<&'a GraphBatch<T>> {
         self.graphs.first().ok_or(NnError::Levels { needed: 1, found: 0 })
     }
 
@@ -212,7 +212,7 @@ impl<'a, T> Levels<'a, T> {
     ///
     /// # Errors
     /// [`NnError::Missing`] if there is none.
-    pub fn get<E: Extra<T>>(self) -> Result<&'a E, NnError>
+    pub fn get<E: Extra<T>>(self) -> Result<&'a E>
     where
         T: 'static,
     {
@@ -224,7 +224,7 @@ impl<'a, T> Levels<'a, T> {
     ///
     /// # Errors
     /// [`NnError::Levels`] if there is no coarser graph.
-    pub fn coarser(self) -> Result<(&'a ClusterBatch<T>, Self), NnError> {
+    pub fn coarser(self) -> Result<(&'a ClusterBatch<T>, Self)> {
         match (self.clusters.split_first(), self.graphs.get(1..)) {
             (Some((first, clusters)), Some(graphs)) if !graphs.is_empty() => {
                 Ok((first, Self { graphs, clusters, extras: &[] }))

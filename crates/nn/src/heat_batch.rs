@@ -3,7 +3,7 @@
 use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
-use crate::{Device, Extra, IncidenceBatch, NnError};
+use crate::{Device, Extra, IncidenceBatch, NnError, Result};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::implicit::{Heat, Masses};
 use gemcnn_kernels::incidence::cuda::DeviceIncidence;
@@ -40,7 +40,7 @@ type HeatOn<'b, T> = ArraysOn<'b, HostHeat<T>, DeviceHeat>;
 impl<T: Real> Upload for HostHeat<T> {
     type Uploaded = DeviceHeat;
 
-    fn upload(&self, device: &CudaDevice) -> Result<DeviceHeat, NnError> {
+    fn upload(&self, device: &CudaDevice) -> Result<DeviceHeat> {
         let upload = |values| Ok::<_, NnError>(device.upload(f32_slice(values)?)?);
         let Masses { vertex, node, stiffness } = &self.masses;
         Ok(Heat {
@@ -53,7 +53,7 @@ impl<T: Real> Upload for HostHeat<T> {
 
 impl<T: Real> HeatBatch<T> {
     /// Joins the arrays of meshes.
-    pub fn new(meshes: impl IntoIterator<Item = Arc<HeatArrays>>) -> Result<Self, NnError> {
+    pub fn new(meshes: impl IntoIterator<Item = Arc<HeatArrays>>) -> Result<Self> {
         let parts: Vec<Arc<HeatArrays>> = meshes.into_iter().collect();
         let mut masses = Masses { vertex: Vec::new(), node: Vec::new(), stiffness: Vec::new() };
         for arrays in &parts {
@@ -130,7 +130,7 @@ impl<T: Real> HeatBatch<T> {
     }
 
     /// The operators where a device reads them. They are copied to a GPU once, by the first operator that needs them.
-    pub(crate) fn on(&self, device: &Device) -> Result<HeatOn<'_, T>, NnError> {
+    pub(crate) fn on(&self, device: &Device) -> Result<HeatOn<'_, T>> {
         self.heat.on(device)
     }
 }
@@ -140,7 +140,7 @@ impl<T: Real> Extra<T> for HeatBatch<T> {
         "Laplacians"
     }
 
-    fn join(batches: &[&Self]) -> Result<Self, NnError> {
+    fn join(batches: &[&Self]) -> Result<Self> {
         Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
     }
 
@@ -155,7 +155,7 @@ impl<T: Real> Extra<T> for HeatBatch<T> {
         4 * entries.sum::<usize>() * if *device == Device::Cpu { 2 } else { 1 }
     }
 
-    fn send(&self, device: &Device) -> Result<(), NnError> {
+    fn send(&self, device: &Device) -> Result<()> {
         self.heat.copy_to(device)?;
         self.gradient.copy_to(device)
     }

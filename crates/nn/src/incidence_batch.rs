@@ -1,6 +1,6 @@
 //! The incidences of a batch of meshes, such as faces and their vertices.
 
-use crate::NnError;
+use crate::Result;
 use crate::device::as_f32;
 use crate::on_devices::{OnDevices, Upload};
 use gemcnn_kernels::Real;
@@ -29,14 +29,14 @@ pub struct IncidenceBatch<T> {
 impl<T: Real> Upload for IncidenceArrays<T> {
     type Uploaded = DeviceIncidence;
 
-    fn upload(&self, device: &CudaDevice) -> Result<DeviceIncidence, NnError> {
+    fn upload(&self, device: &CudaDevice) -> Result<DeviceIncidence> {
         Ok(DeviceIncidence::new(device, as_f32(self)?)?)
     }
 }
 
 impl<T: Real> IncidenceBatch<T> {
     /// Joins the incidences of several meshes.
-    pub fn new(parts: &[IncidenceParts<'_>]) -> Result<Self, NnError> {
+    pub fn new(parts: &[IncidenceParts<'_>]) -> Result<Self> {
         Ok(Self {
             arrays: OnDevices::of(IncidenceArrays::union(parts)?),
             has_angles: parts.iter().all(|part| part.angles.is_some()),

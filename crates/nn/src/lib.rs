@@ -49,7 +49,7 @@ pub use builder::Builder;
 pub use cell_points::CellPoints;
 pub use device::{Device, DeviceChoice};
 pub use elements::Elements;
-pub use error::NnError;
+pub use error::{NnError, Result};
 pub use extras::{Extra, Extras, SharedExtra};
 pub use gemcnn_kernels::batch_norm::NormGroups;
 pub use gemcnn_kernels::classifier::Rows;

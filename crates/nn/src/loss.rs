@@ -3,7 +3,7 @@
 use crate::operator::Context;
 use crate::storage::Storage;
 use crate::var::NodeId;
-use crate::{NnError, Var};
+use crate::{Result, Var};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cross_entropy::Score;
 use gemcnn_kernels::cross_entropy::cuda::DeviceScore;
@@ -16,7 +16,7 @@ pub trait LossOperator<T: Real, const N: usize = 1> {
     type Saved;
 
     /// Computes the value and what the backward pass needs.
-    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(LossValue, Self::Saved), NnError>;
+    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(LossValue, Self::Saved)>;
 
     /// Computes the gradients by the inputs of `weight` times the loss.
     fn backward(
@@ -25,7 +25,7 @@ pub trait LossOperator<T: Real, const N: usize = 1> {
         saved: Self::Saved,
         weight: f64,
         wanted: [bool; N],
-    ) -> Result<[Option<Storage<T>>; N], NnError>;
+    ) -> Result<[Option<Storage<T>>; N]>;
 }
 
 /// The value of a loss, on the host or still being computed on a GPU.
@@ -58,7 +58,7 @@ impl Loss {
     }
 
     /// The value. Reading it from a GPU waits for all queued work.
-    pub fn value(&self) -> Result<f64, NnError> {
+    pub fn value(&self) -> Result<f64> {
         Ok(match &self.value {
             LossValue::Number(value) => *value,
             LossValue::CudaNumber(device, value) => {
@@ -71,7 +71,7 @@ impl Loss {
     }
 
     /// A copy of the value that the next replay of a captured step does not overwrite.
-    pub(crate) fn detached(&self) -> Result<Self, NnError> {
+    pub(crate) fn detached(&self) -> Result<Self> {
         let value = match &self.value {
             LossValue::CudaNumber(device, number) => {
                 LossValue::CudaNumber(device.clone(), Arc::new(number.duplicate(device)?))
@@ -86,7 +86,7 @@ impl Loss {
 
     /// Number of classified rows and of correct ones; `None` for regression losses. Reading it from a
     /// GPU waits for all queued work.
-    pub fn score(&self) -> Result<Option<Score>, NnError> {
+    pub fn score(&self) -> Result<Option<Score>> {
         Ok(match &self.value {
             LossValue::Number(_) | LossValue::CudaNumber(..) => None,
             LossValue::Score(score) => Some(*score),

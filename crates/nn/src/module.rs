@@ -3,7 +3,9 @@
 use crate::operators::{CrossEntropy, LinearWeights, RegressionLoss};
 use crate::target::LossClasses;
 use crate::training_batch::no_target;
-use crate::{Device, Levels, Loss, NnError, Parameters, Rows, Tape, Target, Targets, TrainingBatch, Var, Workspace};
+use crate::{
+    Device, Levels, Loss, NnError, Parameters, Result, Rows, Tape, Target, Targets, TrainingBatch, Var, Workspace,
+};
 use gemcnn_kernels::{FeatureType, Real, cross_entropy};
 use std::fmt;
 
@@ -25,7 +27,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     /// # Shapes
     /// `x`: one row of the input type for each vertex of the finest graph, or for each mesh in modules that
     /// follow a global pooling; result: rows of the output type.
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError>;
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>>;
 
     /// The sum of the output for `x` and of `skipped`, features of the output type: the end of a residual block. The
     /// default adds them after the forward pass.
@@ -38,7 +40,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         levels: Levels<'a, T>,
         x: Var<T>,
         skipped: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let y = self.forward(tape, levels, x)?;
         tape.add(y, skipped)
     }
@@ -88,7 +90,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         x: Var<T>,
         targets: Targets<'a, T>,
         rows: Rows<'_>,
-    ) -> Result<Loss, NnError> {
+    ) -> Result<Loss> {
         Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x)).classify(
             tape,
             levels,
@@ -102,7 +104,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// A batch that does not fit the module.
-    fn loss<'a>(&self, tape: &mut Tape<'a, T>, batch: &'a TrainingBatch<T>) -> Result<Loss, NnError> {
+    fn loss<'a>(&self, tape: &mut Tape<'a, T>, batch: &'a TrainingBatch<T>) -> Result<Loss> {
         Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x)).loss(tape, batch)
     }
 
@@ -111,12 +113,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Shapes
     /// `x` as in [`forward`](Module::forward); result: one class for each row of the output.
-    fn predict_classes<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Vec<u32>, NnError> {
+    fn predict_classes<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Vec<u32>> {
         Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x)).predict_classes(tape, levels, x)
     }
 
@@ -128,7 +125,7 @@ pub trait Module<T: Real>: fmt::Debug + Send + Sync {
         parameters: &mut Parameters<T>,
         levels: Levels<'a, T>,
         features: &[T],
-    ) -> Result<(), NnError> {
+    ) -> Result<()> {
         Passes::of(self, &|tape, levels, x| self.forward(tape, levels, x))
             .calibrate(workspace, parameters, levels, features)
     }
@@ -156,7 +153,7 @@ macro_rules! signature {
 pub(crate) use signature;
 
 /// Fails unless the outputs of a model are finite.
-fn finite_outputs(finite: bool) -> Result<(), NnError> {
+fn finite_outputs(finite: bool) -> Result<()> {
     if finite { Ok(()) } else { Err(NnError::OutputNotFinite) }
 }
 
@@ -208,7 +205,7 @@ impl fmt::Display for Parts<'_> {
     }
 }
 
-type Forward<'m, T> = dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>, NnError> + 'm;
+type Forward<'m, T> = dyn for<'a> Fn(&mut Tape<'a, T>, Levels<'a, T>, Var<T>) -> Result<Var<T>> + 'm;
 
 /// What the passes of every module have in common, compiled once for all modules.
 struct Passes<'m, T: Real> {
@@ -231,7 +228,7 @@ impl<'m, T: Real> Passes<'m, T> {
         x: Var<T>,
         targets: LossClasses<'a, T>,
         rows: Rows<'_>,
-    ) -> Result<Loss, NnError> {
+    ) -> Result<Loss> {
         if let Some((body, head)) = self.head {
             let features = body.forward(tape, levels, x)?;
             return tape
@@ -249,7 +246,7 @@ impl<'m, T: Real> Passes<'m, T> {
         tape.apply_loss(CrossEntropy(targets), [logits])
     }
 
-    fn loss<'a>(&self, tape: &mut Tape<'a, T>, batch: &'a TrainingBatch<T>) -> Result<Loss, NnError> {
+    fn loss<'a>(&self, tape: &mut Tape<'a, T>, batch: &'a TrainingBatch<T>) -> Result<Loss> {
         let (x, target) = batch.on_tape(tape)?;
         match target {
             Target::Classes(targets) => self.classify(tape, batch.levels(), x, targets, Rows::default()),
@@ -261,12 +258,7 @@ impl<'m, T: Real> Passes<'m, T> {
         }
     }
 
-    fn predict_classes<'a>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        x: Var<T>,
-    ) -> Result<Vec<u32>, NnError> {
+    fn predict_classes<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Vec<u32>> {
         let Some((body, head)) = self.head else {
             let outputs = (self.forward)(tape, levels, x)?;
             let mut classes = vec![0; outputs.rows()];
@@ -292,7 +284,7 @@ impl<'m, T: Real> Passes<'m, T> {
         parameters: &mut Parameters<T>,
         levels: Levels<'a, T>,
         features: &[T],
-    ) -> Result<(), NnError> {
+    ) -> Result<()> {
         parameters.move_to_host()?;
         let mut on_host = Workspace::default();
         let workspace = match workspace.device() {

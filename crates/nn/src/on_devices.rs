@@ -1,7 +1,7 @@
 //! Arrays in main memory with a copy on a GPU.
 
 use crate::device::DeviceCopy;
-use crate::{Device, NnError};
+use crate::{Device, Result};
 use gemcnn_kernels::OnDevice;
 use gemcnn_kernels::cuda::CudaDevice;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ pub trait Upload {
     ///
     /// # Errors
     /// Too little memory on the GPU, or another precision than f32.
-    fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded, NnError>;
+    fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded>;
 }
 
 /// Arrays `H` in main memory, and their copy `D` on a GPU. The copy is made once, by the first operator that needs it
@@ -49,7 +49,7 @@ impl<H: Upload<Uploaded = D>, D> OnDevices<H, D> {
     ///
     /// # Errors
     /// Too little memory on the GPU, or another precision than f32 there.
-    pub fn on(&self, device: &Device) -> Result<ArraysOn<'_, H, D>, NnError> {
+    pub fn on(&self, device: &Device) -> Result<ArraysOn<'_, H, D>> {
         Ok(ArraysOn(match device {
             Device::Cpu => OnDevice::Host(&self.host),
             Device::Cuda(device) => OnDevice::Cuda(self.on_cuda(device)?),
@@ -60,11 +60,11 @@ impl<H: Upload<Uploaded = D>, D> OnDevices<H, D> {
     ///
     /// # Errors
     /// As [`on`](Self::on).
-    pub fn copy_to(&self, device: &Device) -> Result<(), NnError> {
+    pub fn copy_to(&self, device: &Device) -> Result<()> {
         self.on(device).map(drop)
     }
 
-    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<D>, NnError> {
+    pub(crate) fn on_cuda(&self, device: &CudaDevice) -> Result<Arc<D>> {
         self.copy.to(device, || self.host.upload(device))
     }
 }

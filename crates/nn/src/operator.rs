@@ -2,7 +2,7 @@
 
 use crate::parameters::Access;
 use crate::storage::Storage;
-use crate::{Device, GraphBatch, NnError, ParameterId, Var, Workspace};
+use crate::{Device, GraphBatch, NnError, ParameterId, Result, Var, Workspace};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{Executor, OnDevice, Real, View, ViewMut};
@@ -74,7 +74,7 @@ pub trait Operator<T: Real, const N: usize = 1> {
     }
 
     /// Computes the output ([`Var::new`]) and what the backward pass needs.
-    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(Var<T>, Self::Saved), NnError>;
+    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(Var<T>, Self::Saved)>;
 
     /// Computes the gradients by the inputs from the gradient by the output, and adds to the gradients of
     /// its parameters ([`Context::gradients`]). A gradient that is not `wanted` may be `None`.
@@ -84,7 +84,7 @@ pub trait Operator<T: Real, const N: usize = 1> {
         saved: Self::Saved,
         gradient: Storage<T>,
         wanted: [bool; N],
-    ) -> Result<[Option<Storage<T>>; N], NnError>;
+    ) -> Result<[Option<Storage<T>>; N]>;
 }
 
 /// A random number stream of one operator in one step.
@@ -115,22 +115,22 @@ impl<T: Real> Context<'_, T> {
     }
 
     /// A buffer of `length` unspecified values.
-    pub fn buffer(&self, length: usize) -> Result<Storage<T>, NnError> {
+    pub fn buffer(&self, length: usize) -> Result<Storage<T>> {
         self.workspace.take(length)
     }
 
     /// A buffer of `length` unspecified values if `wanted`: for a gradient.
-    pub fn buffer_if(&self, wanted: bool, length: usize) -> Result<Option<Storage<T>>, NnError> {
+    pub fn buffer_if(&self, wanted: bool, length: usize) -> Result<Option<Storage<T>>> {
         wanted.then(|| self.buffer(length)).transpose()
     }
 
     /// A buffer of `length` zeros.
-    pub fn zeros(&self, length: usize) -> Result<Storage<T>, NnError> {
+    pub fn zeros(&self, length: usize) -> Result<Storage<T>> {
         self.workspace.zeros(length)
     }
 
     /// A copy of a buffer.
-    pub fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>, NnError> {
+    pub fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>> {
         self.workspace.duplicate(values)
     }
 
@@ -157,7 +157,7 @@ impl<T: Real> Context<'_, T> {
     ///
     /// # Errors
     /// Parameters on another GPU.
-    pub fn values<const N: usize>(&mut self, ids: [Option<ParameterId>; N]) -> Result<Values<'_, T, N>, NnError> {
+    pub fn values<const N: usize>(&mut self, ids: [Option<ParameterId>; N]) -> Result<Values<'_, T, N>> {
         let values = self.access.parameters().views(self.workspace.device(), ids)?;
         Ok((values, self.workspace.executor()))
     }
@@ -171,7 +171,7 @@ impl<T: Real> Context<'_, T> {
     pub fn values_mut<const N: usize>(
         &mut self,
         ids: [ParameterId; N],
-    ) -> Result<Option<([ViewMut<'_, T>; N], Executor<'_, T>)>, NnError> {
+    ) -> Result<Option<([ViewMut<'_, T>; N], Executor<'_, T>)>> {
         let Some(parameters) = self.access.parameters_mut() else { return Ok(None) };
         let values = parameters.views_mut(self.workspace.device(), ids)?;
         Ok(Some((values, self.workspace.executor())))
@@ -181,7 +181,7 @@ impl<T: Real> Context<'_, T> {
     ///
     /// # Errors
     /// Parameters on another GPU, or a tape that does not train.
-    pub fn gradients<const N: usize>(&mut self, ids: [Option<ParameterId>; N]) -> Result<Gradients<'_, T, N>, NnError> {
+    pub fn gradients<const N: usize>(&mut self, ids: [Option<ParameterId>; N]) -> Result<Gradients<'_, T, N>> {
         let Access::Training { parameters, .. } = &mut self.access else {
             return Err(NnError::NotTraining { what: "a backward pass" });
         };
@@ -190,7 +190,7 @@ impl<T: Real> Context<'_, T> {
     }
 
     /// A random number stream of its own for the calling operator; `None` unless training.
-    pub fn random_stream(&mut self) -> Result<Option<RandomStream>, NnError> {
+    pub fn random_stream(&mut self) -> Result<Option<RandomStream>> {
         let Access::Training { randomness, .. } = &self.access else { return Ok(None) };
         let stream = *randomness;
         // Golden-ratio steps keep the seeds of the operators of one step apart.

@@ -1,7 +1,7 @@
 //! Sparse maps from the vertices of a batch of meshes to the rows that a model reads.
 
 use crate::error::{check_size, mesh_offsets};
-use crate::{Device, Extra, IncidenceBatch, NnError};
+use crate::{Device, Extra, IncidenceBatch, NnError, Result};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::incidence::IncidenceParts;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl<T: Real> PatchBatch<T> {
     /// # Errors
     /// Meshes with different numbers of maps, arrays that do not fit together, or more entries than 32-bit indices can
     /// address.
-    pub fn new(meshes: impl IntoIterator<Item = Arc<PatchArrays>>) -> Result<Self, NnError> {
+    pub fn new(meshes: impl IntoIterator<Item = Arc<PatchArrays>>) -> Result<Self> {
         let parts: Vec<Arc<PatchArrays>> = meshes.into_iter().collect();
         let count = parts.first().map_or(0, |part| part.maps.len());
         for part in &parts {
@@ -116,7 +116,7 @@ impl<T: Real> PatchBatch<T> {
     ///
     /// # Errors
     /// [`NnError::Size`] if there are too few maps.
-    pub fn map(&self, index: usize) -> Result<&IncidenceBatch<T>, NnError> {
+    pub fn map(&self, index: usize) -> Result<&IncidenceBatch<T>> {
         self.maps.get(index).ok_or_else(|| NnError::Size {
             what: "sparse maps of the batch".into(),
             expected: index + 1,
@@ -130,7 +130,7 @@ impl<T: Real> Extra<T> for PatchBatch<T> {
         "sparse maps"
     }
 
-    fn join(batches: &[&Self]) -> Result<Self, NnError> {
+    fn join(batches: &[&Self]) -> Result<Self> {
         Self::new(batches.iter().flat_map(|batch| batch.parts.iter().cloned()))
     }
 
@@ -148,7 +148,7 @@ impl<T: Real> Extra<T> for PatchBatch<T> {
         bytes * if *device == Device::Cpu { 2 } else { 1 }
     }
 
-    fn send(&self, device: &Device) -> Result<(), NnError> {
+    fn send(&self, device: &Device) -> Result<()> {
         self.maps.iter().try_for_each(|map| map.copy_to(device))
     }
 }

@@ -1,6 +1,6 @@
 //! Operators of two functions: one that computes, and one for the gradients.
 
-use crate::{Context, Device, NnError, Operator, ParameterId, Storage, Tape, Var};
+use crate::{Context, Device, Operator, ParameterId, Result, Storage, Tape, Var};
 use gemcnn_kernels::cuda::{CudaError, DeviceSlice, DeviceSliceMut};
 use gemcnn_kernels::{Executor, FeatureType, OnDevice, Real, View, ViewMut};
 
@@ -83,7 +83,7 @@ impl<S, T: Real, const N: usize, const P: usize> Operator<T, N> for Functions<S,
         P > 0
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, inputs: [Var<T>; N]) -> Result<(Var<T>, Self::Saved)> {
         let (kind, rows) = &self.output;
         let mut y = context.buffer(rows * kind.dimension())?;
         let (none, _) = empty(context.device());
@@ -107,7 +107,7 @@ impl<S, T: Real, const N: usize, const P: usize> Operator<T, N> for Functions<S,
         kept: Self::Saved,
         dy: Storage<T>,
         wanted: [bool; N],
-    ) -> Result<[Option<Storage<T>>; N], NnError> {
+    ) -> Result<[Option<Storage<T>>; N]> {
         let all = matches!(self.gradients, Gradients::All(_));
         let mut dx = [const { None }; N];
         for ((dx, length), wanted) in dx.iter_mut().zip(kept.lengths).zip(wanted) {
@@ -136,7 +136,7 @@ impl<S, T: Real, const N: usize, const P: usize> Operator<T, N> for Functions<S,
 }
 
 /// No numbers on a device, to read and to write.
-fn empty<'v, T: Real>(device: &Device) -> (View<'v, T>, fn() -> ViewMut<'v, T>) {
+pub(crate) fn empty<'v, T: Real>(device: &Device) -> (View<'v, T>, fn() -> ViewMut<'v, T>) {
     match device {
         Device::Cpu => (OnDevice::Host(&[]), || OnDevice::Host(&mut [])),
         Device::Cuda(_) => (OnDevice::Cuda(DeviceSlice::empty()), || OnDevice::Cuda(DeviceSliceMut::empty())),
@@ -183,7 +183,7 @@ impl<'a, T: Real> Tape<'a, T> {
         recipe: Recipe<S, T, N, P>,
         forward: Forward<S, T, N, P>,
         backward: Backward<S, T, N, P>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         self.record_functions(recipe, forward, Gradients::All(backward))
     }
 
@@ -196,7 +196,7 @@ impl<'a, T: Real> Tape<'a, T> {
         recipe: Recipe<S, T, N, P>,
         forward: Forward<S, T, N, P>,
         backward: BackwardWanted<S, T, N, P>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         self.record_functions(recipe, forward, Gradients::Wanted(backward))
     }
 
@@ -205,7 +205,7 @@ impl<'a, T: Real> Tape<'a, T> {
         recipe: Recipe<S, T, N, P>,
         forward: Forward<S, T, N, P>,
         gradients: Gradients<S, T, N, P>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let Recipe { state, inputs, parameters, output, keep } = recipe;
         self.apply(Functions { state, parameters, output, keep, forward, gradients }, inputs)
     }

@@ -1,6 +1,6 @@
 //! Learning-rate schedules: factors that multiply a base rate.
 
-use crate::NnError;
+use crate::{NnError, Result};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
@@ -118,7 +118,7 @@ impl Plateau {
     ///
     /// # Errors
     /// A decrease outside (0, 1), or a threshold outside [0, 1).
-    pub fn new(decrease: f64, patience: u32, threshold: f64) -> Result<Self, NnError> {
+    pub fn new(decrease: f64, patience: u32, threshold: f64) -> Result<Self> {
         if !(decrease > 0.0 && decrease < 1.0) {
             return Err(NnError::setting("plateau", format!("the factor {decrease} must lie between 0 and 1")));
         }

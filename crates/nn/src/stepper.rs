@@ -6,7 +6,7 @@
 //! call. The results are bitwise equal to those of plain steps.
 
 use crate::training_batch::{BatchShape, SentBatch};
-use crate::{Device, Geometry, Loss, Module, NnError, Optimiser, Parameters, Tape, TrainingBatch, Workspace};
+use crate::{Device, Geometry, Loss, Module, NnError, Optimiser, Parameters, Result, Tape, TrainingBatch, Workspace};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, CudaGraph, ProductMode};
 use gemcnn_kernels::random::Stream;
@@ -110,7 +110,7 @@ impl<T: Real> Stepper<T> {
         workspace: &mut Workspace<T>,
         batch: &TrainingBatch<T>,
         settings: StepSettings,
-    ) -> Result<Loss, NnError> {
+    ) -> Result<Loss> {
         let device = workspace.device().clone();
         let capturable = match &device {
             Device::Cuda(device) if !self.never_captures && !workspace.has_fixed_data => {
@@ -147,7 +147,7 @@ impl<T: Real> Stepper<T> {
         device: &CudaDevice,
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
-    ) -> Result<Option<Loss>, NnError> {
+    ) -> Result<Option<Loss>> {
         let Some(captured) = &mut self.captured else { return Ok(None) };
         if work.places(device)? != captured.places {
             return Ok(None);
@@ -178,7 +178,7 @@ impl<T: Real> Stepper<T> {
         work: &mut Work<'_, T>,
         batch: &TrainingBatch<T>,
         shape: BatchShape<T>,
-    ) -> Result<Loss, NnError> {
+    ) -> Result<Loss> {
         self.captured = None;
         let place = batch.place_on(device)?;
         work.prepare(device)?;
@@ -208,7 +208,7 @@ struct Work<'w, T: Real> {
 
 impl<T: Real> Work<'_, T> {
     /// Forward and backward pass, and clipping.
-    fn gradients(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
+    fn gradients(&mut self, batch: &TrainingBatch<T>) -> Result<Loss> {
         let StepSettings { randomness, clip, .. } = self.settings;
         self.parameters.clear_gradients();
         let mut tape = Tape::training(self.workspace, self.parameters, randomness);
@@ -221,27 +221,27 @@ impl<T: Real> Work<'_, T> {
     }
 
     /// A whole step.
-    fn plain(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
+    fn plain(&mut self, batch: &TrainingBatch<T>) -> Result<Loss> {
         let loss = self.gradients(batch)?;
         self.optimiser.step(self.parameters, self.settings.rate)?;
         Ok(loss)
     }
 
     /// Copies to the GPU what a captured step reads beside its batch.
-    fn prepare(&mut self, device: &CudaDevice) -> Result<(), NnError> {
+    fn prepare(&mut self, device: &CudaDevice) -> Result<()> {
         let StepSettings { rate, randomness, .. } = self.settings;
         self.workspace.device_stream(device, randomness)?;
         self.optimiser.prepare_on_device(self.parameters, rate)
     }
 
     /// The part of a step that is captured.
-    fn captured(&mut self, batch: &TrainingBatch<T>) -> Result<Loss, NnError> {
+    fn captured(&mut self, batch: &TrainingBatch<T>) -> Result<Loss> {
         let loss = self.gradients(batch)?;
         self.optimiser.run_on_device()?;
         Ok(loss)
     }
 
-    fn places(&mut self, device: &CudaDevice) -> Result<Places, NnError> {
+    fn places(&mut self, device: &CudaDevice) -> Result<Places> {
         let randomness = self.settings.randomness;
         Ok(Places {
             mode: device.product_mode(),

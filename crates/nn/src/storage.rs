@@ -2,7 +2,7 @@
 
 use crate::device::{expect_f32, f32_slice, f32_slice_mut};
 use crate::pool::clear;
-use crate::{Buffer, NnError, Workspace};
+use crate::{Buffer, Result, Workspace};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::elementwise::Accumulate;
 use gemcnn_kernels::{OnDevice, Real, View, ViewMut};
@@ -60,7 +60,7 @@ impl<T: Real> Storage<T> {
     }
 
     /// The values on the host. Values of a GPU are copied, after all queued work.
-    pub fn read(&self) -> Result<Cow<'_, [T]>, NnError> {
+    pub fn read(&self) -> Result<Cow<'_, [T]>> {
         match &self.memory {
             OnDevice::Host(values) => Ok(Cow::Borrowed(values)),
             OnDevice::Cuda(CudaMemory { device, numbers }) => {
@@ -72,7 +72,7 @@ impl<T: Real> Storage<T> {
     }
 
     /// Copies other values of the same length over these on a GPU, for the batch that a captured step reads.
-    pub(crate) fn overwrite(&self, with: &Self) -> Result<(), NnError> {
+    pub(crate) fn overwrite(&self, with: &Self) -> Result<()> {
         match (&self.memory, &with.memory) {
             (OnDevice::Cuda(to), OnDevice::Cuda(from)) => Ok(to.numbers.overwrite(&to.device, &from.numbers)?),
             _ => Err(gemcnn_kernels::KernelError::OtherDevice.into()),
@@ -82,7 +82,7 @@ impl<T: Real> Storage<T> {
 
 impl<T: Real> Workspace<T> {
     /// A buffer of `length` unspecified values.
-    pub(crate) fn take(&self, length: usize) -> Result<Storage<T>, NnError> {
+    pub(crate) fn take(&self, length: usize) -> Result<Storage<T>> {
         Ok(match self.cuda() {
             None => self.pool.take(length).into(),
             Some(device) => {
@@ -93,7 +93,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// A buffer of `length` zeros.
-    pub(crate) fn zeros(&self, length: usize) -> Result<Storage<T>, NnError> {
+    pub(crate) fn zeros(&self, length: usize) -> Result<Storage<T>> {
         let mut zeros = self.take(length)?;
         match &mut zeros.memory {
             OnDevice::Host(values) => clear(values),
@@ -103,7 +103,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// A copy of values of the host.
-    pub(crate) fn put(&self, values: &[T]) -> Result<Storage<T>, NnError> {
+    pub(crate) fn put(&self, values: &[T]) -> Result<Storage<T>> {
         let mut copy = self.take(values.len())?;
         match &mut copy.memory {
             OnDevice::Host(copy) => copy.copy_from_slice(values),
@@ -115,7 +115,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// A copy on the same device.
-    pub(crate) fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>, NnError> {
+    pub(crate) fn duplicate(&self, values: &Storage<T>) -> Result<Storage<T>> {
         let mut copy = self.take(values.len())?;
         match (&mut copy.memory, values.view()) {
             (OnDevice::Host(copy), OnDevice::Host(values)) => copy.copy_from_slice(values),
@@ -128,7 +128,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// Adds `other` to `sum`.
-    pub(crate) fn accumulate(&mut self, sum: &mut Storage<T>, other: &Storage<T>) -> Result<(), NnError> {
+    pub(crate) fn accumulate(&mut self, sum: &mut Storage<T>, other: &Storage<T>) -> Result<()> {
         Ok(Accumulate { a: other.view(), y: sum.view_mut() }.run(&mut self.executor())?)
     }
 }

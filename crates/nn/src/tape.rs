@@ -17,7 +17,7 @@ use crate::operator::{Context, Operator};
 use crate::parameters::{Access, Parameters};
 use crate::storage::Storage;
 use crate::var::{NodeId, Var};
-use crate::{Buffer, Device, NnError, Workspace};
+use crate::{Buffer, Device, NnError, Result, Workspace};
 use gemcnn_kernels::random::Stream;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ trait Recorded<T: Real> {
         context: &mut Context<'_, T>,
         gradient: Gradient<T>,
         wanted: &[bool],
-    ) -> Result<Vec<Option<Storage<T>>>, NnError>;
+    ) -> Result<Vec<Option<Storage<T>>>>;
 }
 
 struct RecordedOperator<O, S, const N: usize>(O, S);
@@ -63,7 +63,7 @@ impl<T: Real, const N: usize, O: Operator<T, N>> Recorded<T> for RecordedOperato
         context: &mut Context<'_, T>,
         gradient: Gradient<T>,
         wanted: &[bool],
-    ) -> Result<Vec<Option<Storage<T>>>, NnError> {
+    ) -> Result<Vec<Option<Storage<T>>>> {
         let Gradient::Features(gradient) = gradient else { return Ok(Vec::new()) };
         let wanted = std::array::from_fn(|i| wanted[i]);
         let gradients = self.0.backward(context, self.1, gradient, wanted)?;
@@ -77,7 +77,7 @@ impl<T: Real, const N: usize, O: LossOperator<T, N>> Recorded<T> for RecordedLos
         context: &mut Context<'_, T>,
         gradient: Gradient<T>,
         wanted: &[bool],
-    ) -> Result<Vec<Option<Storage<T>>>, NnError> {
+    ) -> Result<Vec<Option<Storage<T>>>> {
         let Gradient::Loss(weight) = gradient else { return Ok(Vec::new()) };
         let wanted = std::array::from_fn(|i| wanted[i]);
         let gradients = self.0.backward(context, self.1, weight, wanted)?;
@@ -155,7 +155,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// A number of values that is not a multiple of the type's dimension.
-    pub fn input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
+    pub fn input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>> {
         let width = kind.dimension();
         let rows = values.len().checked_div(width).unwrap_or(0);
         check_size(format!("numbers in {rows} rows of {kind}"), rows * width, values.len())?;
@@ -170,13 +170,13 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// As [`input`](Self::input), for data whose gradient is wanted:
     /// [`backward_to`](Self::backward_to) returns it.
-    pub fn tracked_input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>, NnError> {
+    pub fn tracked_input(&mut self, kind: FeatureType, values: &[T]) -> Result<Var<T>> {
         let input = self.input(kind, values)?;
         Ok(if self.is_training() { input.with_node(self.push(Step::Input, Vec::new())) } else { input })
     }
 
     /// Applies an operator.
-    pub fn apply<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Var<T>, NnError>
+    pub fn apply<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Var<T>>
     where
         O: Operator<T, N> + 'a,
         O::Saved: 'a,
@@ -192,7 +192,7 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies a loss operator, which ends a forward pass.
-    pub fn apply_loss<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Loss, NnError>
+    pub fn apply_loss<O, const N: usize>(&mut self, operator: O, inputs: [Var<T>; N]) -> Result<Loss>
     where
         O: LossOperator<T, N> + 'a,
         O::Saved: 'a,
@@ -225,7 +225,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// An inference tape, or a loss of another tape.
-    pub fn backward(self, loss: &Loss) -> Result<(), NnError> {
+    pub fn backward(self, loss: &Loss) -> Result<()> {
         self.backward_sum(&[(loss, 1.0)])
     }
 
@@ -233,7 +233,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// An inference tape, or a loss of another tape.
-    pub fn backward_sum(mut self, losses: &[(&Loss, f64)]) -> Result<(), NnError> {
+    pub fn backward_sum(mut self, losses: &[(&Loss, f64)]) -> Result<()> {
         self.run_backward(losses, &[]).map(drop)
     }
 
@@ -242,11 +242,11 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// An inference tape, or a loss or an input of another tape.
-    pub fn backward_to(mut self, loss: &Loss, inputs: &[&Var<T>]) -> Result<Vec<Buffer<T>>, NnError> {
+    pub fn backward_to(mut self, loss: &Loss, inputs: &[&Var<T>]) -> Result<Vec<Buffer<T>>> {
         self.run_backward(&[(loss, 1.0)], inputs)
     }
 
-    fn run_backward(&mut self, losses: &[(&Loss, f64)], inputs: &[&Var<T>]) -> Result<Vec<Buffer<T>>, NnError> {
+    fn run_backward(&mut self, losses: &[(&Loss, f64)], inputs: &[&Var<T>]) -> Result<Vec<Buffer<T>>> {
         if !self.is_training() {
             return Err(NnError::NotTraining { what: "a backward pass" });
         }
@@ -284,7 +284,7 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Adds to the gradient of a node.
-    fn accumulate(&mut self, index: usize, gradient: Gradient<T>) -> Result<(), NnError> {
+    fn accumulate(&mut self, index: usize, gradient: Gradient<T>) -> Result<()> {
         let Some(node) = self.nodes.get_mut(index) else { return Ok(()) };
         match (&mut node.gradient, gradient) {
             (Some(Gradient::Features(sum)), Gradient::Features(gradient)) => {
@@ -302,11 +302,11 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Nodes of inputs.
-    pub(crate) fn nodes_of(&self, inputs: &[Var<T>]) -> Result<Vec<Option<usize>>, NnError> {
+    pub(crate) fn nodes_of(&self, inputs: &[Var<T>]) -> Result<Vec<Option<usize>>> {
         inputs.iter().map(|x| self.index_of(x.node())).collect()
     }
 
-    fn index_of(&self, node: Option<NodeId>) -> Result<Option<usize>, NnError> {
+    fn index_of(&self, node: Option<NodeId>) -> Result<Option<usize>> {
         match node {
             Some(node) if node.tape != self.id => Err(NnError::setting(
                 "tape",

@@ -1,7 +1,7 @@
 //! Targets: what is known of the rows of an output, wherever it is.
 
 use crate::device::f32_slice;
-use crate::{NnError, Targets};
+use crate::{Result, Targets};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::cuda::DeviceValues;
@@ -115,7 +115,7 @@ impl<T: Real> TargetValues<'_, T> {
     }
 
     /// A copy on a GPU, with rows of a type.
-    pub(crate) fn send(&self, device: &CudaDevice, features: &FeatureType) -> Result<DeviceValues, NnError> {
+    pub(crate) fn send(&self, device: &CudaDevice, features: &FeatureType) -> Result<DeviceValues> {
         Ok(DeviceValues::new(device, &self.loss(features), f32_slice(self.values)?)?)
     }
 }
@@ -127,7 +127,7 @@ pub(crate) type LossValues<'a, T> = LossTarget<TargetValues<'a, T>, DeviceValues
 
 impl<H, D> LossTarget<H, D> {
     /// The copy on the GPU, made by `send` if there is none.
-    pub fn on(&self, send: impl FnOnce(&H) -> Result<D, NnError>) -> Result<Arc<D>, NnError> {
+    pub fn on(&self, send: impl FnOnce(&H) -> Result<D>) -> Result<Arc<D>> {
         match &self.sent {
             Some(sent) => Ok(Arc::clone(sent)),
             None => send(&self.host).map(Arc::new),

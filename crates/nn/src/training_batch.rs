@@ -5,7 +5,9 @@ use crate::error::check_size;
 use crate::operators::send_targets;
 use crate::storage::Storage;
 use crate::target::{LossClasses, LossTarget, LossValues};
-use crate::{Device, Geometry, GraphBatch, IGNORE, Levels, NnError, Penalty, Tape, Target, TargetValues, Targets, Var};
+use crate::{
+    Device, Geometry, GraphBatch, IGNORE, Levels, NnError, Penalty, Result, Tape, Target, TargetValues, Targets, Var,
+};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::regression::cuda::DeviceValues;
@@ -122,7 +124,7 @@ impl<T: Real> TrainingBatch<T> {
         features: Vec<T>,
         objective: impl Into<Arc<Objective<T>>>,
         mut target: Target<Vec<u32>, Vec<T>>,
-    ) -> Result<Self, NnError> {
+    ) -> Result<Self> {
         let (graphs, objective) = (graphs.into(), objective.into());
         let vertices = (graphs.levels().first()).map_or(0, |graph| graph.vertex_count());
         let expected = vertices * kind.dimension();
@@ -195,7 +197,7 @@ impl<T: Real> TrainingBatch<T> {
     ///
     /// # Errors
     /// Labels that name no class, or too little memory.
-    pub fn send_ahead(&self, device: &Device) -> Result<(), NnError> {
+    pub fn send_ahead(&self, device: &Device) -> Result<()> {
         match device {
             Device::Cpu => self.graphs.send(device),
             Device::Cuda(device) => {
@@ -206,7 +208,7 @@ impl<T: Real> TrainingBatch<T> {
         }
     }
 
-    fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>, NnError> {
+    fn send(&self, device: &CudaDevice) -> Result<SentBatch<T>> {
         let target = self.target().try_map(
             |targets| Ok::<_, NnError>(Arc::new(send_targets(device, &targets)?)),
             |values| Ok(Arc::new(values.send(device, &self.objective.output())?)),
@@ -216,7 +218,7 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// Features and targets on a GPU.
-    pub(crate) fn on(&self, device: &CudaDevice) -> Result<Arc<SentBatch<T>>, NnError> {
+    pub(crate) fn on(&self, device: &CudaDevice) -> Result<Arc<SentBatch<T>>> {
         self.sent.to(device, || self.send(device))
     }
 
@@ -225,7 +227,7 @@ impl<T: Real> TrainingBatch<T> {
     pub(crate) fn on_tape<'a>(
         &'a self,
         tape: &mut Tape<'a, T>,
-    ) -> Result<(Var<T>, Target<LossClasses<'a, T>, LossValues<'a, T>>), NnError> {
+    ) -> Result<(Var<T>, Target<LossClasses<'a, T>, LossValues<'a, T>>)> {
         let Device::Cuda(device) = tape.device().clone() else {
             let x = tape.input(self.kind.clone(), &self.features)?;
             return Ok((x, self.target().map(LossTarget::from, LossTarget::from)));
@@ -255,7 +257,7 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// A batch whose buffers on a GPU are its own, to be overwritten.
-    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self, NnError> {
+    pub(crate) fn place_on(&self, device: &CudaDevice) -> Result<Self> {
         let sent = self.on(device)?;
         let target = sent.target.as_ref().try_map(
             |targets| targets.duplicate(device).map(Arc::new),
@@ -277,7 +279,7 @@ impl<T: Real> TrainingBatch<T> {
     }
 
     /// Copies features and targets of another batch of the same shape over these, on the GPU.
-    pub(crate) fn overwrite_rows(&self, device: &CudaDevice, from: &SentBatch<T>) -> Result<(), NnError> {
+    pub(crate) fn overwrite_rows(&self, device: &CudaDevice, from: &SentBatch<T>) -> Result<()> {
         let place = self.on(device)?;
         place.features.overwrite(&from.features)?;
         match place.target.as_ref().zip(from.target.as_ref()) {
@@ -314,7 +316,7 @@ mod tests {
     use super::*;
     use gemcnn_mesh::{GaugeGraph, GeometryOptions, shapes};
 
-    fn batch(objective: Objective<f32>, target: Target) -> Result<TrainingBatch<f32>, NnError> {
+    fn batch(objective: Objective<f32>, target: Target) -> Result<TrainingBatch<f32>> {
         let graph = GaugeGraph::new(&shapes::icosahedron(), &GeometryOptions::default())?;
         let graphs = Geometry::from(GraphBatch::new([&graph])?);
         TrainingBatch::new(graphs, FeatureType::scalars(1), vec![0.0; 12], objective, target)

@@ -1,7 +1,7 @@
 //! Features on a tape.
 
 use crate::error::{check_size, expect_scalars};
-use crate::{NnError, Storage};
+use crate::{NnError, Result, Storage};
 use gemcnn_kernels::{FeatureType, Real, Resolve, View};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<T: Real> Var<T> {
     }
 
     /// The values on the host, row after row. Values of a GPU are copied, after all queued work.
-    pub fn values(&self) -> Result<Cow<'_, [T]>, NnError> {
+    pub fn values(&self) -> Result<Cow<'_, [T]>> {
         self.value.read()
     }
 
@@ -56,7 +56,7 @@ impl<T: Real> Var<T> {
     ///
     /// # Errors
     /// Features on a GPU.
-    pub fn host(&self) -> Result<&[T], NnError> {
+    pub fn host(&self) -> Result<&[T]> {
         Ok(self.view().host()?)
     }
 
@@ -81,7 +81,7 @@ impl<T: Real> Var<T> {
     ///
     /// # Errors
     /// [`NnError::Size`] for a type of another dimension.
-    pub fn with_kind(self, kind: FeatureType) -> Result<Self, NnError> {
+    pub fn with_kind(self, kind: FeatureType) -> Result<Self> {
         check_size("dimension of the type", self.kind.dimension(), kind.dimension())?;
         Ok(Self { kind, ..self })
     }
@@ -92,7 +92,7 @@ impl<T: Real> Var<T> {
     /// # Errors
     /// [`NnError::Type`] for features that are not scalars, [`NnError::Size`] for a number of rows that does not divide
     /// them.
-    pub fn with_rows(self, rows: usize) -> Result<Self, NnError> {
+    pub fn with_rows(self, rows: usize) -> Result<Self> {
         self.expect_scalars("features in another number of rows")?;
         let count = self.values_len();
         let width = count / rows.max(1);
@@ -104,7 +104,7 @@ impl<T: Real> Var<T> {
     ///
     /// # Errors
     /// [`NnError::Type`] with `what`, the expected and the found type.
-    pub fn expect_kind(&self, what: &str, expected: &FeatureType) -> Result<(), NnError> {
+    pub fn expect_kind(&self, what: &str, expected: &FeatureType) -> Result<()> {
         if self.kind == *expected {
             Ok(())
         } else {
@@ -116,7 +116,7 @@ impl<T: Real> Var<T> {
     ///
     /// # Errors
     /// [`NnError::Type`] with `what` and the found type.
-    pub fn expect_scalars(&self, what: &str) -> Result<(), NnError> {
+    pub fn expect_scalars(&self, what: &str) -> Result<()> {
         expect_scalars(what, &self.kind)
     }
 
@@ -124,7 +124,7 @@ impl<T: Real> Var<T> {
     ///
     /// # Errors
     /// [`NnError::Size`] with `what` and both numbers.
-    pub fn expect_rows(&self, what: &str, expected: usize) -> Result<(), NnError> {
+    pub fn expect_rows(&self, what: &str, expected: usize) -> Result<()> {
         check_size(format!("rows of {what}"), expected, self.rows)
     }
 }

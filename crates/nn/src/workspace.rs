@@ -1,6 +1,6 @@
 //! Memory that training steps share.
 
-use crate::{Device, NnError, Pool};
+use crate::{Device, Pool, Result};
 use gemcnn_kernels::cuda::{CudaDevice, ProductMode};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
@@ -62,7 +62,7 @@ impl<T: Real> Workspace<T> {
     }
 
     /// The random number stream of a step on the GPU, always at the same address.
-    pub(crate) fn device_stream(&mut self, device: &CudaDevice, stream: Stream) -> Result<Arc<DeviceStream>, NnError> {
+    pub(crate) fn device_stream(&mut self, device: &CudaDevice, stream: Stream) -> Result<Arc<DeviceStream>> {
         let place = match &mut self.random {
             Some((place, held)) => {
                 if *held != stream {

@@ -3,11 +3,11 @@
 use crate::errors;
 use crate::operators::{Planned, plan};
 use crate::settings::{by_type, kind};
-use crate::tensor::Place;
-use gemcnn_kernels::batch_norm::cuda::DeviceStatistics;
-use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, NormGroups, Normalisation, Statistics};
+use crate::tensor::{Place, Scalar};
+use gemcnn_kernels::batch_norm::{self, AnyStatistics, BatchNorm, NormGroups};
+use gemcnn_kernels::cuda::CudaError;
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{Executor, Resolve};
+use gemcnn_kernels::{Executor, View};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -39,6 +39,24 @@ fn nonlinearity<T: Planned>(
     }
 }
 
+/// Views of the mean and the variance of each slot, if they are given.
+fn moments<'a, T: Scalar>(place: &Place, tensors: Option<&Moments<'a>>) -> PyResult<Option<[View<'a, T>; 2]>> {
+    let Some([mean, variance]) = tensors else { return Ok(None) };
+    Ok(Some([place.view("mean", mean)?, place.view("variance", variance)?]))
+}
+
+/// The running statistics, or else those of the rows.
+fn statistics<T: Scalar>(
+    run: &mut Executor<'_, T>,
+    running: Option<[View<'_, T>; 2]>,
+    (config, rows, x): (&BatchNorm, usize, View<'_, T>),
+) -> Result<AnyStatistics, CudaError> {
+    match running {
+        Some(running) => AnyStatistics::running(run, running),
+        None => AnyStatistics::of_rows(run, config, rows, x),
+    }
+}
+
 /// The normalised rows, or their nonlinearity. `tensors` are x, gamma and beta. Without running statistics it uses
 /// those of the rows, which `found` follows: they get this weight there, the values before them the rest.
 #[pyfunction]
@@ -60,10 +78,7 @@ fn batch_norm_forward(
         let plan = nonlinearity::<T>(py, norm)?;
         let plan = plan.as_deref();
         let [x, gamma, beta] = [place.view::<T>("x", x)?, place.view("gamma", gamma)?, place.view("beta", beta)?];
-        let running = match &running {
-            Some([mean, variance]) => Some((place.view::<T>("mean", mean)?, place.view::<T>("variance", variance)?)),
-            None => None,
-        };
+        let running = moments::<T>(&place, running.as_ref())?;
         let y = place.view_mut::<T>("y", y)?;
         let [mean, variance] = &found;
         let [mean, variance] = match weight {
@@ -71,40 +86,19 @@ fn batch_norm_forward(
             1.0 => [place.zeros::<T>("found mean", mean)?, place.zeros("found variance", variance)?],
             _ => [place.view_mut::<T>("found mean", mean)?, place.view_mut("found variance", variance)?],
         };
-        place.run::<T>(py, |run| {
-            match run {
-                Executor::Host(scratch) => {
-                    let (x, gamma, beta) = (x.host()?, gamma.host()?, beta.host()?);
-                    let of_rows = running.is_none();
-                    let statistics = &match running {
-                        Some((mean, variance)) => Statistics::running(mean.host()?, variance.host()?),
-                        None => batch_norm::statistics(config, rows, x, scratch.wide)?,
-                    };
-                    let norm = Normalisation { config, statistics, gamma, beta };
-                    match plan {
-                        None => batch_norm::forward(norm, rows, x, y.host()?)?,
-                        Some(plan) => regular::forward_normalised(plan, norm, rows, x, y.host()?)?,
-                    }
-                    if of_rows {
-                        statistics.update_running(weight, mean.host()?, variance.host()?)?;
-                    }
+        place.run::<T>(py, |mut run| {
+            let run = &mut run;
+            let statistics = statistics(run, running, (config, rows, x))?;
+            let norm = statistics.normalisation(config, [gamma, beta])?;
+            match plan {
+                None => batch_norm::Forward { rows, norm, x, y }.run(run)?,
+                Some(plan) => {
+                    let (plan, norm) = (plan.on(run), run.option(Some(norm)));
+                    regular::Forward { rows, plan, norm, x, y }.run(run)?;
                 }
-                Executor::Cuda(device) => {
-                    let (x, gamma, beta) = (x.cuda()?, gamma.cuda()?, beta.cuda()?);
-                    let of_rows = running.is_none();
-                    let statistics = &match running {
-                        Some((mean, variance)) => DeviceStatistics::running(device, mean.cuda()?, variance.cuda()?)?,
-                        None => batch_norm::cuda::statistics(device, config, rows, x)?,
-                    };
-                    let norm = Normalisation { config, statistics, gamma, beta };
-                    match plan {
-                        None => batch_norm::cuda::forward(device, norm, rows, x, y.cuda()?)?,
-                        Some(plan) => regular::cuda::forward_normalised(device, plan.cuda()?, norm, rows, x, y.cuda()?)?,
-                    }
-                    if of_rows {
-                        statistics.update_running(device, weight, mean.cuda()?, variance.cuda()?)?;
-                    }
-                }
+            }
+            if running.is_none() {
+                statistics.update_running(run, weight, [mean, variance])?;
             }
             Ok(())
         })
@@ -130,48 +124,21 @@ fn batch_norm_backward(
         let plan = plan.as_deref();
         let [x, gamma, beta] = [place.view::<T>("x", x)?, place.view("gamma", gamma)?, place.view("beta", beta)?];
         let dy = place.view::<T>("dy", dy)?;
-        let running = match &running {
-            Some([mean, variance]) => Some((place.view::<T>("mean", mean)?, place.view::<T>("variance", variance)?)),
-            None => None,
-        };
+        let running = moments::<T>(&place, running.as_ref())?;
         let [dx, dgamma, dbeta] = &gradients;
         let dx = place.view_mut::<T>("dx", dx)?;
-        let gradients = NormGradients {
-            gamma: place.zeros::<T>("dgamma", dgamma)?,
-            beta: place.zeros::<T>("dbeta", dbeta)?,
-        };
-        place.run::<T>(py, |run| {
-            match run {
-                Executor::Host(scratch) => {
-                    let (x, gamma, beta) = (x.host()?, gamma.host()?, beta.host()?);
-                    let statistics = &match running {
-                        Some((mean, variance)) => Statistics::running(mean.host()?, variance.host()?),
-                        None => batch_norm::statistics(config, rows, x, scratch.wide)?,
-                    };
-                    let norm = Normalisation { config, statistics, gamma, beta };
-                    let (dy, dx, gradients) = (dy.host()?, dx.host()?, gradients.host()?);
-                    match plan {
-                        None => batch_norm::backward(norm, rows, x, dy, dx, gradients, scratch.wide)?,
-                        Some(plan) => regular::backward_normalised(plan, norm, rows, x, dy, dx, gradients, scratch.wide)?,
-                    }
+        let (dgamma, dbeta) = (place.zeros::<T>("dgamma", dgamma)?, place.zeros::<T>("dbeta", dbeta)?);
+        place.run::<T>(py, |mut run| {
+            let run = &mut run;
+            let statistics = statistics(run, running, (config, rows, x))?;
+            let norm = statistics.normalisation(config, [gamma, beta])?;
+            Ok(match plan {
+                None => batch_norm::Backward { rows, norm, x, dy, dx, dgamma, dbeta }.run(run),
+                Some(plan) => {
+                    let (plan, norm) = (plan.on(run), run.option(Some(norm)));
+                    regular::Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta }.run(run)
                 }
-                Executor::Cuda(device) => {
-                    let (x, gamma, beta) = (x.cuda()?, gamma.cuda()?, beta.cuda()?);
-                    let statistics = &match running {
-                        Some((mean, variance)) => DeviceStatistics::running(device, mean.cuda()?, variance.cuda()?)?,
-                        None => batch_norm::cuda::statistics(device, config, rows, x)?,
-                    };
-                    let norm = Normalisation { config, statistics, gamma, beta };
-                    let (dy, dx, gradients) = (dy.cuda()?, dx.cuda()?, gradients.cuda()?);
-                    match plan {
-                        None => batch_norm::cuda::backward(device, norm, rows, x, dy, dx, gradients)?,
-                        Some(plan) => regular::cuda::backward_normalised(
-                            device, plan.cuda()?, norm, rows, x, dy, dx, gradients,
-                        )?,
-                    }
-                }
-            }
-            Ok(())
+            }?)
         })
     })
 }

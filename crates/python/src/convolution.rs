@@ -4,8 +4,8 @@ use crate::errors;
 use crate::graph::{GraphTensors, Sizes, checked, slices};
 use crate::settings::{by_type, kind};
 use crate::tensor::{Place, Scalar};
-use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
-use gemcnn_kernels::{Aggregation, View, dispatch};
+use gemcnn_kernels::gauge_conv::{Backward, Forward, GaugeConv};
+use gemcnn_kernels::{Aggregation, View};
 use pyo3::prelude::*;
 
 /// `(input type, output type, rings, largest radius, aggregation)`
@@ -35,12 +35,12 @@ fn convolution(settings: ConvSettings<'_>, self_term: bool, bias: bool) -> PyRes
 /// Tensors of the neighbour weights, self weights and bias.
 type WeightTensors<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
-fn weights<'a, T: Scalar>(place: &Place, tensors: &WeightTensors<'a>) -> PyResult<Weights<View<'a, T>>> {
-    Ok(Weights {
-        neighbour: place.view("weight", &tensors.0)?,
-        self_term: place.optional("self_weight", tensors.1.as_ref())?,
-        bias: place.optional("bias", tensors.2.as_ref())?,
-    })
+fn weights<'a, T: Scalar>(place: &Place, tensors: &WeightTensors<'a>) -> PyResult<[View<'a, T>; 3]> {
+    Ok([
+        place.view("weight", &tensors.0)?,
+        place.optional("self_weight", tensors.1.as_ref())?,
+        place.optional("bias", tensors.2.as_ref())?,
+    ])
 }
 
 #[pyfunction]
@@ -57,11 +57,11 @@ fn gauge_conv_forward(
     by_type!(x, T => {
         let (place, sizes) = (Place::of(x)?, Sizes::of(&graph)?);
         let graph = slices::<T>(&place, &graph, &sizes)?;
-        let (x, weights, y) = (place.view::<T>("x", x)?, weights::<T>(&place, &tensors)?, place.view_mut::<T>("y", y)?);
-        place.run::<T>(py, |run| {
+        let [neighbour, self_term, bias] = weights::<T>(&place, &tensors)?;
+        let (x, y) = (place.view::<T>("x", x)?, place.view_mut::<T>("y", y)?);
+        place.run::<T>(py, |mut run| {
             let graph = checked(graph)?;
-            dispatch!(run, gauge_conv::forward(op; graph, x, weights, y; scratch));
-            Ok(())
+            Ok(Forward { op, graph, x, neighbour, self_term, bias, y }.run(&mut run)?)
         })
     })
 }
@@ -82,17 +82,16 @@ fn gauge_conv_backward(
     by_type!(x, T => {
         let (place, sizes) = (Place::of(x)?, Sizes::of(&graph)?);
         let graph = slices::<T>(&place, &graph, &sizes)?;
-        let (x, weights, dy) = (place.view::<T>("x", x)?, weights::<T>(&place, &tensors)?, place.view::<T>("dy", dy)?);
+        let [neighbour, self_term, bias] = weights::<T>(&place, &tensors)?;
+        let (x, dy) = (place.view::<T>("x", x)?, place.view::<T>("dy", dy)?);
         let dx = dx.map(|dx| place.view_mut::<T>("dx", dx)).transpose()?;
-        let gradients = Weights {
-            neighbour: place.zeros::<T>("dweight", &gradients.0)?,
-            self_term: place.optional_zeros::<T>("dself_weight", gradients.1.as_ref())?,
-            bias: place.optional_zeros::<T>("dbias", gradients.2.as_ref())?,
-        };
-        place.run::<T>(py, |run| {
+        let dneighbour = place.zeros::<T>("dweight", &gradients.0)?;
+        let dself_term = place.optional_zeros::<T>("dself_weight", gradients.1.as_ref())?;
+        let dbias = place.optional_zeros::<T>("dbias", gradients.2.as_ref())?;
+        place.run::<T>(py, |mut run| {
             let graph = checked(graph)?;
-            dispatch!(run, gauge_conv::backward(op; graph, x, weights, dy, dx, gradients; scratch));
-            Ok(())
+            let pass = Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias };
+            Ok(pass.run(&mut run)?)
         })
     })
 }

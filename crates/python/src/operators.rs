@@ -14,7 +14,7 @@ use gemcnn_kernels::pool::transport::{ClusterSlices, ClusterView};
 use gemcnn_kernels::pool::{Pool, PoolBackward, Unpool, UnpoolBackward};
 use gemcnn_kernels::regular::{self, Plan, Regular};
 use gemcnn_kernels::self_map::{self, SelfMap};
-use gemcnn_kernels::{Executor, KernelError, OnDevice, dispatch};
+use gemcnn_kernels::{Executor, KernelError, OnDevice};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::collections::HashMap;
@@ -132,9 +132,9 @@ fn regular_forward(
         let place = Place::of(x)?;
         let plan = &*plan::<T>(py, settings)?;
         let (x, y) = (place.view::<T>("x", x)?, place.view_mut::<T>("y", y)?);
-        place.run::<T>(py, |run| {
-            dispatch!(run, regular::forward(; plan, rows, x, y));
-            Ok(())
+        place.run::<T>(py, |mut run| {
+            let (plan, norm) = (plan.on(&run), run.option(None));
+            Ok(regular::Forward { rows, plan, norm, x, y }.run(&mut run)?)
         })
     })
 }
@@ -153,9 +153,11 @@ fn regular_backward(
         let plan = &*plan::<T>(py, settings)?;
         let (x, dy) = (place.view::<T>("x", x)?, place.view::<T>("dy", dy)?);
         let dx = place.view_mut::<T>("dx", dx)?;
-        place.run::<T>(py, |run| {
-            dispatch!(run, regular::backward(; plan, rows, x, dy, dx));
-            Ok(())
+        let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| place.optional_zeros::<T>(name, None));
+        let (dgamma, dbeta) = (dgamma?, dbeta?);
+        place.run::<T>(py, |mut run| {
+            let (plan, norm) = (plan.on(&run), run.option(None));
+            Ok(regular::Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta }.run(&mut run)?)
         })
     })
 }

@@ -3,7 +3,7 @@
 use crate::data::{Cache, Check, DataConfig, default_memory, size_in_memory};
 use crate::run::Data;
 use crate::train::{BatchSource, GeometryCache, PreparedBatch, RunConfig};
-use crate::{Sample, SampleSource, TaskError};
+use crate::{Result, Sample, SampleSource, TaskError};
 use gemcnn_nn::{Device, Optimiser, StepSettings, Stepper, Stream, Workspace};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub struct Estimate {
 ///
 /// # Errors
 /// No training meshes, or one that cannot be prepared or trained on.
-pub fn estimate(data: &DataConfig, check: &Check, device: &Device) -> Result<Estimate, TaskError> {
+pub fn estimate(data: &DataConfig, check: &Check, device: &Device) -> Result<Estimate> {
     let task = check.task.ok_or_else(|| TaskError::setting(&check.name, "its task is not known"))?;
     let config = RunConfig { data: data.clone(), ..RunConfig::new(task) };
     let data = Data::open(&config)?;
@@ -104,7 +104,7 @@ impl SampleSource for Single<'_> {
         self.0.name.clone()
     }
 
-    fn load(&self, _: usize) -> Result<Sample, TaskError> {
+    fn load(&self, _: usize) -> Result<Sample> {
         Ok(self.0.clone())
     }
 }

@@ -23,7 +23,7 @@ pub mod train;
 pub mod tune;
 
 pub use elements::Element;
-pub use error::{DataError, TaskError, summed_up};
+pub use error::{DataError, Result, TaskError, summed_up};
 pub use estimate::{Estimate, estimate};
 pub use features::FeatureConfig;
 pub use models::ModelConfig;

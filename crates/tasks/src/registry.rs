@@ -4,7 +4,7 @@
 //! type of its settings; a [`Choice`] is a kind with its settings. Built-in kinds and kinds from outside
 //! are registered in the same way, by one line.
 
-use crate::TaskError;
+use crate::{Result, TaskError};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -65,7 +65,7 @@ impl<C: Chosen + ?Sized> Registry<C> {
     }
 
     /// `KIND:NAME` stands for the kind with the setting `name`.
-    fn parse(&self, kind: &str, mut settings: Map<String, Value>) -> Result<Choice<C>, TaskError> {
+    fn parse(&self, kind: &str, mut settings: Map<String, Value>) -> Result<Choice<C>> {
         let kind = match kind.split_once(':') {
             Some((kind, name)) => {
                 settings.entry("name").or_insert_with(|| name.into());
@@ -200,12 +200,12 @@ impl<C: Chosen + ?Sized> Choice<C> {
     ///
     /// # Errors
     /// A kind that is not registered; the message lists those that are.
-    pub fn of_kind(kind: &str) -> Result<Self, TaskError> {
+    pub fn of_kind(kind: &str) -> Result<Self> {
         C::registry().parse(kind, Map::new())
     }
 
     /// A kind with default settings, or several, separated by commas.
-    pub fn of_kinds(names: &str) -> Result<Self, TaskError> {
+    pub fn of_kinds(names: &str) -> Result<Self> {
         match names.contains(',') {
             false => Self::of_kind(names.trim()),
             true => {

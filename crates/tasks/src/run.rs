@@ -7,7 +7,7 @@ use crate::train::{
     Checked, Event, Observer, Outcome, Preparing, Problem, Record, RunConfig, RunDirectory, Selection, StopFlag,
     TrainedModel, Trainer, TrainingConfig, begun_with, device_name, draw_curve, read_metrics,
 };
-use crate::{ModelConfig, SampleSource, Task, TaskError, summed_up};
+use crate::{ModelConfig, Result, SampleSource, Task, TaskError, summed_up};
 use gemcnn_mesh::{WriteOptions, write_mesh};
 use gemcnn_nn::{Device, Objective};
 use rayon::prelude::*;
@@ -31,7 +31,7 @@ pub fn train(
     device: &Device,
     observer: &mut dyn Observer,
     stop: &StopFlag,
-) -> Result<Outcome, TaskError> {
+) -> Result<Outcome> {
     let mut data = Data::open(config)?;
     data.dataset.notes().iter().for_each(|note| observer.observe(Event::Note(note)));
     let settings = config.to_json()?;
@@ -89,7 +89,7 @@ fn train_prepared(
     (cache, device): (&Cache, &Device),
     observer: &mut dyn Observer,
     stop: &StopFlag,
-) -> Result<Outcome, TaskError> {
+) -> Result<Outcome> {
     let (training, held_out) = (&splits[0], &splits[1]);
     let known = data.dataset.in_training(data.held_out, &data.dataset);
     if let Some(first) = known.first() {
@@ -152,7 +152,7 @@ fn train_prepared(
 ///
 /// # Errors
 /// A directory with a run of other settings, or in which another process trains.
-pub fn opened(config: &Checked<RunConfig>, path: &Path) -> Result<RunDirectory, TaskError> {
+pub fn opened(config: &Checked<RunConfig>, path: &Path) -> Result<RunDirectory> {
     let run = RunDirectory::open_or_create(path)?;
     if run.config().exists() && RunConfig::read(&run.config())? != **config {
         let problem = "the directory holds a run with other settings; choose another directory or remove this one";
@@ -173,7 +173,7 @@ pub fn trained(
     device: &Device,
     observer: &mut dyn Observer,
     stop: &StopFlag,
-) -> Result<Option<(TrainedModel, Vec<Record>)>, TaskError> {
+) -> Result<Option<(TrainedModel, Vec<Record>)>> {
     let config = config.clone().checked()?;
     let run = opened(&config, path)?;
     if !run.is_finished()
@@ -193,14 +193,14 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    pub fn open(config: &RunConfig) -> Result<Self, TaskError> {
+    pub fn open(config: &RunConfig) -> Result<Self> {
         let dataset = config.dataset()?;
         let held_out = if dataset.is_empty(Split::Validation) { Split::Test } else { Split::Validation };
         Ok(Self { dataset, held_out })
     }
 
     /// An error unless there are meshes to train on.
-    fn require_training_meshes(&self) -> Result<(), TaskError> {
+    fn require_training_meshes(&self) -> Result<()> {
         if !self.dataset.is_empty(Split::Train) {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Data {
 
     /// The objective and the initialised model. Both are made before any mesh is prepared, to detect settings that do
     /// not fit the data. A run that goes on has weights of its own.
-    pub fn model(&self, config: &RunConfig, begins: bool) -> Result<(Objective<f32>, ModelWithParameters), TaskError> {
+    pub fn model(&self, config: &RunConfig, begins: bool) -> Result<(Objective<f32>, ModelWithParameters)> {
         self.require_training_meshes()?;
         let objective = config.training.objective(self.dataset.learned())?;
         let spec = ModelSpec {
@@ -232,7 +232,7 @@ impl Data {
 
     /// The training split, the held-out split and, if evaluations are compared by it, changed copies of the validation
     /// split. By default that is so for classes, which do not depend on the mesh that carries them.
-    pub fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<Vec<PreparedSplit>, TaskError> {
+    pub fn splits(&self, config: &RunConfig, cache: &Cache) -> Result<Vec<PreparedSplit>> {
         let preparation = config.preparation();
         let split = |split| self.dataset.split(split, &preparation, cache);
         let is_robust = match config.training.select {
@@ -278,7 +278,7 @@ impl Data {
 }
 
 /// Takes the weights of a trained model, except those of its last layer.
-fn start_from(path: &Path, (network, parameters): &mut ModelWithParameters) -> Result<(), TaskError> {
+fn start_from(path: &Path, (network, parameters): &mut ModelWithParameters) -> Result<()> {
     let trained = TrainedModel::read(path)?;
     let refuse = |problem: String| TaskError::setting(format!("training.start: {}", path.display()), problem);
     let (Some((body, head)), Some((known, _))) = (network.split_head(), trained.network.split_head()) else {
@@ -305,7 +305,7 @@ fn start_from(path: &Path, (network, parameters): &mut ModelWithParameters) -> R
 
 /// A note if a model that compares meshes by the numbers of their vertices is trained on meshes of several
 /// connectivities.
-fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Option<String>, TaskError> {
+fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Option<String>> {
     if !model.needs_registration() {
         return Ok(None);
     }
@@ -329,7 +329,7 @@ fn note_on_registration(model: &ModelConfig, split: &PreparedSplit) -> Result<Op
 }
 
 /// Warnings if a validation split is too small to say much: a single mesh, or few rows of a class.
-fn notes_on_validation(split: &PreparedSplit, dataset: &Dataset) -> Result<Vec<String>, TaskError> {
+fn notes_on_validation(split: &PreparedSplit, dataset: &Dataset) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     if split.len() == 1 {
         notes.push("warning: the validation split is a single mesh, and its score says little about others".into());
@@ -382,7 +382,7 @@ fn write_beginning(
     run: &RunDirectory,
     device: &Device,
     skipped: &Skipped,
-) -> Result<(), TaskError> {
+) -> Result<()> {
     let skipped = match skipped.is_empty() {
         true => String::new(),
         false => format!("[skipped]\n{}", toml::to_string(skipped).unwrap_or_default()),
@@ -402,7 +402,7 @@ fn write_beginning(
     write_config(config, run)
 }
 
-fn read_skipped(run: &RunDirectory) -> Result<Skipped, TaskError> {
+fn read_skipped(run: &RunDirectory) -> Result<Skipped> {
     #[derive(Deserialize)]
     struct Versions {
         #[serde(default)]
@@ -417,18 +417,14 @@ fn read_skipped(run: &RunDirectory) -> Result<Skipped, TaskError> {
     Ok(versions.skipped)
 }
 
-fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<(), TaskError> {
+fn write_config(config: &RunConfig, run: &RunDirectory) -> Result<()> {
     run.write_durably(&run.config(), config.to_toml()?.as_bytes())
 }
 
 /// Reads every mesh once, to detect problems before training, until `stop` is requested. Leaves out meshes that cannot
 /// be used, and returns their numbers and problems; the first is an error if the data must be free of them. None is
 /// prepared.
-fn examine(
-    splits: &mut [PreparedSplit],
-    is_strict: bool,
-    stop: &StopFlag,
-) -> Result<BTreeMap<usize, String>, TaskError> {
+fn examine(splits: &mut [PreparedSplit], is_strict: bool, stop: &StopFlag) -> Result<BTreeMap<usize, String>> {
     let mut unusable = BTreeMap::new();
     for split in splits {
         for (item, problem) in split.examine(&|| !stop.is_requested())? {
@@ -448,7 +444,7 @@ fn prepare_first(
     cache: &Cache,
     observer: &mut dyn Observer,
     stop: &StopFlag,
-) -> Result<(), TaskError> {
+) -> Result<()> {
     let training = &splits[0];
     let first = training.typical(seed);
     let held_out: usize = splits[1..].iter().map(SampleSource::len).sum();

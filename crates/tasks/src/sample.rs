@@ -1,6 +1,6 @@
 //! Samples: prepared meshes with features and targets.
 
-use crate::TaskError;
+use crate::Result;
 use gemcnn_mesh::{GaugeGraph, Hierarchy};
 use gemcnn_nn::{Elements, Extras, FeatureType, Geometry, Target};
 use rand::SeedableRng;
@@ -55,7 +55,7 @@ impl Sample {
     ///
     /// # Errors
     /// More vertices or edges than 32-bit indices can address.
-    pub fn geometry(&self) -> Result<Geometry<f32>, TaskError> {
+    pub fn geometry(&self) -> Result<Geometry<f32>> {
         Ok(Geometry::new([&*self.hierarchy])?.with_extras(self.extras.clone())?)
     }
 
@@ -120,11 +120,11 @@ pub trait SampleSource: Send + Sync {
     ///
     /// # Errors
     /// Problems with its files, geometry or target.
-    fn load(&self, index: usize) -> Result<Sample, TaskError>;
+    fn load(&self, index: usize) -> Result<Sample>;
 
     /// Loads a sample for a step of training, where it may be changed at random. The result depends on the sample and
     /// on the visit alone. By default the sample is as [`load`](Self::load) returns it.
-    fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
+    fn visit(&self, index: usize, visit: Visit) -> Result<Sample> {
         let _ = visit;
         self.load(index)
     }
@@ -140,7 +140,7 @@ pub trait SampleSource: Send + Sync {
     ///
     /// # Errors
     /// Problems with its files or target.
-    fn target(&self, index: usize) -> Result<Target, TaskError> {
+    fn target(&self, index: usize) -> Result<Target> {
         Ok(self.load(index)?.target)
     }
 
@@ -148,7 +148,7 @@ pub trait SampleSource: Send + Sync {
     ///
     /// # Errors
     /// Problems with its files.
-    fn extent(&self, index: usize) -> Result<(usize, Option<f64>), TaskError> {
+    fn extent(&self, index: usize) -> Result<(usize, Option<f64>)> {
         let sample = self.load(index)?;
         Ok((sample.graph().vertex_count(), sample.size()))
     }
@@ -162,7 +162,7 @@ pub trait SampleSource: Send + Sync {
 
     /// Checksum of the content of a sample, by default of its name. A run can be resumed only with the
     /// same samples.
-    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+    fn checksum(&self, index: usize) -> Result<[u8; 32]> {
         Ok(*blake3::hash(self.name(index).as_bytes()).as_bytes())
     }
 

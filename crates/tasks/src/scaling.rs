@@ -1,6 +1,6 @@
 //! Scaling of features and targets that keeps equivariance.
 
-use crate::{SampleSource, TaskError};
+use crate::{Result, SampleSource, TaskError};
 use gemcnn_nn::columns::{Bounds, Moments, restore, standardise};
 use gemcnn_nn::{FeatureType, Target, irrep_dimension};
 use serde::{Deserialize, Serialize};
@@ -58,15 +58,11 @@ impl FeatureScaling {
     ///
     /// # Errors
     /// A sample that cannot be loaded.
-    pub fn fit_source(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
+    pub fn fit_source(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self> {
         Self::fit_pieces(kind, source.len(), |index| Ok(source.load(index)?.features))
     }
 
-    fn fit_pieces(
-        kind: &FeatureType,
-        count: usize,
-        load: impl Fn(usize) -> Result<Vec<f32>, TaskError>,
-    ) -> Result<Self, TaskError> {
+    fn fit_pieces(kind: &FeatureType, count: usize, load: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {
         let width = kind.dimension().max(1);
         let mut some = Vec::new();
         for index in (0..count).step_by(count.div_ceil(BOUND_SAMPLES).max(1)) {
@@ -89,7 +85,7 @@ impl FeatureScaling {
     ///
     /// # Errors
     /// A sample that cannot be loaded.
-    pub fn fit_targets(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self, TaskError> {
+    pub fn fit_targets(kind: &FeatureType, source: &dyn SampleSource) -> Result<Self> {
         let mut moments = Moments::new(kind.dimension());
         for index in 0..source.len() {
             if let Target::Values(values) = source.target(index)? {
@@ -100,7 +96,7 @@ impl FeatureScaling {
     }
 
     /// Fails unless it is a finite scaling of features of a type.
-    pub(crate) fn check(&self, what: &str, kind: &FeatureType) -> Result<(), TaskError> {
+    pub(crate) fn check(&self, what: &str, kind: &FeatureType) -> Result<()> {
         let size = kind.dimension();
         let refuse = |problem: String| Err(TaskError::setting(what, problem));
         if self.shift.len() != size || self.scale.len() != size {

@@ -4,7 +4,7 @@ use crate::data::{Augmentation, Cache, Split};
 use crate::models::Preset;
 use crate::run::trained;
 use crate::train::{Checked, Event, Observer, RunConfig, StopFlag};
-use crate::{FeatureConfig, Task, TaskError};
+use crate::{FeatureConfig, Result, Task, TaskError};
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Device;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub fn tune(
     device: &Device,
     observer: &mut dyn Observer,
     stop: &StopFlag,
-) -> Result<Option<Tuned>, TaskError> {
+) -> Result<Option<Tuned>> {
     if base.dataset()?.is_empty(Split::Validation) {
         let problem =
             "settings are chosen on a validation split; set `validation` in [training], or name the split in the data";
@@ -96,12 +96,7 @@ struct Tuner<'a> {
 
 impl Tuner<'_> {
     /// Runs a trial. Returns its error, infinite if it failed; `None` if `stop` is requested.
-    fn run(
-        &mut self,
-        change: String,
-        config: &RunConfig,
-        observer: &mut dyn Observer,
-    ) -> Result<Option<f64>, TaskError> {
+    fn run(&mut self, change: String, config: &RunConfig, observer: &mut dyn Observer) -> Result<Option<f64>> {
         let number = self.trials.len() + 1;
         let path = self.directory.join(format!("trial-{number}"));
         let mut short = config.clone();

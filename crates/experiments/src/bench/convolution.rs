@@ -2,8 +2,8 @@
 
 use super::case::{input, output_gradient};
 use super::job::{Job, Setup};
-use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
-use gemcnn_kernels::{Executor, HostScratch, Scratch, dispatch};
+use gemcnn_kernels::gauge_conv::{Backward, Forward, GaugeConv};
+use gemcnn_kernels::{Executor, HostScratch, Scratch};
 use gemcnn_nn::{
     Aggregation, Archive, Device, FeatureType, Geometry, Levels, Module, NnError, Parameters, Storage, Tape,
 };
@@ -81,10 +81,6 @@ impl Convolution {
     }
 }
 
-fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
-    Weights { neighbour, self_term, bias }
-}
-
 fn executor<'e>(device: &'e Device, (narrow, wide): &'e mut (Scratch<f32>, Scratch<f64>)) -> Executor<'e, f32> {
     match device {
         Device::Cpu => Executor::Host(HostScratch { narrow, wide }),
@@ -99,18 +95,14 @@ impl Job for Convolution {
         let Set { x, y, dy, dx } = &mut self.sets[set];
         self.calls += 1;
         let graph = Levels::from(&*self.graphs).graph()?.on(device)?;
-        let values = || weights(self.weights.each_ref().map(Storage::view));
-        dispatch!(
-            executor(device, scratch),
-            gauge_conv::forward(&*op; graph.view(), x.view(), values(), y.view_mut(); scratch)
-        );
+        let (op, graph, x, mut run) = (&*op, graph.view(), x.view(), executor(device, scratch));
+        let [neighbour, self_term, bias] = self.weights.each_ref().map(Storage::view);
+        Forward { op, graph, x, neighbour, self_term, bias, y: y.view_mut() }.run(&mut run)?;
         if self.is_backward {
-            let gradients = weights(self.gradients.each_mut().map(Storage::view_mut));
-            let dx = Some(dx.view_mut());
-            dispatch!(
-                executor(device, scratch),
-                gauge_conv::backward(&*op; graph.view(), x.view(), values(), dy.view(), dx, gradients; scratch)
-            );
+            let [dneighbour, dself_term, dbias] = self.gradients.each_mut().map(Storage::view_mut);
+            let (dy, dx) = (dy.view(), Some(dx.view_mut()));
+            Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias }
+                .run(&mut run)?;
         }
         Ok(())
     }

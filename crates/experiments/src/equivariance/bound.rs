@@ -1,7 +1,7 @@
 //! The theorem's bound on the error of the regular nonlinearity, and the error itself.
 
 use super::{BOUND_STREAM, Draws, Settings};
-use gemcnn_kernels::regular::{self, Plan, Regular};
+use gemcnn_kernels::regular::{Forward, Plan, Regular};
 use gemcnn_kernels::{Activation, FeatureType, elementwise};
 use gemcnn_nn::NnError;
 use gemcnn_tasks::TaskError;
@@ -69,7 +69,7 @@ fn measure_at(
     };
     let applied = |x: &[f64]| {
         let mut y = vec![0.0; x.len()];
-        regular::forward(&plan, angles.len(), x, &mut y).map(|()| y)
+        Forward { rows: angles.len(), plan: &plan, norm: None, x, y: &mut y[..] }.on_host().map(|()| y)
     };
     let (found, expected) = (applied(&rotated(x)?)?, rotated(&applied(x)?)?);
     let width = kind.dimension();

@@ -2,7 +2,7 @@
 
 use super::{Activation, Backward, Forward};
 use crate::Gpu;
-use crate::cuda::{CudaDevice, CudaError, Define, KernelSource, args};
+use crate::cuda::{CudaDevice, Define, KernelSource, Result, args};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("activation", include_str!("activation.cu"));
 
@@ -52,14 +52,14 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .into()
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { activation, x, y } = pass;
     let function = device.function(SOURCE, &defines(activation), "activation_forward")?;
     // SAFETY: both slices have the same length.
     unsafe { function.over_fours(x.len(), args![x, &y, x.len() as u64]) }
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { activation, x, dy, dx } = pass;
     let function = device.function(SOURCE, &defines(activation), "activation_backward")?;
     // SAFETY: all slices have the same length.

@@ -2,7 +2,7 @@
 
 use super::{Aggregation, Backward, Forward, OPERATOR, Radial, Row};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, KernelSource, args,
+    Arg, CudaDevice, Define, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, KernelSource, Result, args,
     irrep_count, irrep_rows, irreps, irreps_of_heads, key, to_u32,
 };
 use crate::{FeatureType, Gpu};
@@ -104,7 +104,7 @@ impl GatherPlan {
         (harmonics, radial, columns, heads): (usize, Radial, usize, usize),
         own: &[[u32; 4]],
         row: usize,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let mut destinations = vec![-1; radial.rings * harmonics];
         let channels = source.multiplicities().iter().map(|m| m / heads);
         let mut together = channels.fold(4, common);
@@ -131,14 +131,14 @@ impl GatherPlan {
     }
 
     /// Gathers rows for some vertices.
-    pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(), CudaError> {
+    pub fn run(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<()> {
         let (table, shape) = self.shape(device, run)?;
         let function = device.function(GATHER, &shape.defines(None), "gather")?;
         let (vertices, threads) = shape.block(false);
         let blocks = (run.vertices.1.div_ceil(vertices), self.radial.rings / shape.rings);
         // SAFETY: the operators checked the lengths of features, rows and results against the graph,
         // whose arrays were checked when it was made.
-        unsafe { function.run(blocks, (threads, 1), &self.arguments(run, &table)?) }
+        unsafe { function.run(blocks, (threads, 1), &self.arguments(run, &table)) }
     }
 
     /// True if rows of this stride fit in shared memory.
@@ -149,7 +149,7 @@ impl GatherPlan {
     }
 
     /// What another kernel that holds rows of this stride in shared memory is compiled for and reads.
-    pub fn row_kernel(&self, device: &CudaDevice, stride: usize) -> Result<RowKernel<'_>, CudaError> {
+    pub fn row_kernel(&self, device: &CudaDevice, stride: usize) -> Result<RowKernel<'_>> {
         let irreps = irreps(device, &self.source, self.vector)?;
         let shape = self.shape_of(self.vector, irreps.len());
         let (vertices, threads) = shape.block(true);
@@ -164,32 +164,22 @@ impl GatherPlan {
     }
 
     /// Gathers rows for some vertices in shared memory, and multiplies them there.
-    pub fn convolve(
-        &self,
-        device: &CudaDevice,
-        run: &GatherRun<'_>,
-        product: &TensorProduct<'_>,
-    ) -> Result<(), CudaError> {
+    pub fn convolve(&self, device: &CudaDevice, run: &GatherRun<'_>, product: &TensorProduct<'_>) -> Result<()> {
         let (table, shape) = self.shape(device, run)?;
         let bytes = shape.shared_bytes(product.stride);
         let defines = shape.defines(Some(product.stride));
         let function = device.function_with_shared(GATHER, &defines, "convolve", bytes)?;
         let (vertices, threads) = shape.block(true);
         let blocks = (run.vertices.1.div_ceil(vertices), 1);
-        let mut arguments = self.arguments(run, &table)?.to_vec();
-        arguments.extend(args![
-            product.stacked,
-            product.columns,
-            to_u32(OPERATOR, product.columns.len())?,
-            u32::from(product.add),
-        ]);
+        let mut arguments = self.arguments(run, &table);
+        arguments.extend(args![product.stacked, product.columns, product.columns.len(), u32::from(product.add)]);
         // SAFETY: as in `run`; the columns are places in rows of `stride` numbers and in the stacked
         // weights, as the operator laid them out.
         unsafe { function.run(blocks, (threads, 1), &arguments) }
     }
 
     /// The shape of the kernel for a run, and its irreps.
-    fn shape(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(Irreps, Shape), CudaError> {
+    fn shape(&self, device: &CudaDevice, run: &GatherRun<'_>) -> Result<(Irreps, Shape)> {
         // Slices may start at addresses that are not aligned for wide loads.
         let mut vector = self.vector;
         while !(run.x.is_aligned(vector) && run.out.view().is_aligned(vector)) {
@@ -215,41 +205,21 @@ impl GatherPlan {
         }
     }
 
-    fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Result<[Arg; 25], CudaError> {
-        let size = |n: usize| to_u32(OPERATOR, n);
+    fn arguments(&self, run: &GatherRun<'_>, table: &DeviceBuffer<[u32; 4]>) -> Vec<Arg> {
         let ((first, count), (bias, y, y_width)) = (run.vertices, run.bias);
         // Coefficients of edges take the place of the scale.
         let aggregation = match self.columns {
             0 => run.aggregation,
             _ => Aggregation::Sum,
         };
-        Ok(*args![
-            run.edges.offsets,
-            run.edges.neighbours,
-            run.edges.phases,
-            run.edges.radius,
-            run.edges.coefficients,
-            run.x,
-            size(self.source.dimension())?,
-            table,
-            size(table.len())?,
-            number(aggregation),
-            u32::from(run.reversed),
-            size(self.radial.rings)?,
-            self.radial.max_radius as f32,
-            &self.destinations,
-            &self.own,
-            size(self.own.len())?,
-            size(first)?,
-            size(count)?,
-            run.out,
-            size(self.row)?,
-            bias,
-            size(bias.len())?,
-            y,
-            size(y_width)?,
-            run.own,
-        ])
+        let DeviceEdges { offsets, neighbours, phases, radius, coefficients } = run.edges;
+        let Radial { rings, max_radius } = self.radial;
+        let graph: &[Arg] = args![offsets, neighbours, phases, radius, coefficients];
+        let features: &[Arg] = args![run.x, self.source.dimension(), table, table.len()];
+        let terms: &[Arg] = args![number(aggregation), u32::from(run.reversed), rings, max_radius as f32];
+        let places: &[Arg] = args![&self.destinations, &self.own, self.own.len(), first, count];
+        let results: &[Arg] = args![run.out, self.row, bias, bias.len(), y, y_width, run.own];
+        [graph, features, terms, places, results].concat()
     }
 }
 
@@ -346,7 +316,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .into()
 }
 
-pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<'_, Gpu>) -> Result<()> {
     let mut settings = key(&[&op.input]);
     let radius = op.max_radius.to_bits() as usize;
     settings.extend([op.highest_order, op.rings, radius, graph.columns()]);
@@ -377,34 +347,15 @@ pub(super) fn forward(device: &CudaDevice, Forward { op, graph, x, a }: Forward<
     )
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, graph, da, dx } = pass;
-    let edges = graph.reversed_edges(device)?;
+    let DeviceEdges { offsets, neighbours, phases, radius, coefficients } = graph.reversed_edges(device)?;
     let table = irreps(device, &op.input, 1)?;
-    let count = irrep_count(&op.input);
-    let size = |n: usize| to_u32(OPERATOR, n);
+    let (vertices, count) = (graph.vertex_count(), irrep_count(&op.input));
     let function = device.function(ADJOINT, &[], "adjoint")?;
+    let graph: &[Arg] = args![offsets, neighbours, phases, radius, coefficients, da, &*table, count];
+    let terms: &[Arg] = args![op.input.dimension(), op.harmonics(), op.rings, op.max_radius as f32];
+    let last: &[Arg] = args![number(op.aggregation), &dx, vertices];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            graph.vertex_count() * count,
-            args![
-                edges.offsets,
-                edges.neighbours,
-                edges.phases,
-                edges.radius,
-                edges.coefficients,
-                da,
-                &*table,
-                size(count)?,
-                size(op.input.dimension())?,
-                size(op.harmonics())?,
-                size(op.rings)?,
-                op.max_radius as f32,
-                number(op.aggregation),
-                &dx,
-                size(graph.vertex_count())?,
-            ],
-        )
-    }
+    unsafe { function.over(vertices * count, &[graph, terms, last].concat()) }
 }

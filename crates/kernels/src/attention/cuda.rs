@@ -8,8 +8,8 @@ use crate::KernelError;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::{self, ColumnPartials};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource,
-    ProductMode, args, check_length, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, ProductMode, Result, args, check_length,
 };
 use crate::gauge_conv::Weights;
 use crate::gauge_conv::cuda::transposed;
@@ -23,7 +23,7 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new(
 );
 
 /// True if one kernel can do it: the device multiplies on tensor cores, and rows and weights are small enough.
-pub fn supports(device: &CudaDevice, op: &Attention) -> Result<bool, CudaError> {
+pub fn supports(device: &CudaDevice, op: &Attention) -> Result<bool> {
     let counts = op.output.multiplicities();
     let empty = op.input.dimension() == 0 || op.output.dimension() == 0;
     if device.product_mode() == ProductMode::F32
@@ -37,7 +37,7 @@ pub fn supports(device: &CudaDevice, op: &Attention) -> Result<bool, CudaError> 
     Ok(Plan::new(device, op)?.fits)
 }
 
-fn plan(device: &CudaDevice, op: &Attention) -> Result<Arc<Plan>, CudaError> {
+fn plan(device: &CudaDevice, op: &Attention) -> Result<Arc<Plan>> {
     if supports(device, op)? {
         return Plan::new(device, op);
     }
@@ -60,7 +60,7 @@ fn copy_parts(
     head: usize,
     (parts, add): (HeadWeights<DeviceSlice<'_, f32>>, bool),
     packed: DeviceSlice<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let counts = op.counts();
     let all = [("query", parts.query), ("key", parts.key), ("value", parts.value), ("bias", parts.bias)];
     for ((name, part), count) in all.into_iter().zip(counts) {
@@ -80,7 +80,7 @@ pub fn pack(
     head: usize,
     weights: HeadWeights<DeviceSlice<'_, f32>>,
     all: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     copy_parts(device, op, head, (weights, false), all.view())
 }
 
@@ -91,14 +91,8 @@ pub fn add_gradients(
     head: usize,
     all: DeviceSlice<'_, f32>,
     gradients: &HeadWeights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let parts = HeadWeights {
-        query: gradients.query.view(),
-        key: gradients.key.view(),
-        value: gradients.value.view(),
-        bias: gradients.bias.view(),
-    };
-    copy_parts(device, op, head, (parts, true), all)
+) -> Result<()> {
+    copy_parts(device, op, head, (gradients.each_ref().map(DeviceSliceMut::view), true), all)
 }
 
 /// What a kernel reads and writes.
@@ -114,6 +108,16 @@ pub(super) struct Run<'a> {
     /// Weights of attention, or gradients of the logits.
     pub edge_values: &'a DeviceSliceMut<'a, f32>,
     pub result: &'a DeviceSliceMut<'a, f32>,
+}
+
+impl Run<'_> {
+    /// The last arguments of the kernels: scale, queries, values of edges, biases and the result.
+    pub fn arguments(&self, op: &Attention) -> [Arg; 8] {
+        let [queries, keys, values, biases] = op.counts();
+        let (first, all) = (queries + keys + values, queries + keys + values + biases);
+        let bias = self.weights.from(first);
+        *args![op.scale(), self.queries, self.given, self.edge_values, bias, all, biases, self.result]
+    }
 }
 
 /// Macros of the kernel beside those of a gather.
@@ -140,7 +144,7 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 }
 
 impl Plan {
-    fn run(&self, device: &CudaDevice, op: &Attention, direction: Direction, run: &Run<'_>) -> Result<(), CudaError> {
+    fn run(&self, device: &CudaDevice, op: &Attention, direction: Direction, run: &Run<'_>) -> Result<()> {
         let (products, place) = match direction {
             Direction::Forward => (&self.forward, 0),
             Direction::Backward => (&self.backward, 1),
@@ -162,44 +166,17 @@ impl Plan {
         let bytes = 4 * kernel.vertices * (self.strides[0] + self.strides[1]);
         let function = device.function_with_shared(SOURCE, &kernel.defines, "attend", bytes)?;
         let vertices = run.graph.vertex_count();
-        let [queries, keys, values, biases] = op.counts();
-        let bias = run.weights.from(queries + keys + values);
-        let edges = run.graph.edges();
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let arguments = args![
-            edges.offsets,
-            edges.neighbours,
-            edges.phases,
-            run.x,
-            size(op.input.dimension())?,
-            &*kernel.irreps,
-            size(kernel.irreps.len())?,
-            kernel.destinations,
-            size(self.row)?,
-            size(vertices)?,
-            run.own,
-            &self.places,
-            size(self.places.len() / op.heads)?,
-            size(op.output.dimension())?,
-            &stacked,
-            size(products.weights / 4)?,
-            &products.columns,
-            size(products.counts[0])?,
-            size(products.counts[1])?,
-            size(products.counts[2])?,
-            op.scale(),
-            run.queries,
-            run.given,
-            run.edge_values,
-            bias,
-            size(queries + keys + values + biases)?,
-            size(biases)?,
-            run.result,
-        ];
+        let DeviceEdges { offsets, neighbours, phases, .. } = run.graph.edges();
+        let ([one, two, three], irreps, places) = (products.counts, &*kernel.irreps, &self.places);
+        let features: &[Arg] = args![offsets, neighbours, phases, run.x, op.input.dimension(), irreps, irreps.len()];
+        let rows: &[Arg] = args![kernel.destinations, self.row, vertices, run.own];
+        let outputs: &[Arg] = args![places, places.len() / op.heads, op.output.dimension()];
+        let factors: &[Arg] = args![&stacked, products.weights / 4, &products.columns, one, two, three];
+        let arguments = [features, rows, outputs, factors, &run.arguments(op)].concat();
         let blocks = (vertices.div_ceil(kernel.vertices), op.heads);
         // SAFETY: the lengths of features, edge values and weights were checked against the graph and the settings, the
         // graph when it was made, and the columns are places in rows of these strides, as they were laid out.
-        unsafe { function.run(blocks, (kernel.threads, 1), arguments) }
+        unsafe { function.run(blocks, (kernel.threads, 1), &arguments) }
     }
 }
 
@@ -215,7 +192,7 @@ pub fn forward(
     mut queries: DeviceSliceMut<'_, f32>,
     attention: DeviceSliceMut<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let plan = plan(device, op)?;
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     let outputs = vertices * op.output.dimension();
@@ -257,7 +234,7 @@ pub fn backward(
     dy: DeviceSlice<'_, f32>,
     mut dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let plan = plan(device, op)?;
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     let outputs = op.output.dimension();

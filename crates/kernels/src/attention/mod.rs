@@ -56,6 +56,7 @@ pub struct HeadWeights<S> {
     /// One number for each scalar output of the head.
     pub bias: S,
 }
+crate::view::fields!(HeadWeights { query, key, value, bias });
 
 impl Attention {
     /// Type of the output of one head.

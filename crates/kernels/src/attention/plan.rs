@@ -5,7 +5,7 @@ use super::warps::Warps;
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, MAX_SHARED_BYTES};
 use crate::cuda::reduce::SignedTable;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, key};
+use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Result, key};
 use crate::gauge_conv::cuda::MAX_FUSED_WEIGHTS;
 use crate::gauge_conv::{Fragments, Stack, row_stride};
 use crate::self_map::blocks;
@@ -50,13 +50,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(device: &CudaDevice, op: &Attention) -> Result<Arc<Self>, CudaError> {
+    pub fn new(device: &CudaDevice, op: &Attention) -> Result<Arc<Self>> {
         let mut settings = key(&[&op.input, &op.output]);
         settings.push(op.heads);
         device.table("attention", settings, || Self::made(device, op))
     }
 
-    fn made(device: &CudaDevice, op: &Attention) -> Result<Self, CudaError> {
+    fn made(device: &CudaDevice, op: &Attention) -> Result<Self> {
         let part = op.part();
         let convolution = op.convolution(part.clone(), false);
         let stack = Stack::new(&convolution, 0, Direction::Forward);
@@ -157,7 +157,7 @@ impl Plan {
         device: &CudaDevice,
         table: &SignedTable,
         (weights, count): (DeviceSlice<'_, f32>, usize),
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    ) -> Result<DeviceBuffer<f32>> {
         let mut result = device.buffer(count)?;
         let to = result.view_mut();
         let nothing = DeviceSliceMut::empty();

@@ -1,10 +1,11 @@
 //! Batch normalisation on a GPU: partial sums in f64, then one pass over the features.
 
-use super::{BatchNorm, NormGradients, NormGroups, Normalisation, Origin};
+use super::{Backward, BatchNorm, Forward, NormGroups, Normalisation, Origin};
 use crate::cuda::reduce::{MIN_ROWS, Pieces};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, key, to_u32,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args, check_length, key,
 };
+use crate::{Gpu, KernelError};
 use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("batch_norm", include_str!("batch_norm.cu"));
@@ -21,18 +22,13 @@ pub struct DeviceStatistics {
 
 impl DeviceStatistics {
     /// Running statistics, for evaluation.
-    pub fn running(
-        device: &CudaDevice,
-        mean: DeviceSlice<'_, f32>,
-        variance: DeviceSlice<'_, f32>,
-    ) -> Result<Self, CudaError> {
+    pub fn running(device: &CudaDevice, mean: DeviceSlice<'_, f32>, variance: DeviceSlice<'_, f32>) -> Result<Self> {
         check_length("batch norm", "variance", variance, mean.len())?;
-        let widened = |from: DeviceSlice<'_, f32>| -> Result<DeviceBuffer<f64>, CudaError> {
+        let widened = |from: DeviceSlice<'_, f32>| -> Result<DeviceBuffer<f64>> {
             let mut to = device.buffer(from.len())?;
-            let count = to_u32("batch norm", from.len())?;
             let function = device.function(SOURCE, &[], "widen")?;
             // SAFETY: both have the same length.
-            unsafe { function.over(from.len(), args![from, &to.view_mut(), count])? };
+            unsafe { function.over(from.len(), args![from, &to.view_mut(), from.len()])? };
             Ok(to)
         };
         Ok(Self { mean: widened(mean)?, variance: widened(variance)?, origin: Origin::Running, affine: None })
@@ -46,7 +42,7 @@ impl DeviceStatistics {
         momentum: f64,
         mean: DeviceSliceMut<'_, f32>,
         variance: DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let slots = self.mean.len();
         check_length("batch norm", "running mean", mean.view(), slots)?;
         check_length("batch norm", "running variance", variance.view(), slots)?;
@@ -54,13 +50,12 @@ impl DeviceStatistics {
             return Ok(());
         }
         let function = device.function(SOURCE, &[], "update_running")?;
-        let count = to_u32("batch norm", slots)?;
         // SAFETY: all have one number for each slot.
-        unsafe { function.over(slots, args![&self.mean, &self.variance, momentum, &mean, &variance, count]) }
+        unsafe { function.over(slots, args![&self.mean, &self.variance, momentum, &mean, &variance, slots]) }
     }
 
     /// Mean and variance, on the host.
-    pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>), CudaError> {
+    pub fn read(&self, device: &CudaDevice) -> Result<(Vec<f64>, Vec<f64>)> {
         Ok((self.mean.to_vec(device)?, self.variance.to_vec(device)?))
     }
 }
@@ -78,7 +73,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    fn new(device: &CudaDevice, config: &BatchNorm) -> Result<Arc<Self>, CudaError> {
+    fn new(device: &CudaDevice, config: &BatchNorm) -> Result<Arc<Self>> {
         let mut settings = key(&[&config.kind]);
         settings.push(usize::from(config.groups == NormGroups::PerChannel));
         device.table("batch norm slots", settings, || {
@@ -106,40 +101,27 @@ pub(crate) type Affine = DeviceBuffer<[f32; 4]>;
 pub(crate) type StatisticsTerms = DeviceBuffer<[f32; 2]>;
 
 impl DeviceNormalisation<'_> {
-    pub(crate) fn check(&self, operator: &'static str) -> Result<(), CudaError> {
+    pub(crate) fn check(&self, operator: &'static str) -> Result<(), KernelError> {
         let slots = self.config.slots()?;
         check_length(operator, "mean", self.statistics.mean.view(), slots)?;
         check_length(operator, "variance", self.statistics.variance.view(), slots)?;
         check_length(operator, "gamma", self.gamma, slots)?;
-        Ok(check_length(operator, "beta", self.beta, slots)?)
+        check_length(operator, "beta", self.beta, slots)
     }
 
-    pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Arc<Affine>, CudaError> {
+    pub(crate) fn affine(&self, device: &CudaDevice) -> Result<Arc<Affine>> {
         if let Some(affine) = &self.statistics.affine {
             return Ok(affine.clone());
         }
-        let slots = Slots::new(device, self.config)?;
-        let width = self.config.kind.dimension();
+        let &Self { config, statistics: DeviceStatistics { mean, variance, .. }, gamma, beta } = self;
+        let slots = Slots::new(device, config)?;
+        let (scalars, width) = (config.kind.multiplicity(0), config.kind.dimension());
         let mut affine: Affine = device.buffer(width)?;
-        let size = |n: usize| to_u32("batch norm", n);
+        let to = affine.view_mut();
         let function = device.function(SOURCE, &[], "make_affine")?;
+        let arguments = args![mean, variance, gamma, beta, &slots.slot_of, scalars, config.epsilon, width, &to];
         // SAFETY: every column has its slot, and all slots their statistics and parameters.
-        unsafe {
-            function.over(
-                width,
-                args![
-                    &self.statistics.mean,
-                    &self.statistics.variance,
-                    self.gamma,
-                    self.beta,
-                    &slots.slot_of,
-                    size(self.config.kind.multiplicity(0))?,
-                    self.config.epsilon,
-                    size(width)?,
-                    &affine.view_mut(),
-                ],
-            )?;
-        }
+        unsafe { function.over(width, arguments)? };
         Ok(Arc::new(affine))
     }
 
@@ -150,48 +132,21 @@ impl DeviceNormalisation<'_> {
         device: &CudaDevice,
         partials: &DeviceBuffer<f64>,
         count: usize,
-        gradients: &NormGradients<DeviceSliceMut<'_, f32>>,
-    ) -> Result<StatisticsTerms, CudaError> {
+        [dgamma, dbeta]: [&DeviceSliceMut<'_, f32>; 2],
+    ) -> Result<StatisticsTerms> {
         let slots = Slots::new(device, self.config)?;
-        let width = self.config.kind.dimension();
+        let (scalars, width) = (self.config.kind.multiplicity(0), self.config.kind.dimension());
         let mut through: StatisticsTerms = device.buffer(width)?;
+        let to = through.view_mut();
         let inverse = match self.statistics.origin {
             Origin::Batch { vertices } => 1.0 / (vertices as f64).max(1.0),
             Origin::Running => 0.0,
         };
-        let size = |n: usize| to_u32("batch norm", n);
         let function = device.function(SOURCE, &[], "finish_backward_sums")?;
+        let arguments = args![partials, count, width, scalars, &slots.members, inverse, dgamma, dbeta, &to];
         // SAFETY: the partial sums were made for these columns, and gradients were checked.
-        unsafe {
-            function.run(
-                (self.gamma.len(), 1),
-                (256, 1),
-                args![
-                    partials,
-                    size(count)?,
-                    size(width)?,
-                    size(self.config.kind.multiplicity(0))?,
-                    &slots.members,
-                    inverse,
-                    &gradients.gamma,
-                    &gradients.beta,
-                    &through.view_mut(),
-                ],
-            )?;
-        }
+        unsafe { function.run((self.gamma.len(), 1), (256, 1), arguments)? };
         Ok(through)
-    }
-}
-
-impl NormGradients<DeviceSliceMut<'_, f32>> {
-    pub(crate) fn check(
-        &self,
-        operator: &'static str,
-        normalisation: &DeviceNormalisation<'_>,
-    ) -> Result<(), CudaError> {
-        let slots = normalisation.gamma.len();
-        check_length(operator, "dgamma", self.gamma.view(), slots)?;
-        Ok(check_length(operator, "dbeta", self.beta.view(), slots)?)
     }
 }
 
@@ -214,7 +169,7 @@ pub fn statistics(
     config: &BatchNorm,
     vertices: usize,
     x: DeviceSlice<'_, f32>,
-) -> Result<DeviceStatistics, CudaError> {
+) -> Result<DeviceStatistics> {
     moments(device, config, vertices, x, None)
 }
 
@@ -226,7 +181,7 @@ pub fn training_statistics(
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     slots: TrainingSlots<'_>,
-) -> Result<DeviceStatistics, CudaError> {
+) -> Result<DeviceStatistics> {
     let count = config.slots()?;
     for (name, values) in [
         ("gamma", slots.gamma),
@@ -245,9 +200,9 @@ fn moments(
     vertices: usize,
     x: DeviceSlice<'_, f32>,
     training: Option<TrainingSlots<'_>>,
-) -> Result<DeviceStatistics, CudaError> {
+) -> Result<DeviceStatistics> {
     let count = config.slots()?;
-    let width = config.kind.dimension();
+    let (scalars, width) = (config.kind.multiplicity(0), config.kind.dimension());
     check_length("batch norm statistics", "x", x, vertices * width)?;
     let slots = Slots::new(device, config)?;
     let pieces = Pieces::new(vertices, width, MIN_ROWS);
@@ -260,114 +215,60 @@ fn moments(
     };
     let is_training = training.is_some();
     let mut affine: Affine = device.buffer(if is_training { width } else { 0 })?;
-    let training = training.unwrap_or_else(|| TrainingSlots {
+    let TrainingSlots { gamma, beta, mean, variance } = training.unwrap_or_else(|| TrainingSlots {
         gamma: DeviceSlice::empty(),
         beta: DeviceSlice::empty(),
         mean: DeviceSliceMut::empty(),
         variance: DeviceSliceMut::empty(),
     });
-    let size = |n: usize| to_u32("batch norm", n);
+    let found = [&mut statistics.mean, &mut statistics.variance].map(DeviceBuffer::view_mut);
     // SAFETY: `x` was checked; there is a partial sum for each block and column, a mean and a
     // variance for each slot, and in training a map for each column, and parameters, which were checked.
     unsafe {
         if width > 0 {
-            device.function(SOURCE, &[], "moments")?.run(
-                pieces.blocks,
-                pieces.threads,
-                args![x, size(vertices)?, size(width)?, size(pieces.rows_of_block)?, &partials.view_mut(),],
-            )?;
+            let function = device.function(SOURCE, &[], "moments")?;
+            let arguments = args![x, vertices, width, pieces.rows_of_block, &partials.view_mut()];
+            function.run(pieces.blocks, pieces.threads, arguments)?;
         }
-        device.function(SOURCE, &[], "finish_moments")?.run(
-            (count, 1),
-            (256, 1),
-            args![
-                &partials,
-                size(pieces.count)?,
-                size(width)?,
-                &slots.members,
-                size(config.kind.multiplicity(0))?,
-                vertices as f64,
-                &statistics.mean.view_mut(),
-                &statistics.variance.view_mut(),
-                training.gamma,
-                training.beta,
-                config.epsilon,
-                config.momentum,
-                &training.mean,
-                &training.variance,
-                &affine.view_mut(),
-            ],
-        )?;
+        let first: &[Arg] = args![&partials, pieces.count, width, &slots.members, scalars, vertices as f64];
+        let BatchNorm { epsilon, momentum, .. } = *config;
+        let (found, to) = ([&found[0], &found[1]].map(Arg::from), affine.view_mut());
+        let last: &[Arg] = args![gamma, beta, epsilon, momentum, &mean, &variance, &to];
+        let arguments = [first, &found, last].concat();
+        device.function(SOURCE, &[], "finish_moments")?.run((count, 1), (256, 1), &arguments)?;
     }
     statistics.affine = is_training.then(|| Arc::new(affine));
     Ok(statistics)
 }
 
-/// `y` = the normalised `x`; both are `vertices` rows of the type.
-pub fn forward(
-    device: &CudaDevice,
-    normalisation: DeviceNormalisation<'_>,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let operator = "batch norm forward";
-    let width = normalisation.config.kind.dimension();
-    normalisation.check(operator)?;
-    check_length(operator, "x", x, vertices * width)?;
-    check_length(operator, "y", y.view(), vertices * width)?;
-    let affine = normalisation.affine(device)?;
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
+    let Forward { norm, x, y, .. } = pass;
+    let affine = norm.affine(device)?;
     let function = device.function(SOURCE, &[], "norm_forward")?;
-    let count = x.len() as u64;
+    let (width, count) = (norm.config.kind.dimension(), x.len() as u64);
     // SAFETY: lengths were checked.
-    unsafe { function.over(x.len(), args![x, &y, &*affine, to_u32(operator, width)?, count]) }
+    unsafe { function.over(x.len(), args![x, &y, &*affine, width, count]) }
 }
 
-/// Overwrites `dx` and adds to the gradients of gamma and beta.
-pub fn backward(
-    device: &CudaDevice,
-    normalisation: DeviceNormalisation<'_>,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let operator = "batch norm backward";
-    let width = normalisation.config.kind.dimension();
-    let scalars = normalisation.config.kind.multiplicity(0);
-    normalisation.check(operator)?;
-    gradients.check(operator, &normalisation)?;
-    for (name, values) in [("x", x), ("dy", dy), ("dx", dx.view())] {
-        check_length(operator, name, values, vertices * width)?;
-    }
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
+    let Backward { rows, norm, x, dy, dx, dgamma, dbeta } = pass;
+    let width = norm.config.kind.dimension();
+    let scalars = norm.config.kind.multiplicity(0);
     if width == 0 {
         return Ok(());
     }
-    let affine = normalisation.affine(device)?;
-    let pieces = Pieces::new(vertices, width, MIN_ROWS);
+    let affine = norm.affine(device)?;
+    let pieces = Pieces::new(rows, width, MIN_ROWS);
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * (width + scalars))?;
-    let size = |n: usize| to_u32(operator, n);
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
-        device.function(SOURCE, &[], "norm_backward_sums")?.run(
-            pieces.blocks,
-            pieces.threads,
-            args![
-                x,
-                dy,
-                &*affine,
-                size(vertices)?,
-                size(width)?,
-                size(scalars)?,
-                size(pieces.rows_of_block)?,
-                &partials.view_mut(),
-            ],
-        )?;
+        let function = device.function(SOURCE, &[], "norm_backward_sums")?;
+        let arguments = args![x, dy, &*affine, rows, width, scalars, pieces.rows_of_block, &partials.view_mut()];
+        function.run(pieces.blocks, pieces.threads, arguments)?;
     }
-    let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
+    let through = norm.finish_sums(device, &partials, pieces.count, [&dgamma, &dbeta])?;
     let function = device.function(SOURCE, &[], "norm_backward")?;
     let count = x.len() as u64;
     // SAFETY: lengths were checked.
-    unsafe { function.over(x.len(), args![x, dy, &dx, &*affine, &through, size(width)?, count]) }
+    unsafe { function.over(x.len(), args![x, dy, &dx, &*affine, &through, width, count]) }
 }

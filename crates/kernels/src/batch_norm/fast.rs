@@ -1,10 +1,10 @@
 //! One pass over the features for the sums, one for the result, with SIMD vectors over the columns.
 
-use super::{BatchNorm, HostNormalisation, NormGradients, Normalisation, Origin, Statistics, moment_weight};
+use super::{Backward, BatchNorm, Forward, HostNormalisation, Normalisation, Origin, Statistics, moment_weight};
 use crate::parallel::Loop;
 use crate::partials::{fold_partials, partial_rows, partials_length};
 use crate::real::compiled;
-use crate::{Real, Scratch};
+use crate::{Host, HostScratch, Real, Scratch};
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -156,34 +156,36 @@ impl<T: Real> NullaryFnOnce for Apply<'_, T> {
     }
 }
 
-pub(super) fn forward<T: Real>(normalisation: &HostNormalisation<'_, T>, x: &[T], y: &mut [T]) {
-    let affine = &Affine::new(normalisation);
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>) {
+    let Forward { norm, x, y, .. } = pass;
+    let affine = &Affine::new(&norm);
     let block = (TASK_ROWS * affine.centre.len()).max(1);
     y.par_chunks_mut(block).zip(x.par_chunks(block)).run(|(y, x)| Arch::new().dispatch(Apply { affine, x, y }));
 }
 
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Backward { rows, norm, x, dy, dx, dgamma, dbeta } = pass;
+    let width = norm.config.kind.dimension();
+    let fill = |rows: Range<usize>, gradient: &mut [T]| {
+        gradient.copy_from_slice(&dy[rows.start * width..rows.end * width]);
+    };
+    backward_with(&norm, rows, x, dx, [dgamma, dbeta], scratch.wide, &fill);
+}
+
 /// The whole backward pass, in place: `fill` writes the gradient of the normalised rows into `dx`,
-/// block by block, and each block is summed while it is in the cache.
+/// block by block, and each block is summed while it is in the cache. `gradients` are those of gamma and beta.
 pub(crate) fn backward_with<T: Real>(
     normalisation: &HostNormalisation<'_, T>,
     vertices: usize,
     x: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<&mut [T]>,
+    gradients: [&mut [T]; 2],
     scratch: &mut Scratch<f64>,
     fill: &Fill<'_, T>,
 ) {
     compiled!(
         sum_and_combine
-            as fn(
-                &HostNormalisation<'_, T>,
-                usize,
-                &[T],
-                &mut [T],
-                &mut NormGradients<&mut [T]>,
-                &mut Scratch<f64>,
-                &Fill<'_, T>,
-            )
+            as fn(&HostNormalisation<'_, T>, usize, &[T], &mut [T], [&mut [T]; 2], &mut Scratch<f64>, &Fill<'_, T>)
     )(normalisation, vertices, x, dx, gradients, scratch, fill);
 }
 
@@ -195,7 +197,7 @@ fn sum_and_combine<T: Real>(
     vertices: usize,
     x: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<&mut [T]>,
+    gradients: [&mut [T]; 2],
     scratch: &mut Scratch<f64>,
     fill: &Fill<'_, T>,
 ) {
@@ -233,8 +235,8 @@ fn sum_and_combine<T: Real>(
         }
     }
     for slot in 0..slots {
-        gradients.gamma[slot] += T::of(dgamma[slot]);
-        gradients.beta[slot] += T::of(dbeta[slot]);
+        gradients[0][slot] += T::of(dgamma[slot]);
+        gradients[1][slot] += T::of(dbeta[slot]);
     }
 
     let through = match statistics.origin {

@@ -19,7 +19,7 @@
 //! ordinary batch normalisation.
 //!
 //! Fused: one pass for the statistics, one for the result; the regular nonlinearity applies the
-//! second one while it loads ([`crate::regular::forward_normalised`]), so that the normalised map is
+//! second one while it loads ([`crate::regular::Forward`]), so that the normalised map is
 //! never stored. Saved: the input and the [`Statistics`]. The backward pass is exact through the
 //! batch statistics: with `z = (x - mean)/sqrt(var + epsilon)`, `A = sum dy z` over the slot
 //! (which is the gradient of gamma), `C = sum dy_0` (the gradient of beta), `w` = 1 or 1/2,
@@ -37,11 +37,16 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::reference;
 
+use crate::arguments::{arguments, kinds};
+use crate::cuda::Result;
 use crate::error::{check_length, check_rows};
 use crate::real::compiled;
-use crate::{FeatureType, KernelError, Real, Resolve, Scratch, irrep_dimension};
+use crate::{Executor, FeatureType, KernelError, OnDevice, Real, Resolve, Scratch, View, ViewMut, irrep_dimension};
+use cuda::{DeviceNormalisation, DeviceStatistics};
 pub(crate) use fast::{Affine, backward_with};
-use std::ops::Range;
+
+const FORWARD: &str = "batch norm forward";
+const BACKWARD: &str = "batch norm backward";
 
 /// Which irreps share their statistics, their gamma and their beta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -197,39 +202,6 @@ pub struct Normalisation<'a, P, S> {
 /// A [`Normalisation`] on the host.
 pub type HostNormalisation<'a, T> = Normalisation<'a, &'a Statistics, &'a [T]>;
 
-impl<'a, P: Resolve, S: Resolve> Resolve for Normalisation<'a, P, S> {
-    type Host = Normalisation<'a, P::Host, S::Host>;
-    type Cuda = Normalisation<'a, P::Cuda, S::Cuda>;
-
-    fn host(self) -> Result<Self::Host, KernelError> {
-        Ok(Normalisation {
-            config: self.config,
-            statistics: self.statistics.host()?,
-            gamma: self.gamma.host()?,
-            beta: self.beta.host()?,
-        })
-    }
-
-    fn cuda(self) -> Result<Self::Cuda, KernelError> {
-        Ok(Normalisation {
-            config: self.config,
-            statistics: self.statistics.cuda()?,
-            gamma: self.gamma.cuda()?,
-            beta: self.beta.cuda()?,
-        })
-    }
-}
-
-/// Gradients of the parameters, which are added to.
-#[derive(Debug)]
-pub struct NormGradients<S> {
-    /// Gradient of gamma.
-    pub gamma: S,
-    /// Gradient of beta; that of a slot without order 0 stays as it is.
-    pub beta: S,
-}
-crate::view::resolve_fields!(NormGradients { gamma, beta });
-
 impl<T: Real> HostNormalisation<'_, T> {
     pub(crate) fn check(&self, operator: &'static str) -> Result<(), KernelError> {
         let slots = self.config.slots()?;
@@ -240,15 +212,75 @@ impl<T: Real> HostNormalisation<'_, T> {
     }
 }
 
-impl<T: Real> NormGradients<&mut [T]> {
-    pub(crate) fn check(
+/// Statistics on the host or on a GPU.
+pub type AnyStatistics = OnDevice<Statistics, DeviceStatistics>;
+/// A [`Normalisation`] on the host or on a GPU.
+pub type AnyNormalisation<'a, T> = OnDevice<HostNormalisation<'a, T>, DeviceNormalisation<'a>>;
+
+impl AnyStatistics {
+    /// Statistics of the rows of `x`, for training.
+    ///
+    /// # Errors
+    /// Invalid settings, `x` of the wrong length or on another device, or a failed call.
+    pub fn of_rows<T: Real>(
+        run: &mut Executor<'_, T>,
+        config: &BatchNorm,
+        rows: usize,
+        x: View<'_, T>,
+    ) -> Result<Self> {
+        Ok(match run {
+            Executor::Host(scratch) => Self::Host(statistics(config, rows, x.host()?, scratch.wide)?),
+            Executor::Cuda(device) => Self::Cuda(cuda::statistics(device, config, rows, x.cuda()?)?),
+        })
+    }
+
+    /// Running statistics, for evaluation.
+    ///
+    /// # Errors
+    /// Values on another device, or a failed call.
+    pub fn running<T: Real>(run: &Executor<'_, T>, [mean, variance]: [View<'_, T>; 2]) -> Result<Self> {
+        Ok(match run {
+            Executor::Host(_) => Self::Host(Statistics::running(mean.host()?, variance.host()?)),
+            Executor::Cuda(device) => Self::Cuda(DeviceStatistics::running(device, mean.cuda()?, variance.cuda()?)?),
+        })
+    }
+
+    /// Updates running averages, as [`Statistics::update_running`].
+    ///
+    /// # Errors
+    /// Running averages of another length than the statistics or on another device, or a failed call.
+    pub fn update_running<T: Real>(
         &self,
-        operator: &'static str,
-        normalisation: &HostNormalisation<'_, T>,
-    ) -> Result<(), KernelError> {
-        let slots = normalisation.gamma.len();
-        check_length(operator, "dgamma", self.gamma, slots)?;
-        check_length(operator, "dbeta", self.beta, slots)
+        run: &Executor<'_, T>,
+        momentum: f64,
+        [mean, variance]: [ViewMut<'_, T>; 2],
+    ) -> Result<()> {
+        match (self, run) {
+            (Self::Host(found), _) => Ok(found.update_running(momentum, mean.host()?, variance.host()?)?),
+            (Self::Cuda(found), Executor::Cuda(device)) => {
+                found.update_running(device, momentum, mean.cuda()?, variance.cuda()?)
+            }
+            (Self::Cuda(_), Executor::Host(_)) => Err(KernelError::OtherDevice.into()),
+        }
+    }
+
+    /// The normalisation with these statistics, and values of gamma and beta.
+    ///
+    /// # Errors
+    /// Values on another device.
+    pub fn normalisation<'a, T>(
+        &'a self,
+        config: &'a BatchNorm,
+        [gamma, beta]: [View<'a, T>; 2],
+    ) -> Result<AnyNormalisation<'a, T>, KernelError> {
+        Ok(match self {
+            Self::Host(statistics) => {
+                OnDevice::Host(Normalisation { config, statistics, gamma: gamma.host()?, beta: beta.host()? })
+            }
+            Self::Cuda(statistics) => {
+                OnDevice::Cuda(Normalisation { config, statistics, gamma: gamma.cuda()?, beta: beta.cuda()? })
+            }
+        })
     }
 }
 
@@ -267,42 +299,32 @@ pub fn statistics<T: Real>(
     ))
 }
 
-/// `y` = the normalised `x`; both are `vertices` rows of the type.
-pub fn forward<T: Real>(
-    normalisation: HostNormalisation<'_, T>,
-    vertices: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    let operator = "batch norm forward";
-    let width = normalisation.config.kind.dimension();
-    normalisation.check(operator)?;
-    check_rows(operator, "x", x, vertices, width)?;
-    check_rows(operator, "y", y, vertices, width)?;
-    compiled!(fast::forward as fn(&HostNormalisation<'_, T>, &[T], &mut [T]))(&normalisation, x, y);
-    Ok(())
+kinds! {
+    /// A normalisation.
+    Normalised = HostNormalisation<'a, T>, DeviceNormalisation<'a>;
+    /// A normalisation, or none.
+    MaybeNormalised = Option<HostNormalisation<'a, T>>, Option<DeviceNormalisation<'a>>;
 }
 
-/// Overwrites `dx` and adds to the gradients of gamma and beta.
-pub fn backward<T: Real>(
-    normalisation: HostNormalisation<'_, T>,
-    vertices: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-    mut gradients: NormGradients<&mut [T]>,
-    scratch: &mut Scratch<f64>,
-) -> Result<(), KernelError> {
-    let operator = "batch norm backward";
-    let width = normalisation.config.kind.dimension();
-    normalisation.check(operator)?;
-    gradients.check(operator, &normalisation)?;
-    check_rows(operator, "x", x, vertices, width)?;
-    check_rows(operator, "dy", dy, vertices, width)?;
-    check_rows(operator, "dx", dx, vertices, width)?;
-    let fill = |rows: Range<usize>, gradient: &mut [T]| {
-        gradient.copy_from_slice(&dy[rows.start * width..rows.end * width]);
-    };
-    backward_with(&normalisation, vertices, x, dx, &mut gradients, scratch, &fill);
-    Ok(())
+arguments! {
+    /// `y` = the normalised `x`.
+    Forward = forward(FORWARD) {
+        rows: usize;
+        norm: Normalised,
+        x: read[rows, norm.config.kind.dimension()],
+        y: write[rows, norm.config.kind.dimension()];
+        norm.check(FORWARD)?;
+    }
+
+    /// Overwrites `dx` and adds to the gradients of gamma and beta; that of the beta of a slot without order 0 stays as it is.
+    Backward = backward(BACKWARD, scratch) {
+        rows: usize;
+        norm: Normalised,
+        x: read[rows, norm.config.kind.dimension()],
+        dy: read[rows, norm.config.kind.dimension()],
+        dx: write[rows, norm.config.kind.dimension()],
+        dgamma: add[norm.gamma.len()],
+        dbeta: add[norm.gamma.len()];
+        norm.check(BACKWARD)?;
+    }
 }

@@ -34,18 +34,17 @@ fn pass<T: Real>(
     (gamma, beta): (&[T], &[T]),
     (x, dy): (&[T], &[T]),
 ) -> Pass<T> {
-    let normalisation = Normalisation { config, statistics, gamma, beta };
-    let vertices = x.len() / config.kind.dimension().max(1);
+    let norm = Normalisation { config, statistics, gamma, beta };
+    let rows = x.len() / config.kind.dimension().max(1);
     let mut pass = Pass {
         y: vec![T::nan(); x.len()],
         dx: vec![T::nan(); x.len()],
         dgamma: vec![T::one(); gamma.len()],
         dbeta: vec![T::one(); gamma.len()],
     };
-    forward(normalisation, vertices, x, &mut pass.y).unwrap();
-    let gradients = NormGradients { gamma: &mut pass.dgamma[..], beta: &mut pass.dbeta[..] };
-    let scratch = &mut Scratch::new();
-    backward(normalisation, vertices, x, dy, &mut pass.dx, gradients, scratch).unwrap();
+    Forward { rows, norm, x, y: &mut pass.y[..] }.on_host().unwrap();
+    let (dx, dgamma, dbeta) = (&mut pass.dx[..], &mut pass.dgamma[..], &mut pass.dbeta[..]);
+    Backward { rows, norm, x, dy, dx, dgamma, dbeta }.on_host().unwrap();
     pass
 }
 
@@ -67,9 +66,8 @@ fn fast_is_reference<T: Real>(tolerance: f64) {
                     Normalisation { config: &config, statistics: &statistics, gamma: &gamma[..], beta: &beta[..] };
                 let (mut y, mut dx) = (x.clone(), x.clone());
                 let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
-                let gradients = &mut NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta[..] };
                 reference::forward(&normalisation, &x, &mut y);
-                reference::backward(&normalisation, &x, &dy, &mut dx, gradients);
+                reference::backward(&normalisation, &x, &dy, &mut dx, [&mut dgamma, &mut dbeta]);
                 check_close(&found.y, &y, tolerance, "y");
                 check_close(&found.dx, &dx, tolerance, "dx");
                 check_close(&found.dgamma, &dgamma, tolerance, "dgamma");
@@ -219,6 +217,6 @@ fn settings_are_checked() {
     let good = config("1x0", NormGroups::PerIrrep);
     assert!(statistics(&good, 2, &[0f32], &mut Scratch::new()).is_err());
     let statistics = Statistics::running(&[0f32], &[1.0]);
-    let normalisation = Normalisation { config: &good, statistics: &statistics, gamma: &[1f32][..], beta: &[] };
-    assert!(forward(normalisation, 1, &[0.0], &mut [0.0]).is_err());
+    let norm = Normalisation { config: &good, statistics: &statistics, gamma: &[1f32][..], beta: &[] };
+    assert!(Forward { rows: 1, norm, x: &[0.0][..], y: &mut [0.0][..] }.on_host().is_err());
 }

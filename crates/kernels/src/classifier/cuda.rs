@@ -17,7 +17,9 @@ use crate::cross_entropy::cuda::{
     DeviceScore, DeviceTargets, RowScores, SoftmaxRows, empty_score, row_blocks, sums_bias,
 };
 use crate::cuda::reduce::{add_column_sums, sum_partials};
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, check_length};
+use crate::cuda::{
+    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, Result, check_length,
+};
 
 /// A [`Map`] on the device.
 pub type Classifier<'a> = Map<DeviceSlice<'a, f32>, &'a DeviceTargets>;
@@ -51,7 +53,7 @@ fn chunk(device: &CudaDevice, stride: usize, rows: usize) -> usize {
 }
 
 /// Weights with rows of zeros after the last class.
-fn padded_weight(device: &CudaDevice, classifier: &Classifier<'_>) -> Result<DeviceBuffer<f32>, CudaError> {
+fn padded_weight(device: &CudaDevice, classifier: &Classifier<'_>) -> Result<DeviceBuffer<f32>> {
     let mut padded_weight = device.zeros(padded(classifier.targets.classes()) * classifier.channels)?;
     let place = padded_weight.view_mut().slice(0..classifier.weight.len());
     device.copy(classifier.weight, place)?;
@@ -65,15 +67,13 @@ fn multiply(
     features: Operand<'_>,
     weight: Operand<'_>,
     logits: &mut DeviceBuffer<f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     if channels == 0 {
         return device.clear(logits.view_mut());
     }
-    Product { m: rows, n: stride, k: channels, a: features, b: weight.transposed(), add: false, batches: 1 }.run(
-        device,
-        &logits.view_mut(),
-        (stride, 0),
-    )
+    let (a, b) = (features, weight.transposed());
+    let product = Product { m: rows, n: stride, k: channels, a, b, add: false, batches: 1 };
+    product.run(device, &logits.view_mut(), (stride, 0))
 }
 
 fn part<'a>(values: &'a Option<DeviceSliceMut<'_, u32>>, first: usize) -> DeviceSlice<'a, u32> {
@@ -89,7 +89,7 @@ pub fn loss_and_gradients(
     dloss: f64,
     mut gradients: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     classifier.check(features, &rows)?;
     let (channels, classes) = (classifier.channels, classifier.targets.classes());
     let count = classifier.targets.rows();
@@ -156,16 +156,11 @@ pub fn loss_and_gradients(
         }
         let p = Operand::new(logits.view(), stride);
         let dh = gradients.features.reborrow().slice(first * channels..(first + rows_here) * channels);
-        Product { m: rows_here, n: channels, k: stride, a: p, b: w, add: false, batches: 1 }.run(
-            device,
-            &dh,
-            (channels, 0),
-        )?;
-        Product { m: classes, n: channels, k: rows_here, a: p.transposed(), b: h, add: first > 0, batches: 1 }.run(
-            device,
-            &gradients.weight,
-            (channels, 0),
-        )?;
+        let of_features = Product { m: rows_here, n: channels, k: stride, a: p, b: w, add: false, batches: 1 };
+        of_features.run(device, &dh, (channels, 0))?;
+        let (a, add) = (p.transposed(), first > 0);
+        let of_weight = Product { m: classes, n: channels, k: rows_here, a, b: h, add, batches: 1 };
+        of_weight.run(device, &gradients.weight, (channels, 0))?;
     }
     scores.finish(device, classifier.targets)
 }
@@ -176,7 +171,7 @@ pub fn evaluate(
     classifier: &Classifier<'_>,
     features: DeviceSlice<'_, f32>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     classifier.check(features, &rows)?;
     let (channels, classes) = (classifier.channels, classifier.targets.classes());
     let count = classifier.targets.rows();

@@ -6,12 +6,10 @@
 //!
 //! Gain on an H200 (`bench/compare`): without it the training step of `segmentation` takes 4 to 5 % longer.
 
+use super::Gradients;
 use super::cuda::{Classifier, Rows};
-use super::{Gradients, OPERATOR};
 use crate::cross_entropy::cuda::{DeviceScore, FEW_CLASSES, ScoreParts};
-use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32,
-};
+use crate::cuda::{Arg, CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
     "classifier_few",
@@ -105,63 +103,34 @@ pub(super) fn loss_and_gradients(
     classifier: &Classifier<'_>,
     features: DeviceSlice<'_, f32>,
     dloss: f64,
-    gradients: Gradients<DeviceSliceMut<'_, f32>>,
+    to: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
-    let targets = classifier.targets;
+) -> Result<DeviceScore> {
+    let Classifier { weight, bias, targets, .. } = *classifier;
     let (labels, class_weights, normaliser) = targets.slices();
     let (count, smoothing) = (targets.rows(), targets.smoothing());
-    let size = |n: usize| to_u32(OPERATOR, n);
     let defines = shape.defines(smoothing > 0.0);
     let predictions = rows.predictions.as_ref();
     let predictions = predictions.map_or(DeviceSlice::empty(), DeviceSliceMut::view);
     let blocks = count.div_ceil(shape.groups * shape.rows);
     let blocks = blocks.min(device.multiprocessors());
-    let results = classifier.weight.len() + shape.classes;
-    let partials: DeviceBuffer<f32> = device.buffer(blocks * classifier.weight.len())?;
+    let results = weight.len() + shape.classes;
+    let partials: DeviceBuffer<f32> = device.buffer(blocks * weight.len())?;
     let bias_partials: DeviceBuffer<f32> = device.buffer(blocks * shape.classes)?;
     let scores = ScoreParts::new(device, blocks)?;
-    let score = DeviceScore::new(device)?;
+    let (parts, score) = (scores.from(0), DeviceScore::new(device)?);
     let train = device.function(SOURCE, &defines, "train")?;
     let finish = device.function(SOURCE, &defines, "finish")?;
     // SAFETY: the operator checked that there are as many rows of features and gradients, and of weights and biases,
     // and labels were checked when the targets were made; vectors are aligned, and there is a place for each partial
     // result.
     unsafe {
-        train.run(
-            (blocks, 1),
-            (32 * shape.groups * shape.slices, 1),
-            args![
-                features,
-                size(count)?,
-                classifier.weight,
-                classifier.bias,
-                labels,
-                class_weights,
-                normaliser,
-                dloss,
-                smoothing,
-                &gradients.features,
-                predictions,
-                &partials,
-                &bias_partials,
-                scores.from(0),
-            ],
-        )?;
-        finish.run(
-            (results.div_ceil(32) + 1, 1),
-            (512, 1),
-            args![
-                &partials,
-                &bias_partials,
-                scores.from(0),
-                size(blocks)?,
-                normaliser,
-                &gradients.weight,
-                &gradients.bias,
-                score.numbers(),
-            ],
-        )?;
+        let first: &[Arg] = args![features, count, weight, bias, labels, class_weights, normaliser, dloss, smoothing];
+        let last: &[Arg] = args![&to.features, predictions, &partials, &bias_partials, parts];
+        train.run((blocks, 1), (32 * shape.groups * shape.slices, 1), &[first, last].concat())?;
+        let arguments =
+            args![&partials, &bias_partials, parts, blocks, normaliser, &to.weight, &to.bias, score.numbers()];
+        finish.run((results.div_ceil(32) + 1, 1), (512, 1), arguments)?;
     }
     Ok(score)
 }

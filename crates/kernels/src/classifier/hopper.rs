@@ -13,13 +13,12 @@
 //! Gain on an H200 (`bench/compare`): without it a training step of `correspondence` takes 122 % longer in tf32 and 63 %
 //! in bf16, one of `diffusion` 46 to 118 %; without [`logits`] `correspondence_inference` takes 62 to 97 % longer.
 
+use super::Gradients;
 use super::cuda::{Classifier, Rows};
-use super::{Gradients, OPERATOR};
 use crate::cross_entropy::cuda::{DeviceScore, DeviceTargets, FEW_CLASSES, ScoreParts};
 use crate::cuda::reduce::add_column_sums;
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args,
-    to_u32,
+    Arg, CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, Result, args,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new(
@@ -109,32 +108,16 @@ pub(crate) fn logits(
     weight: DeviceSlice<'_, f32>,
     bias: DeviceSlice<'_, f32>,
     to: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let defines = defines(channels, false, true);
     let (rows, classes) = (features.len() / channels, bias.len());
     let packed = Packed::new(device, &defines, (rows, channels), features, weight, bias, None)?;
     let (blocks, tiles) = (rows.div_ceil(HELD), classes.div_ceil(TILE));
-    let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function_with_shared(SOURCE, &defines, "store_logits", SHARED_BYTES)?;
+    let Packed { features, scales, weight, largest, bias } = &packed;
+    let arguments = args![features, scales, weight, largest, bias, blocks, tiles, to, rows, classes];
     // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each logit.
-    unsafe {
-        function.run(
-            (device.multiprocessors().min(blocks * tiles), 1),
-            (384, 1),
-            args![
-                &packed.features,
-                &packed.scales,
-                &packed.weight,
-                &packed.largest,
-                &packed.bias,
-                size(blocks)?,
-                size(tiles)?,
-                to,
-                size(rows)?,
-                size(classes)?,
-            ],
-        )
-    }
+    unsafe { function.run((device.multiprocessors().min(blocks * tiles), 1), (384, 1), arguments) }
 }
 
 /// Scaled and rounded factors with rows up to a multiple of [`ROUND`], and the bias likewise.
@@ -158,9 +141,8 @@ impl Packed {
         weight: DeviceSlice<'_, f32>,
         bias: DeviceSlice<'_, f32>,
         loss: Option<(&DeviceTargets, f64)>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let classes = bias.len();
-        let size = |n: usize| to_u32(OPERATOR, n);
         let kernel = |name| device.function(SOURCE, defines, name);
         let (padded_rows, padded_classes) = (rows.next_multiple_of(ROUND), classes.next_multiple_of(ROUND));
         let packed = Self {
@@ -178,11 +160,11 @@ impl Packed {
         let weight_blocks = if fp16 { 2 * device.multiprocessors() } else { weight_threads.div_ceil(256) };
         // The largest number of each block.
         let found: DeviceBuffer<u32> = device.buffer(feature_blocks + weight_blocks)?;
-        let weights: &[Arg] = args![weight, size(classes)?, size(padded_classes)?, &packed.weight, bias, &packed.bias,];
+        let weights: &[Arg] = args![weight, classes, padded_classes, &packed.weight, bias, &packed.bias];
         let features: &[Arg] = args![
             features,
-            size(rows)?,
-            size(padded_rows)?,
+            rows,
+            padded_rows,
             labels,
             class_weights,
             normaliser,
@@ -190,7 +172,7 @@ impl Packed {
             &packed.features,
             &packed.scales,
             &found,
-            size(feature_blocks)?,
+            feature_blocks,
         ];
         // SAFETY: there are `rows` rows of features, with labels if with any, `classes` rows of weights with biases,
         // and room for the padded ones.
@@ -202,7 +184,7 @@ impl Packed {
             )?;
             if fp16 {
                 let parts = [feature_blocks, feature_blocks + weight_blocks];
-                let parts: &[Arg] = args![&found, size(parts[0])?, size(parts[1])?, &packed.largest];
+                let parts: &[Arg] = args![&found, parts[0], parts[1], &packed.largest];
                 kernel("pack_weight")?.over(weight_threads, &[weights, parts].concat())?;
             }
         }
@@ -213,8 +195,8 @@ impl Packed {
 /// How a pass is split: into held blocks and tiles, whose pairs the blocks of threads share, and memory for their
 /// results.
 struct Pass {
-    blocks: u32,
-    tiles: u32,
+    blocks: usize,
+    tiles: usize,
     parts: usize,
     sums: DeviceBuffer<f32>,
     row_sums: DeviceBuffer<f32>,
@@ -222,19 +204,14 @@ struct Pass {
 
 impl Pass {
     /// `row_numbers`: results of a held row beside its sums.
-    fn new(
-        device: &CudaDevice,
-        channels: usize,
-        (held, streamed): (usize, usize),
-        row_numbers: usize,
-    ) -> Result<Self, CudaError> {
+    fn new(device: &CudaDevice, channels: usize, (held, streamed): (usize, usize), row_numbers: usize) -> Result<Self> {
         let (blocks, tiles) = (held.div_ceil(HELD), streamed.div_ceil(TILE));
         let parts = device.multiprocessors().min(blocks * tiles);
         // One of the two grows from each partial result to the next.
         let slots = blocks + parts - 1;
         Ok(Self {
-            blocks: to_u32(OPERATOR, blocks)?,
-            tiles: to_u32(OPERATOR, tiles)?,
+            blocks,
+            tiles,
             parts,
             sums: device.buffer(slots * HELD * channels)?,
             row_sums: device.buffer(slots * HELD * row_numbers)?,
@@ -250,24 +227,17 @@ pub(super) fn loss_and_gradients(
     dloss: f64,
     gradients: Gradients<DeviceSliceMut<'_, f32>>,
     rows: Rows<'_>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     let (channels, targets) = (classifier.channels, classifier.targets);
     let (classes, smoothing) = (targets.classes(), targets.smoothing());
-    let size = |n: usize| to_u32(OPERATOR, n);
     let count = targets.rows();
     let fp16 = device.product_mode() == ProductMode::Tf32;
     let defines = defines(channels, smoothing > 0.0, fp16);
     let kernel = |name| device.function(SOURCE, &defines, name);
     let (labels, class_weights, normaliser) = targets.slices();
-    let packed = Packed::new(
-        device,
-        &defines,
-        (count, channels),
-        features,
-        classifier.weight,
-        classifier.bias,
-        Some((targets, dloss)),
-    )?;
+    let loss = Some((targets, dloss));
+    let packed = Packed::new(device, &defines, (count, channels), features, classifier.weight, classifier.bias, loss)?;
+    let Packed { features, scales, weight, bias, largest } = &packed;
     let padded_rows = count.next_multiple_of(ROUND);
     let mut weight_sums = device.zeros(if smoothing > 0.0 { channels + 1 } else { 0 })?;
     if smoothing > 0.0 {
@@ -277,103 +247,41 @@ pub(super) fn loss_and_gradients(
         add_column_sums(device, classifier.bias, (classes, 1, 1), &bias_sum)?;
     }
     let columns: DeviceBuffer<f32> = device.buffer(COLUMN * padded_rows)?;
-    let (scores, score) = (ScoreParts::new(device, padded_rows / 8)?, DeviceScore::new(device)?);
+    let (score_parts, score) = (ScoreParts::new(device, padded_rows / 8)?, DeviceScore::new(device)?);
     let predictions = rows.predictions.as_ref();
     let predictions = predictions.map_or(DeviceSlice::empty(), DeviceSliceMut::view);
     for first in (0..count).step_by(CHUNK) {
         let end = count.min(first + CHUNK);
         let padded = padded_rows.min(first + CHUNK);
-        let pass = Pass::new(device, channels, (end - first, classes), 3)?;
+        let Pass { blocks, tiles, parts, sums, row_sums } = Pass::new(device, channels, (end - first, classes), 3)?;
         let classify = device.function_with_shared(SOURCE, &defines, "classify", SHARED_BYTES)?;
         // SAFETY: features and weights are padded to whole blocks and tiles, and there is a place for each partial
         // result. The other buffers have one number for each row, class or channel, as the operator checked; the
         // columns are padded.
         unsafe {
-            classify.run(
-                (pass.parts, 1),
-                (384, 1),
-                args![
-                    packed.features.view().from(first * channels * 2),
-                    packed.scales.view().from(first),
-                    &packed.weight,
-                    &packed.largest,
-                    &packed.bias,
-                    pass.blocks,
-                    pass.tiles,
-                    &pass.sums,
-                    &pass.row_sums,
-                ],
-            )?;
-            kernel("finish_rows")?.over(
-                32 * (padded - first),
-                args![
-                    &pass.sums,
-                    &pass.row_sums,
-                    pass.blocks,
-                    pass.tiles,
-                    size(pass.parts)?,
-                    size(first)?,
-                    size(end)?,
-                    &packed.features,
-                    &packed.scales,
-                    &packed.weight,
-                    &packed.largest,
-                    &packed.bias,
-                    size(classes)?,
-                    labels,
-                    class_weights,
-                    normaliser,
-                    dloss,
-                    smoothing,
-                    &weight_sums,
-                    scores.from(0),
-                    predictions,
-                    &gradients.features,
-                    &columns,
-                ],
-            )?;
+            let from = (features.view().from(first * channels * 2), scales.view().from(first));
+            let arguments = args![from.0, from.1, weight, largest, bias, blocks, tiles, &sums, &row_sums];
+            classify.run((parts, 1), (384, 1), arguments)?;
+            let sums: &[Arg] = args![&sums, &row_sums, blocks, tiles, parts, first, end];
+            let factors: &[Arg] = args![features, scales, weight, largest, bias, classes];
+            let loss: &[Arg] = args![labels, class_weights, normaliser, dloss, smoothing, &weight_sums];
+            let to: &[Arg] = args![score_parts.from(0), predictions, &gradients.features, &columns];
+            kernel("finish_rows")?.over(32 * (padded - first), &[sums, factors, loss, to].concat())?;
         }
     }
-    let pass = Pass::new(device, channels, (classes, count), 1)?;
+    let Pass { blocks, tiles, parts, sums, row_sums } = Pass::new(device, channels, (classes, count), 1)?;
     let weigh = device.function_with_shared(SOURCE, &defines, "weigh", SHARED_BYTES)?;
     // SAFETY: as above.
     unsafe {
-        weigh.run(
-            (pass.parts, 1),
-            (384, 1),
-            args![
-                &packed.weight,
-                &packed.features,
-                &columns,
-                &packed.bias,
-                pass.blocks,
-                pass.tiles,
-                (smoothing / classes as f64) as f32,
-                (1.0 - smoothing) as f32,
-                &pass.sums,
-                &pass.row_sums,
-            ],
-        )?;
-        kernel("finish_weights")?.run(
-            ((classes * channels / 4).div_ceil(256) + 1, 1),
-            (256, 1),
-            args![
-                &pass.sums,
-                &pass.row_sums,
-                pass.blocks,
-                pass.tiles,
-                size(pass.parts)?,
-                size(classes)?,
-                if dloss < 0.0 { -1.0f32 } else { 1.0 },
-                &packed.largest,
-                &gradients.weight,
-                &gradients.bias,
-                scores.from(0),
-                size(padded_rows / 8)?,
-                normaliser,
-                score.numbers(),
-            ],
-        )?;
+        let (shared, own) = ((smoothing / classes as f64) as f32, (1.0 - smoothing) as f32);
+        let arguments = args![weight, features, &columns, bias, blocks, tiles, shared, own, &sums, &row_sums];
+        weigh.run((parts, 1), (384, 1), arguments)?;
+        let sign = if dloss < 0.0 { -1.0f32 } else { 1.0 };
+        let first: &[Arg] = args![&sums, &row_sums, blocks, tiles, parts, classes, sign, largest];
+        let (to, scores) = (&gradients, score_parts.from(0));
+        let last: &[Arg] = args![&to.weight, &to.bias, scores, padded_rows / 8, normaliser, score.numbers()];
+        let blocks = (classes * channels / 4).div_ceil(256) + 1;
+        kernel("finish_weights")?.run((blocks, 1), (256, 1), &[first, last].concat())?;
     }
     Ok(score)
 }

@@ -71,7 +71,7 @@ pub struct Gradients<S> {
     /// Gradient of the bias, overwritten.
     pub bias: S,
 }
-crate::view::resolve_fields!(Gradients { features, weight, bias });
+crate::view::fields!(Gradients { features, weight, bias });
 
 /// Optional results for every row, beside the score.
 #[derive(Debug)]

@@ -7,7 +7,8 @@
 use super::{ClassTargets, Score, Targets};
 use crate::KernelError;
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, to_u32,
+    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args,
+    check_length,
 };
 use bytemuck::Pod;
 
@@ -41,7 +42,7 @@ impl DeviceTargets {
     ///
     /// # Errors
     /// A label that is not a class, a weight that is negative or not finite, or out of memory.
-    pub fn new(device: &CudaDevice, targets: &Targets<'_, f32>) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, targets: &Targets<'_, f32>) -> Result<Self> {
         targets.check(OPERATOR)?;
         let class_weights = match targets.class_weights {
             Some(weights) => Some(device.upload(weights)?),
@@ -65,7 +66,7 @@ impl DeviceTargets {
         device: &CudaDevice,
         targets: ClassTargets<DeviceSlice<'_, u32>, DeviceSlice<'_, f32>>,
         normaliser: DeviceSlice<'_, f64>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let ClassTargets { classes, labels, class_weights, smoothing } = targets;
         // No labels and weights to check, but the smoothing.
         Targets::<f32> { smoothing, ..Targets::new(classes, &[]) }.check(OPERATOR)?;
@@ -73,7 +74,7 @@ impl DeviceTargets {
         if let Some(weights) = class_weights {
             check_length(OPERATOR, "class_weights", weights, classes)?;
         }
-        fn copied<T: Pod>(device: &CudaDevice, from: DeviceSlice<'_, T>) -> Result<DeviceBuffer<T>, CudaError> {
+        fn copied<T: Pod>(device: &CudaDevice, from: DeviceSlice<'_, T>) -> Result<DeviceBuffer<T>> {
             let mut to = device.buffer(from.len())?;
             device.copy(from, to.view_mut())?;
             Ok(to)
@@ -89,7 +90,7 @@ impl DeviceTargets {
     }
 
     /// A copy.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self> {
         let class_weights = match &self.class_weights {
             Some(weights) => Some(weights.duplicate(device)?),
             None => None,
@@ -107,7 +108,7 @@ impl DeviceTargets {
     ///
     /// # Errors
     /// Targets with another number of rows or classes or another smoothing, or weighted where these are not.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         let form = |targets: &Self| {
             let weighted = targets.class_weights.is_some();
             (targets.classes, weighted, targets.smoothing)
@@ -156,12 +157,12 @@ pub struct DeviceScore {
 
 impl DeviceScore {
     /// A place for a score.
-    pub(crate) fn new(device: &CudaDevice) -> Result<Self, CudaError> {
+    pub(crate) fn new(device: &CudaDevice) -> Result<Self> {
         Ok(Self { numbers: device.buffer(SCORE)? })
     }
 
     /// A copy, made in stream order.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self> {
         Ok(Self { numbers: self.numbers.duplicate(device)? })
     }
 
@@ -171,7 +172,7 @@ impl DeviceScore {
     }
 
     /// The score. Waits for all work queued before.
-    pub fn read(&self, device: &CudaDevice) -> Result<Score, CudaError> {
+    pub fn read(&self, device: &CudaDevice) -> Result<Score> {
         let mut numbers = [0.0; SCORE];
         self.numbers.read(device, &mut numbers)?;
         let [loss, correct, counted] = numbers;
@@ -194,7 +195,7 @@ const SCORE: usize = 3;
 pub(crate) struct ScoreParts(DeviceBuffer<f64>);
 
 impl ScoreParts {
-    pub fn new(device: &CudaDevice, count: usize) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, count: usize) -> Result<Self> {
         Ok(Self(device.buffer(SCORE * count)?))
     }
 
@@ -270,19 +271,18 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
 
 impl RowScores {
     /// For rows that come in tiles of `chunk` rows.
-    pub fn new(device: &CudaDevice, classes: usize, (rows, chunk): (usize, usize)) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, classes: usize, (rows, chunk): (usize, usize)) -> Result<Self> {
         let parts = rows.div_ceil(chunk.max(1)) * row_blocks(classes, chunk);
         Ok(Self { parts: ScoreParts::new(device, parts)?, used: 0 })
     }
 
     /// Computes losses, predictions and gradients of some rows.
-    pub fn run(&mut self, device: &CudaDevice, rows: &SoftmaxRows<'_>) -> Result<(), CudaError> {
+    pub fn run(&mut self, device: &CudaDevice, rows: &SoftmaxRows<'_>) -> Result<()> {
         let (first, count) = rows.rows;
         let classes = rows.targets.classes;
         let (threads, _) = shape(classes);
         let (gradients, dloss) = rows.gradients.unwrap_or((DeviceSlice::empty(), 0.0));
         let weights = rows.targets.class_weights.as_ref();
-        let size = |n: usize| to_u32(OPERATOR, n);
         let smoothing = rows.targets.smoothing;
         let defines = defines(classes, smoothing > 0.0);
         let function = device.function(SOURCE, &defines, "softmax_rows")?;
@@ -290,62 +290,38 @@ impl RowScores {
         let scores = self.parts.from(self.used);
         assert!(SCORE * blocks <= scores.len(), "too few parts of a score");
         self.used += blocks;
+        let (labels, normaliser) = (rows.targets.labels.view().from(first), &rows.targets.normaliser);
+        let weights = weights.map_or(DeviceSlice::empty(), DeviceBuffer::view);
+        let first: &[Arg] =
+            args![rows.logits, gradients, rows.stride, count, classes, rows.bias, labels, weights, normaliser];
+        let last: &[Arg] = args![dloss, smoothing, scores, rows.predictions, rows.ranks, rows.bias_partials];
         // SAFETY: the operators checked that logits and gradients have `count` rows and that the rows are among those
         // of the targets; labels were checked when the targets were made. There is a score for each block.
-        unsafe {
-            function.run(
-                (blocks, 1),
-                (threads, 1),
-                args![
-                    rows.logits,
-                    gradients,
-                    size(rows.stride)?,
-                    size(count)?,
-                    size(classes)?,
-                    rows.bias,
-                    rows.targets.labels.view().from(first),
-                    weights.map_or(DeviceSlice::empty(), DeviceBuffer::view),
-                    &rows.targets.normaliser,
-                    dloss,
-                    smoothing,
-                    scores,
-                    rows.predictions,
-                    rows.ranks,
-                    rows.bias_partials,
-                ],
-            )
-        }
+        unsafe { function.run((blocks, 1), (threads, 1), &[first, last].concat()) }
     }
 
     /// The score of all rows.
-    pub fn finish(self, device: &CudaDevice, targets: &DeviceTargets) -> Result<DeviceScore, CudaError> {
+    pub fn finish(self, device: &CudaDevice, targets: &DeviceTargets) -> Result<DeviceScore> {
         let score = DeviceScore::new(device)?;
         let defines = [("THREADS", "256"), ("ITEMS", "0"), ("ROW_LANES", "0"), ("SMOOTHED", "0")]
             .map(|(name, value)| (name, value.to_string()));
         let function = device.function(SOURCE, &defines, "tally")?;
         // SAFETY: as many parts were computed.
         unsafe {
-            function.run(
-                (1, 1),
-                (256, 1),
-                args![self.parts.from(0), to_u32(OPERATOR, self.used)?, &targets.normaliser, score.numbers(),],
-            )?;
+            let arguments = args![self.parts.from(0), self.used, &targets.normaliser, score.numbers()];
+            function.run((1, 1), (256, 1), arguments)?;
         }
         Ok(score)
     }
 }
 
 /// Score without rows or classes.
-pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore, CudaError> {
+pub(crate) fn empty_score(device: &CudaDevice) -> Result<DeviceScore> {
     Ok(DeviceScore { numbers: device.zeros(SCORE)? })
 }
 
 /// Mean cross-entropy of the rows with a label; see the [module](super).
-pub fn forward(
-    device: &CudaDevice,
-    targets: &DeviceTargets,
-    logits: DeviceSlice<'_, f32>,
-) -> Result<DeviceScore, CudaError> {
+pub fn forward(device: &CudaDevice, targets: &DeviceTargets, logits: DeviceSlice<'_, f32>) -> Result<DeviceScore> {
     run(device, targets, logits, None)
 }
 
@@ -356,7 +332,7 @@ pub fn backward(
     logits: DeviceSlice<'_, f32>,
     dloss: f64,
     dlogits: DeviceSliceMut<'_, f32>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     check_length(OPERATOR, "dlogits", dlogits.view(), logits.len())?;
     let gradients = Some((dlogits.view(), dloss));
     run(device, targets, logits, gradients)
@@ -367,7 +343,7 @@ fn run(
     targets: &DeviceTargets,
     logits: DeviceSlice<'_, f32>,
     gradients: Option<(DeviceSlice<'_, f32>, f64)>,
-) -> Result<DeviceScore, CudaError> {
+) -> Result<DeviceScore> {
     let (rows, classes) = (targets.rows(), targets.classes);
     check_length(OPERATOR, "logits", logits, rows * classes)?;
     if classes == 0 {

@@ -4,7 +4,7 @@
 
 use super::{
     Arg, CudaError, Define, DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, KernelSource, MemoryUse, Product,
-    ProductMode,
+    ProductMode, Result,
 };
 use bytemuck::Pod;
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ pub(super) struct Block {
 }
 
 impl Pool {
-    pub fn take(&self, _: usize) -> Result<Block, CudaError> {
+    pub fn take(&self, _: usize) -> Result<Block> {
         match self.0 {}
     }
 
@@ -44,20 +44,20 @@ impl Pool {
     }
 }
 
-pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
+pub fn nvrtc_version() -> Result<(i32, i32)> {
     Err(CudaError::NotBuilt)
 }
 
-pub fn compile_for(_: KernelSource, _: &[Define], _: i32) -> Result<Vec<u8>, CudaError> {
+pub fn compile_for(_: KernelSource, _: &[Define], _: i32) -> Result<Vec<u8>> {
     Err(CudaError::NotBuilt)
 }
 
 impl CudaDevice {
-    pub fn new(_: usize) -> Result<Self, CudaError> {
+    pub fn new(_: usize) -> Result<Self> {
         Err(CudaError::NotBuilt)
     }
 
-    pub unsafe fn on_stream(_: usize, _: *mut c_void) -> Result<Self, CudaError> {
+    pub unsafe fn on_stream(_: usize, _: *mut c_void) -> Result<Self> {
         Err(CudaError::NotBuilt)
     }
 
@@ -65,12 +65,7 @@ impl CudaDevice {
         match self.0 {}
     }
 
-    pub fn table<R>(
-        &self,
-        _: &'static str,
-        _: Vec<usize>,
-        _: impl FnOnce() -> Result<R, CudaError>,
-    ) -> Result<Arc<R>, CudaError> {
+    pub fn table<R>(&self, _: &'static str, _: Vec<usize>, _: impl FnOnce() -> Result<R>) -> Result<Arc<R>> {
         match self.0 {}
     }
 
@@ -102,41 +97,41 @@ absent! {
     pub fn reset_peak_memory();
     pub fn set_tile_bytes(usize);
     pub fn tile_bytes() -> usize;
-    pub fn buffer<T>(usize) -> Result<DeviceBuffer<T>, CudaError>;
-    pub fn zeros<T>(usize) -> Result<DeviceBuffer<T>, CudaError>;
-    pub fn upload<T>(&[T]) -> Result<DeviceBuffer<T>, CudaError>;
-    pub fn write<T>(DeviceSliceMut<'_, T>, &[T]) -> Result<(), CudaError>;
-    pub fn read<T>(DeviceSlice<'_, T>, &mut [T]) -> Result<(), CudaError>;
-    pub fn copy<T>(DeviceSlice<'_, T>, DeviceSliceMut<'_, T>) -> Result<(), CudaError>;
-    pub fn clear<T>(DeviceSliceMut<'_, T>) -> Result<(), CudaError>;
-    pub fn synchronise() -> Result<(), CudaError>;
+    pub fn buffer<T>(usize) -> Result<DeviceBuffer<T>>;
+    pub fn zeros<T>(usize) -> Result<DeviceBuffer<T>>;
+    pub fn upload<T>(&[T]) -> Result<DeviceBuffer<T>>;
+    pub fn write<T>(DeviceSliceMut<'_, T>, &[T]) -> Result<()>;
+    pub fn read<T>(DeviceSlice<'_, T>, &mut [T]) -> Result<()>;
+    pub fn copy<T>(DeviceSlice<'_, T>, DeviceSliceMut<'_, T>) -> Result<()>;
+    pub fn clear<T>(DeviceSliceMut<'_, T>) -> Result<()>;
+    pub fn synchronise() -> Result<()>;
     pub fn ahead() -> Self;
     pub fn is_ahead() -> bool;
     pub fn set_product_mode(ProductMode);
     pub fn product_mode() -> ProductMode;
-    pub fn event() -> Result<Event, CudaError>;
-    pub fn wait_for(&Event) -> Result<(), CudaError>;
-    pub fn function(KernelSource, &[Define], &'static str) -> Result<Launch<'_>, CudaError>;
-    pub fn function_with_shared(KernelSource, &[Define], &'static str, usize) -> Result<Launch<'_>, CudaError>;
-    pub(super) fn multiply(&Product<'_>, DeviceSlice<'_, f32>, (usize, usize)) -> Result<(), CudaError>;
+    pub fn event() -> Result<Event>;
+    pub fn wait_for(&Event) -> Result<()>;
+    pub fn function(KernelSource, &[Define], &'static str) -> Result<Launch<'_>>;
+    pub fn function_with_shared(KernelSource, &[Define], &'static str, usize) -> Result<Launch<'_>>;
+    pub(super) fn multiply(&Product<'_>, DeviceSlice<'_, f32>, (usize, usize)) -> Result<()>;
 }
 
 impl Launch<'_> {
-    pub unsafe fn run(self, _: (usize, usize), _: (usize, usize), _: &[Arg]) -> Result<(), CudaError> {
+    pub unsafe fn run(self, _: (usize, usize), _: (usize, usize), _: &[Arg]) -> Result<()> {
         match self.0.0 {}
     }
 
-    pub unsafe fn over(self, _: usize, _: &[Arg]) -> Result<(), CudaError> {
+    pub unsafe fn over(self, _: usize, _: &[Arg]) -> Result<()> {
         match self.0.0 {}
     }
 
-    pub unsafe fn over_fours(self, _: usize, _: &[Arg]) -> Result<(), CudaError> {
+    pub unsafe fn over_fours(self, _: usize, _: &[Arg]) -> Result<()> {
         match self.0.0 {}
     }
 }
 
 impl Timer {
-    pub fn new(device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice) -> Result<Self> {
         match device.0 {}
     }
 
@@ -146,7 +141,7 @@ impl Timer {
 }
 
 impl<R> CudaGraph<R> {
-    pub fn replay(&self) -> Result<(), CudaError> {
+    pub fn replay(&self) -> Result<()> {
         match self.0 {}
     }
 

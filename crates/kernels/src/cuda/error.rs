@@ -2,6 +2,9 @@
 
 use crate::KernelError;
 
+/// The result of functions that fail with a [`CudaError`].
+pub type Result<T, E = CudaError> = std::result::Result<T, E>;
+
 /// Why a GPU cannot be used, or why work on it failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CudaError {

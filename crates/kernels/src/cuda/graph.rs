@@ -1,6 +1,6 @@
 //! The arrays of a gauge graph on the device.
 
-use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32};
+use super::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, Result, args, check_length};
 use crate::{GraphView, KernelError};
 use bytemuck::Pod;
 use std::sync::OnceLock;
@@ -46,7 +46,7 @@ impl EdgeValues {
         }
     }
 
-    fn duplicate(&self, device: &CudaDevice, edges: usize, capacity: usize, columns: usize) -> Result<Self, CudaError> {
+    fn duplicate(&self, device: &CudaDevice, edges: usize, capacity: usize, columns: usize) -> Result<Self> {
         let coefficients = &self.coefficients;
         Ok(Self {
             phases: enlarged(device, &self.phases, edges, capacity)?,
@@ -57,12 +57,7 @@ impl EdgeValues {
 }
 
 /// Copies the first `length` numbers.
-fn copy_start<T: Pod>(
-    device: &CudaDevice,
-    from: &DeviceBuffer<T>,
-    length: usize,
-    to: &DeviceBuffer<T>,
-) -> Result<(), CudaError> {
+fn copy_start<T: Pod>(device: &CudaDevice, from: &DeviceBuffer<T>, length: usize, to: &DeviceBuffer<T>) -> Result<()> {
     to.overwrite_start(device, from.view().slice(0..length))
 }
 
@@ -72,7 +67,7 @@ fn enlarged<T: Pod>(
     buffer: &DeviceBuffer<T>,
     length: usize,
     capacity: usize,
-) -> Result<DeviceBuffer<T>, CudaError> {
+) -> Result<DeviceBuffer<T>> {
     let copy = device.buffer(capacity)?;
     copy_start(device, buffer, length, &copy)?;
     Ok(copy)
@@ -80,7 +75,7 @@ fn enlarged<T: Pod>(
 
 impl DeviceGraph {
     /// Copies a graph to a device.
-    pub fn new(device: &CudaDevice, graph: GraphView<'_, f32>) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, graph: GraphView<'_, f32>) -> Result<Self> {
         Ok(Self {
             host_mesh_offsets: graph.mesh_offsets().to_vec(),
             mesh_offsets: device.upload(graph.mesh_offsets())?,
@@ -99,7 +94,7 @@ impl DeviceGraph {
     }
 
     /// A copy with room for `spare_edges` more edges.
-    pub fn duplicate(&self, device: &CudaDevice, spare_edges: usize) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice, spare_edges: usize) -> Result<Self> {
         let edges = self.edge_count();
         let capacity = edges.saturating_add(spare_edges);
         let reversed = match self.reversed.get() {
@@ -125,7 +120,7 @@ impl DeviceGraph {
     /// # Errors
     /// Meshes with other numbers of vertices or of coefficients, or more edges than
     /// [`edge_capacity`](Self::edge_capacity).
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         let edges = with.edge_count();
         let refused = |problem: String| KernelError::Setting { operator: OPERATOR, problem };
         if self.host_mesh_offsets != with.host_mesh_offsets {
@@ -191,7 +186,7 @@ impl DeviceGraph {
     }
 
     /// Phases and lengths of the edges of the transposed operator, computed by the first call.
-    fn reversed(&self, device: &CudaDevice) -> Result<&EdgeValues, CudaError> {
+    fn reversed(&self, device: &CudaDevice) -> Result<&EdgeValues> {
         if let Some(values) = self.reversed.get() {
             return Ok(values);
         }
@@ -204,27 +199,15 @@ impl DeviceGraph {
         Ok(self.reversed.get_or_init(|| values))
     }
 
-    fn reverse_edges(&self, device: &CudaDevice, values: &EdgeValues) -> Result<(), CudaError> {
+    fn reverse_edges(&self, device: &CudaDevice, values: &EdgeValues) -> Result<()> {
         let function = device.function(SOURCE, &[], "reverse_edges")?;
+        let from = &self.forward;
+        let first: &[Arg] = args![&self.offsets, self.vertex_count(), &self.reverse, &from.phases, &from.radius];
+        let last: &[Arg] =
+            args![&from.coefficients, self.columns, &values.phases, &values.radius, &values.coefficients];
         // SAFETY: all arrays of edges have the capacity of the graph, the kernel stops at the number of
         // edges, and the reverse of an edge is an edge.
-        unsafe {
-            function.over(
-                self.edge_capacity(),
-                args![
-                    &self.offsets,
-                    to_u32(OPERATOR, self.vertex_count())?,
-                    &self.reverse,
-                    &self.forward.phases,
-                    &self.forward.radius,
-                    &self.forward.coefficients,
-                    to_u32(OPERATOR, self.columns)?,
-                    &values.phases,
-                    &values.radius,
-                    &values.coefficients,
-                ],
-            )
-        }
+        unsafe { function.over(self.edge_capacity(), &[first, last].concat()) }
     }
 }
 
@@ -398,7 +381,7 @@ impl<'a> DeviceGraphView<'a> {
         factors: DeviceSlice<'b, f32>,
         reversed: DeviceSlice<'b, f32>,
         heads: usize,
-    ) -> Result<DeviceGraphView<'b>, CudaError>
+    ) -> Result<DeviceGraphView<'b>>
     where
         'a: 'b,
     {
@@ -414,7 +397,7 @@ impl<'a> DeviceGraphView<'a> {
     ///
     /// # Errors
     /// A view made without them, or out of memory.
-    pub fn reversed_edges(&self, device: &CudaDevice) -> Result<DeviceEdges<'a>, CudaError> {
+    pub fn reversed_edges(&self, device: &CudaDevice) -> Result<DeviceEdges<'a>> {
         let (phases, radius, coefficients) = match (self.slices.reversed, self.owner) {
             (Some(values), _) => (values.phases, values.radius, values.coefficients),
             (None, Some(owner)) => {

@@ -1,8 +1,8 @@
 //! Buffers in device memory, and slices of them.
 
 use super::driver::{Block, Pool};
-use super::{CudaDevice, CudaError};
-use crate::error::{Length, check_count};
+use super::{CudaDevice, Result};
+use crate::error::check_count;
 use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -49,7 +49,7 @@ pub struct DeviceBuffer<T: Pod> {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    pub(super) fn new(pool: &Arc<Pool>, length: usize) -> Result<Self, CudaError> {
+    pub(super) fn new(pool: &Arc<Pool>, length: usize) -> Result<Self> {
         let bytes = length.saturating_mul(size_of::<T>());
         let block = match bytes {
             0 => None,
@@ -83,13 +83,13 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Copies another buffer over this one, in stream order. All work queued afterwards sees the new values.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         check_count("overwrite", "values", with.len(), self.len())?;
         self.overwrite_start(device, with.view())
     }
 
     /// Copies `values` to the start, as [`overwrite`](Self::overwrite).
-    pub(super) fn overwrite_start(&self, device: &CudaDevice, values: DeviceSlice<'_, T>) -> Result<(), CudaError> {
+    pub(super) fn overwrite_start(&self, device: &CudaDevice, values: DeviceSlice<'_, T>) -> Result<()> {
         device.copy(values, self.place().slice(0..values.len()))
     }
 
@@ -99,7 +99,7 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// A copy, made in stream order.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self> {
         let copy = device.buffer(self.length)?;
         copy.overwrite(device, self)?;
         Ok(copy)
@@ -109,12 +109,12 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     /// `values` of another length, or failed work on the device.
-    pub fn read(&self, device: &CudaDevice, values: &mut [T]) -> Result<(), CudaError> {
+    pub fn read(&self, device: &CudaDevice, values: &mut [T]) -> Result<()> {
         device.read(self.view(), values)
     }
 
     /// The values. Waits for all work queued before.
-    pub fn to_vec(&self, device: &CudaDevice) -> Result<Vec<T>, CudaError> {
+    pub fn to_vec(&self, device: &CudaDevice) -> Result<Vec<T>> {
         let mut values = vec![T::zeroed(); self.length];
         self.read(device, &mut values)?;
         Ok(values)
@@ -144,12 +144,6 @@ impl<T> Clone for DeviceSlice<'_, T> {
 }
 
 impl<T> Copy for DeviceSlice<'_, T> {}
-
-impl<T> Length for DeviceSlice<'_, T> {
-    fn length(self) -> usize {
-        self.length
-    }
-}
 
 impl<'a, T> DeviceSlice<'a, T> {
     /// A slice of device memory that was not allocated here, for example of a PyTorch tensor.

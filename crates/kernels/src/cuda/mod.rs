@@ -33,7 +33,7 @@ pub(crate) mod tiles;
 
 pub use arguments::Arg;
 pub use driver::{CudaDevice, CudaGraph, Event, Launch, Timer, compile_for, nvrtc_version};
-pub use error::CudaError;
+pub use error::{CudaError, Result};
 pub use graph::{DeviceEdges, DeviceGraph, DeviceGraphSlices, DeviceGraphView, ReversedSlices};
 pub use memory::{DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, MemoryUse};
 pub use products::{Operand, Product, ProductMode};
@@ -62,8 +62,17 @@ pub fn check_length<T>(
 /// # Errors
 /// [`KernelError::Setting`] for a larger size.
 pub fn to_u32(operator: &'static str, value: usize) -> Result<u32, KernelError> {
-    u32::try_from(value).ok().filter(|&value| value <= i32::MAX as u32).ok_or_else(|| KernelError::Setting {
-        operator,
-        problem: format!("{value} items are more than a kernel can count (2147483647)"),
-    })
+    match value {
+        0..=LARGEST_COUNT => Ok(value as u32),
+        _ => Err(uncountable(operator, value)),
+    }
+}
+
+/// Largest count that a kernel takes.
+const LARGEST_COUNT: usize = i32::MAX as usize;
+
+/// The error of a count that is too large.
+fn uncountable(operator: &'static str, value: usize) -> KernelError {
+    let problem = format!("{value} items are more than a kernel can count ({LARGEST_COUNT})");
+    KernelError::Setting { operator, problem }
 }

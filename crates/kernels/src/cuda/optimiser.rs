@@ -15,7 +15,7 @@
 //! The settings of the step lie in device memory, so that a captured step can be replayed with others.
 
 use super::sources::KernelSource;
-use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, args, check_length};
+use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Result, args, check_length};
 use crate::KernelError;
 use bytemuck::{Pod, Zeroable};
 
@@ -107,22 +107,18 @@ impl Step {
 
 /// Clips a vector to the Euclidean norm `largest`, without waiting for the device. A vector whose norm is not
 /// finite stays as it is.
-pub fn clip(device: &CudaDevice, largest: f64, values: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
+pub fn clip(device: &CudaDevice, largest: f64, values: DeviceSliceMut<'_, f32>) -> Result<()> {
     let blocks = values.len().div_ceil(PIECE).min(MAX_PARTIALS);
     let partials: DeviceBuffer<f64> = device.buffer(blocks)?;
     let length = values.len() as u64;
     // SAFETY: every block has its partial sum, and stays within the length.
     unsafe {
-        device.function(SOURCE, &[], "square_partials")?.run(
-            (blocks, 1),
-            (256, 1),
-            args![&values, length, &partials],
-        )?;
-        device.function(SOURCE, &[], "clip")?.run(
-            (blocks, 1),
-            (256, 1),
-            args![&values, length, &partials, blocks as u32, largest],
-        )
+        let function = device.function(SOURCE, &[], "square_partials")?;
+        let arguments = args![&values, length, &partials];
+        function.run((blocks, 1), (256, 1), arguments)?;
+        let function = device.function(SOURCE, &[], "clip")?;
+        let arguments = args![&values, length, &partials, blocks as u32, largest];
+        function.run((blocks, 1), (256, 1), arguments)
     }
 }
 
@@ -168,7 +164,7 @@ pub struct DeviceOptimiser {
 impl DeviceOptimiser {
     /// The state before the first step, for parameters of these lengths, with averages of their values if
     /// `averages`.
-    pub fn new(device: &CudaDevice, lengths: &[usize], averages: bool) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, lengths: &[usize], averages: bool) -> Result<Self> {
         let total = lengths.iter().sum();
         let pieces: Vec<[u32; 2]> = lengths
             .iter()
@@ -205,7 +201,7 @@ impl DeviceOptimiser {
         step: Step,
         average_rate: f64,
         parameters: &[Parameter<'_>],
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let operator = "optimiser";
         if parameters.len() != self.lengths.len() {
             return Err(CudaError::Kernel(KernelError::Length {
@@ -246,7 +242,7 @@ impl DeviceOptimiser {
 
     /// Updates the parameters with the prepared settings. It can be captured, and replayed after
     /// [`prepare`](Self::prepare) with other settings.
-    pub fn run(&mut self, device: &CudaDevice) -> Result<(), CudaError> {
+    pub fn run(&mut self, device: &CudaDevice) -> Result<()> {
         if self.placed.is_empty() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Matrix products on row-major matrices.
 
-use super::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut};
+use super::{CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, Result};
 use crate::KernelError;
 
 /// Precision of matrix products.
@@ -89,7 +89,7 @@ impl Product<'_> {
         device: &CudaDevice,
         c: &DeviceSliceMut<'_, f32>,
         (stride, batch_stride): (usize, usize),
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let Self { m, n, k, batches, .. } = self;
         if m == 0 || n == 0 || batches == 0 || k == 0 {
             return Ok(());

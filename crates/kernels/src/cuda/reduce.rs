@@ -1,7 +1,7 @@
 //! Sums over rows in two stages, and products that are sums over rows.
 
 use super::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
     check_length, to_u32,
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn add_column_sums(
     x: DeviceSlice<'_, f32>,
     (rows, stride, columns): (usize, usize, usize),
     result: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let partials = ColumnPartials::new(device, x, (rows, stride, columns))?;
     partials.add_to(device, result)
 }
@@ -76,7 +76,7 @@ pub(crate) type Columns<'a> = (&'a ColumnPartials<'a>, &'a DeviceSliceMut<'a, f3
 
 impl<'a> ColumnPartials<'a> {
     /// Those of the first `columns` columns of `x`.
-    pub fn new(device: &CudaDevice, x: DeviceSlice<'a, f32>, shape: (usize, usize, usize)) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, x: DeviceSlice<'a, f32>, shape: (usize, usize, usize)) -> Result<Self> {
         Self::of_rows(device, x, shape)?.in_parts(device)
     }
 
@@ -85,34 +85,25 @@ impl<'a> ColumnPartials<'a> {
         device: &CudaDevice,
         x: DeviceSlice<'a, f32>,
         (rows, stride, columns): (usize, usize, usize),
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         Ok(Self { partials: device.buffer(0)?, x, rows, stride, columns })
     }
 
     /// The same with partial sums, unless there are few rows.
-    pub fn in_parts(self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn in_parts(self, device: &CudaDevice) -> Result<Self> {
         let few = self.rows <= FEW_ROWS && self.columns <= FEW_COLUMNS;
         if self.x.is_empty() || few {
             return Ok(self);
         }
         let pieces = Pieces::new(self.rows, self.columns, MIN_ROWS);
         let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * self.columns)?;
-        let size = |n: usize| to_u32("column sums", n);
         // SAFETY: the rows lie in `x`, as the operator checked, and there is a partial sum for each block
         // and column.
         unsafe {
-            device.function(SOURCE, &[], "column_partials")?.run(
-                pieces.blocks,
-                pieces.threads,
-                args![
-                    self.x,
-                    size(self.stride)?,
-                    size(self.rows)?,
-                    size(self.columns)?,
-                    size(pieces.rows_of_block)?,
-                    &partials.view_mut(),
-                ],
-            )?;
+            let function = device.function(SOURCE, &[], "column_partials")?;
+            let arguments =
+                args![self.x, self.stride, self.rows, self.columns, pieces.rows_of_block, &partials.view_mut()];
+            function.run(pieces.blocks, pieces.threads, arguments)?;
         }
         Ok(Self::of_partials(partials, self.columns))
     }
@@ -128,21 +119,20 @@ impl<'a> ColumnPartials<'a> {
     }
 
     /// No columns.
-    pub fn none(device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn none(device: &CudaDevice) -> Result<Self> {
         Ok(Self::of_partials(device.buffer(0)?, 0))
     }
 
     /// Arguments of `add_column` there.
-    fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> Result<[Arg; 5], CudaError> {
-        let size = |n: usize| to_u32("column sums", n);
-        Ok(*args![&self.partials, self.x, size(self.rows)?, size(self.stride)?, result,])
+    fn arguments(&self, result: &DeviceSliceMut<'_, f32>) -> [Arg; 5] {
+        *args![&self.partials, self.x, self.rows, self.stride, result]
     }
 
     /// `result[c] += sum of column c`.
-    pub fn add_to(&self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
+    pub fn add_to(&self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>) -> Result<()> {
         let function = device.function(SOURCE, &[], "add_column_sums")?;
         // SAFETY: there are as many numbers of each column, and a result for each.
-        unsafe { function.run((self.columns, 1), (256, 1), &self.arguments(result)?) }
+        unsafe { function.run((self.columns, 1), (256, 1), &self.arguments(result)) }
     }
 }
 
@@ -152,24 +142,17 @@ pub(crate) fn fill_rows(
     y: &DeviceSliceMut<'_, f32>,
     (rows, width): (usize, usize),
     bias: DeviceSlice<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     if bias.is_empty() || rows == 0 {
         return Ok(());
     }
-    let size = |n: usize| to_u32("bias", n);
     let threads = column_threads(bias.len());
     let rows_of_block = 16 * threads.1;
     let blocks = (rows.div_ceil(rows_of_block), bias.len().div_ceil(threads.0));
     let function = device.function(SOURCE, &[], "fill_rows")?;
     // SAFETY: `y` has `rows` rows of `width` numbers, and a bias is no longer than a row, as the operator
     // checked.
-    unsafe {
-        function.run(
-            blocks,
-            threads,
-            args![y, size(width)?, size(rows)?, bias, size(bias.len())?, size(rows_of_block)?,],
-        )
-    }
+    unsafe { function.run(blocks, threads, args![y, width, rows, bias, bias.len(), rows_of_block]) }
 }
 
 /// A linear map with entries -1, 0 and 1: expands parameters to the entries of a matrix, or folds its
@@ -190,7 +173,7 @@ impl SignedTable {
         count: usize,
         terms: usize,
         parts: impl IntoIterator<Item = (usize, usize, bool)>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let mut entries = vec![0i32; count * terms];
         for (result, place, negative) in parts {
             let entry = i32::try_from(place + 1).map_err(|_| crate::KernelError::Setting {
@@ -213,31 +196,17 @@ impl SignedTable {
     pub fn apply(
         &self,
         device: &CudaDevice,
-        from: [DeviceSlice<'_, f32>; 2],
-        to: [&DeviceSliceMut<'_, f32>; 2],
+        [from, from_rest]: [DeviceSlice<'_, f32>; 2],
+        [to, to_rest]: [&DeviceSliceMut<'_, f32>; 2],
         add: bool,
-    ) -> Result<(), CudaError> {
-        let size = |n: usize| to_u32("weights", n);
+    ) -> Result<()> {
+        let Self { entries, terms, count, .. } = self;
         let function = device.function(SOURCE, &[], "signed_terms")?;
+        let (add, lengths) = (u32::from(add), [from.len(), to.len()]);
+        let arguments = args![entries, *terms, *count, from, from_rest, lengths[0], to, to_rest, lengths[1], add];
         // SAFETY: the table was made for sources and results of these lengths, which the operators
         // check.
-        unsafe {
-            function.over(
-                self.count,
-                args![
-                    &self.entries,
-                    size(self.terms)?,
-                    size(self.count)?,
-                    from[0],
-                    from[1],
-                    size(from[0].len())?,
-                    to[0],
-                    to[1],
-                    size(to[0].len())?,
-                    u32::from(add),
-                ],
-            )
-        }
+        unsafe { function.over(*count, arguments) }
     }
 
     /// The table: for each result its terms, 1 + the place of a source, negative for its negative, or 0 for none.
@@ -252,35 +221,16 @@ impl SignedTable {
         device: &CudaDevice,
         partials: DeviceSlice<'_, f32>,
         (count, size): (usize, usize),
-        to: [&DeviceSliceMut<'_, f32>; 2],
+        [to, to_rest]: [&DeviceSliceMut<'_, f32>; 2],
         (columns, column_sums): Columns<'_>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         assert!(count * size <= partials.len(), "too few partial sums");
-        let number = |n: usize| to_u32("weights", n);
         let function = device.function(SOURCE, &[], "fold_partials")?;
+        let first: &[Arg] = args![&self.rows, self.terms, self.count, partials, count, size, to, to_rest, to.len()];
+        let arguments = [first, &columns.arguments(column_sums)].concat();
         // SAFETY: the table was made for sources of `size` numbers and results of these lengths, which the operators
         // check; there are as many partial sums as the assertion says, and a result for each column.
-        unsafe {
-            function.run(
-                (self.count.div_ceil(32) + columns.columns, 1),
-                (32, 8),
-                &[
-                    args![
-                        &self.rows,
-                        number(self.terms)?,
-                        number(self.count)?,
-                        partials,
-                        number(count)?,
-                        number(size)?,
-                        to[0],
-                        to[1],
-                        number(to[0].len())?,
-                    ],
-                    &columns.arguments(column_sums)?[..],
-                ]
-                .concat(),
-            )
-        }
+        unsafe { function.run((self.count.div_ceil(32) + columns.columns, 1), (32, 8), &arguments) }
     }
 }
 
@@ -311,7 +261,7 @@ pub(crate) struct RowProduct<'a> {
 
 impl RowProducts {
     /// For results of `size` numbers, at most `largest` of which are of one product, over `rows` rows at a time.
-    pub fn new(device: &CudaDevice, rows: usize, (size, largest): (usize, usize)) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, rows: usize, (size, largest): (usize, usize)) -> Result<Self> {
         // A block of threads of cuBLAS has about 128 x 128 results, and every multiprocessor takes one.
         let most = device.multiprocessors();
         let wanted = most * (128 * 128) / largest.max(1);
@@ -320,7 +270,7 @@ impl RowProducts {
     }
 
     /// Adds products over the same `rows` rows.
-    pub fn add(&mut self, device: &CudaDevice, rows: usize, products: &[RowProduct<'_>]) -> Result<(), CudaError> {
+    pub fn add(&mut self, device: &CudaDevice, rows: usize, products: &[RowProduct<'_>]) -> Result<()> {
         let of_slab = rows / self.slabs;
         let rest = rows - of_slab * self.slabs;
         let parts = [(0, of_slab, self.slabs), (self.slabs, rest, 1)];
@@ -330,21 +280,12 @@ impl RowProducts {
             }
             let first = slab * of_slab;
             for product in products {
-                let ((a, a_stride), (b, b_stride)) = (product.a, product.b);
-                Product {
-                    m: product.m,
-                    n: product.n,
-                    k: rows_of_part,
-                    a: Operand::new(a.from(first * a_stride), a_stride).transposed().batched(rows_of_part * a_stride),
-                    b: Operand::new(b.from(first * b_stride), b_stride).batched(rows_of_part * b_stride),
-                    add: *begun,
-                    batches,
-                }
-                .run(
-                    device,
-                    &self.partials.view_mut().slice(slab * self.size + product.place..usize::MAX),
-                    (product.n, self.size),
-                )?;
+                let &RowProduct { a: (a, a_stride), b: (b, b_stride), m, n, place } = product;
+                let a = Operand::new(a.from(first * a_stride), a_stride).transposed().batched(rows_of_part * a_stride);
+                let b = Operand::new(b.from(first * b_stride), b_stride).batched(rows_of_part * b_stride);
+                let product = Product { m, n, k: rows_of_part, a, b, add: *begun, batches };
+                let to = self.partials.view_mut().slice(slab * self.size + place..usize::MAX);
+                product.run(device, &to, (n, self.size))?;
             }
             *begun = true;
         }
@@ -359,7 +300,7 @@ impl RowProducts {
     }
 
     /// `result = sum of the partial products`, or `result += it`.
-    pub fn finish(self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>, add: bool) -> Result<(), CudaError> {
+    pub fn finish(self, device: &CudaDevice, result: &DeviceSliceMut<'_, f32>, add: bool) -> Result<()> {
         let (partials, count) = self.partials();
         sum_partials(device, partials, count, result, add)
     }
@@ -370,7 +311,7 @@ impl RowProducts {
         device: &CudaDevice,
         result: &DeviceSliceMut<'_, f32>,
         columns: Columns<'_>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (partials, count) = self.partials();
         sum_partials_and(device, partials, count, (result, true), columns)
     }
@@ -383,7 +324,7 @@ pub(crate) fn sum_partials(
     count: usize,
     result: &DeviceSliceMut<'_, f32>,
     add: bool,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let none = ColumnPartials::none(device)?;
     let columns = (&none, &DeviceSliceMut::empty());
     sum_partials_and(device, partials, count, (result, add), columns)
@@ -396,20 +337,16 @@ pub(crate) fn sum_partials_and(
     count: usize,
     (result, add): (&DeviceSliceMut<'_, f32>, bool),
     (columns, column_sums): Columns<'_>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     assert!(count * result.len() <= partials.len(), "too few partial sums");
-    let size = |n: usize| to_u32("partial sums", n);
     let function = device.function(SOURCE, &[], "sum_partials")?;
     // SAFETY: there are as many partials as the assertion says, and a result for each column.
     unsafe {
         function.run(
             (result.len().div_ceil(32) + columns.columns, 1),
             (32, 8),
-            &[
-                args![partials, size(count)?, size(result.len())?, result, u32::from(add),],
-                &columns.arguments(column_sums)?[..],
-            ]
-            .concat(),
+            &[args![partials, count, result.len(), result, u32::from(add)], &columns.arguments(column_sums)[..]]
+                .concat(),
         )
     }
 }
@@ -421,14 +358,13 @@ pub(crate) fn copy_parts(
     parts: [DeviceSlice<'_, f32>; 4],
     packed: DeviceSlice<'_, f32>,
     add: bool,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let total = parts.iter().map(DeviceSlice::len).sum();
     check_length(operator, "packed weights", packed, total)?;
-    let size = |part: DeviceSlice<'_, f32>| to_u32(operator, part.len());
     let [a, b, c, d] = parts;
     let function = device.function(SOURCE, &[], "copy_parts")?;
     // SAFETY: lengths were checked above.
-    unsafe { function.over(total, args![packed, a, size(a)?, b, size(b)?, c, size(c)?, d, size(d)?, u32::from(add),]) }
+    unsafe { function.over(total, args![packed, a, a.len(), b, b.len(), c, c.len(), d, d.len(), u32::from(add)]) }
 }
 
 /// The largest divisor of `rows` from half of `wanted` to `wanted`, else `wanted`: so that no rows remain, if

@@ -11,7 +11,7 @@
 ///
 /// ```no_run
 /// use gemcnn_kernels::cuda::{
-///     CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, check_length, to_u32,
+///     CudaDevice, CudaError, DeviceSlice, DeviceSliceMut, KernelSource, check_length,
 /// };
 /// use gemcnn_kernels::kernel_args;
 ///
@@ -31,11 +31,10 @@
 ///     y: DeviceSliceMut<'_, f32>,
 /// ) -> Result<(), CudaError> {
 ///     check_length("scaled_square", "y", y.view(), x.len())?;
-///     let count = to_u32("scaled_square", x.len())?;
 ///     let defines = [("SCALE", "2.0f".to_string())];
 ///     let kernel = device.function(SOURCE, &defines, "scaled_square")?;
-///     // SAFETY: the arguments are those of the kernel, and both slices hold `count` numbers.
-///     unsafe { kernel.over(x.len(), kernel_args![x, scale, &y, count]) }
+///     // SAFETY: the arguments are those of the kernel, and both slices have as many numbers.
+///     unsafe { kernel.over(x.len(), kernel_args![x, scale, &y, x.len()]) }
 /// }
 ///
 /// let device = CudaDevice::new(0)?;

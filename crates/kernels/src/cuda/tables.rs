@@ -1,6 +1,6 @@
 //! Tables of feature types in device memory.
 
-use super::{Arg, CudaDevice, CudaError, DeviceBuffer, KernelSource, args, to_u32};
+use super::{Arg, CudaDevice, DeviceBuffer, KernelSource, Result, args};
 use crate::FeatureType;
 use std::sync::Arc;
 
@@ -10,11 +10,7 @@ use std::sync::Arc;
 /// the sine, order, index of the irrep]`, with indices into a feature vector. Order 0 has no sine; its
 /// index repeats that of the cosine. With `vector` 1 there is one row for each irrep. `vector` must divide
 /// all multiplicities.
-pub fn irreps(
-    device: &CudaDevice,
-    kind: &FeatureType,
-    vector: usize,
-) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
+pub fn irreps(device: &CudaDevice, kind: &FeatureType, vector: usize) -> Result<Arc<DeviceBuffer<[u32; 4]>>> {
     let mut key = kind.multiplicities().to_vec();
     key.push(vector);
     device.table("irreps", key, || device.upload(&irrep_rows(kind, vector)))
@@ -41,7 +37,7 @@ pub(crate) fn head_irreps(
     device: &CudaDevice,
     kind: &FeatureType,
     heads: usize,
-) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
+) -> Result<Arc<DeviceBuffer<[u32; 4]>>> {
     let mut key = kind.multiplicities().to_vec();
     key.push(heads);
     device.table("irreps of heads", key, || {
@@ -63,7 +59,7 @@ pub(crate) fn irreps_of_heads(
     kind: &FeatureType,
     vector: usize,
     heads: usize,
-) -> Result<Arc<DeviceBuffer<[u32; 4]>>, CudaError> {
+) -> Result<Arc<DeviceBuffer<[u32; 4]>>> {
     let mut key = kind.multiplicities().to_vec();
     key.extend([vector, heads]);
     device.table("irreps by head", key, || {
@@ -100,15 +96,14 @@ pub(crate) unsafe fn over_irreps(
     share: Share,
     rows: usize,
     arguments: &[Arg],
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let count = irrep_count(features);
     let (table, threads) = match share {
         Share::Irreps => (irreps(device, features, 1)?, count),
         Share::IrrepsOfHeads(heads) => (head_irreps(device, features, heads)?, count),
         Share::WarpOfHead(heads) => (head_irreps(device, features, heads)?, 32 * heads),
     };
-    let size = |n: usize| to_u32(source.name(), n);
-    let last: &[Arg] = args![&*table, size(count)?, size(features.dimension())?, size(rows)?];
+    let last: &[Arg] = args![&*table, count, features.dimension(), rows];
     let function = device.function(source, &[], name)?;
     // SAFETY: the caller vouches for it.
     unsafe { function.over(rows * threads, &[arguments, last].concat()) }

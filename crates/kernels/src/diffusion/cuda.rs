@@ -1,26 +1,15 @@
 //! Diffusion on a GPU: one product for each term and run of meshes of one size, and the filters between them.
 
-use super::{Backward, Diffusion, Filter, Filters, Forward, OPERATOR, Spectra, Term};
+use super::{Backward, Diffusion, Filter, Filters, Forward, Spectra, Term};
+use crate::Gpu;
 use crate::cuda::reduce::divisor;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
 };
-use crate::{Gpu, KernelError};
 use std::ops::Range;
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("diffusion", concat!(include_str!("filter.cu"), include_str!("diffusion.cu")));
-
-impl Spectra<DeviceSlice<'_, f32>> {
-    pub(crate) fn lengths(&self) -> Spectra<usize> {
-        Spectra {
-            mass: self.mass.len(),
-            bases: self.bases.len(),
-            eigenvalues: self.eigenvalues.len(),
-            packed: self.packed.len(),
-        }
-    }
-}
 
 /// Least number of vertices of a slab.
 const SLAB_ROWS: usize = 128;
@@ -75,7 +64,7 @@ impl<'a> Batch<'a> {
     }
 
     /// A buffer for the spectra of all slabs.
-    pub fn spectrum(&self) -> Result<DeviceBuffer<f32>, CudaError> {
+    pub fn spectrum(&self) -> Result<DeviceBuffer<f32>> {
         self.device.buffer(self.meshes() * self.slabs * self.raw)
     }
 
@@ -84,8 +73,8 @@ impl<'a> Batch<'a> {
     fn for_products(
         &self,
         terms: &[Term],
-        mut run: impl FnMut(&Term, usize, Range<usize>, usize, usize) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
+        mut run: impl FnMut(&Term, usize, Range<usize>, usize, usize) -> Result<()>,
+    ) -> Result<()> {
         let vertices = self.mesh_offsets.last().map_or(0, |&end| end as usize);
         for (range, mesh, meshes) in self.runs() {
             for term in terms {
@@ -101,7 +90,7 @@ impl<'a> Batch<'a> {
         terms: &[Term],
         (x, width): (DeviceSlice<'_, f32>, usize),
         mut spectrum: DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let slabs = self.slabs;
         let mut sizes = self.mesh_offsets.windows(2).map(|pair| pair[1] - pair[0]);
         if sizes.any(|size| (size as usize) < slabs) {
@@ -113,16 +102,10 @@ impl<'a> Batch<'a> {
             let mut slab_products = |vertex: usize, rows, slab: usize, batches, add| {
                 let first = range.start + vertex;
                 let basis = self.spectra.bases.from(start + vertex * term.stride);
-                Product {
-                    m: term.columns,
-                    n: term.width,
-                    k: rows,
-                    a: Operand::new(basis, term.stride).transposed().batched(rows * term.stride),
-                    b: Operand::new(x.from(first * width + term.feature), width).batched(rows * width),
-                    add,
-                    batches,
-                }
-                .run(
+                let a = Operand::new(basis, term.stride).transposed().batched(rows * term.stride);
+                let b = Operand::new(x.from(first * width + term.feature), width).batched(rows * width);
+                let product = Product { m: term.columns, n: term.width, k: rows, a, b, add, batches };
+                product.run(
                     self.device,
                     &spectrum.reborrow().slice(slab * self.raw + term.spectrum..usize::MAX),
                     (term.spectrum_stride, self.raw),
@@ -146,21 +129,15 @@ impl<'a> Batch<'a> {
         terms: &[Term],
         spectrum: DeviceSlice<'_, f32>,
         (mut x, width): (DeviceSliceMut<'_, f32>, usize),
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let stride = self.slabs * self.raw;
         self.for_products(terms, |term, start, range, mesh, batches| {
             let basis = Operand::new(self.spectra.bases.from(start), term.stride);
             let factor = spectrum.from(mesh * stride + term.spectrum);
-            Product {
-                m: range.len(),
-                n: term.width,
-                k: term.columns,
-                a: basis.batched(range.len() * term.stride),
-                b: Operand::new(factor, term.spectrum_stride).batched(stride),
-                add: false,
-                batches,
-            }
-            .run(
+            let a = basis.batched(range.len() * term.stride);
+            let b = Operand::new(factor, term.spectrum_stride).batched(stride);
+            let product = Product { m: range.len(), n: term.width, k: term.columns, a, b, add: false, batches };
+            product.run(
                 self.device,
                 &x.reborrow().slice(range.start * width + term.feature..usize::MAX),
                 (width, range.len() * width),
@@ -169,21 +146,20 @@ impl<'a> Batch<'a> {
     }
 
     /// `to = m x`, in place if `x` is `to`.
-    fn weigh(&self, x: DeviceSlice<'_, f32>, to: &DeviceSliceMut<'_, f32>, width: usize) -> Result<(), CudaError> {
+    fn weigh(&self, x: DeviceSlice<'_, f32>, to: &DeviceSliceMut<'_, f32>, width: usize) -> Result<()> {
         let function = self.device.function(SOURCE, &[], "weigh")?;
-        let (count, width) = (x.len(), to_u32(OPERATOR, width)?);
         // SAFETY: both are rows of the width, and there is a mass for each.
-        unsafe { function.over_fours(count, args![self.spectra.mass, x, to, width, count as u64]) }
+        unsafe { function.over_fours(x.len(), args![self.spectra.mass, x, to, width, x.len() as u64]) }
     }
 
     pub fn meshes(&self) -> usize {
         self.mesh_offsets.len() - 1
     }
 
-    /// Sizes of a filter: meshes, columns, channels, and whether it is complex.
-    fn sizes(&self, filter: &Filter) -> Result<[u32; 4], KernelError> {
-        let size = |n| to_u32(OPERATOR, n);
-        Ok([size(self.meshes())?, size(filter.columns)?, size(filter.channels)?, u32::from(filter.complex)])
+    /// Eigenvalues, times and bands of a filter.
+    fn parameters<'f>(&'f self, one: &Filter, filters: &Filters<DeviceSlice<'f, f32>>) -> [DeviceSlice<'f, f32>; 3] {
+        let Filters { log_times, bands } = filters;
+        [self.spectra.eigenvalues.from(one.eigenvalue), log_times.from(one.parameter), bands.from(one.parameter)]
     }
 
     /// Saves the spectrum and filters it.
@@ -193,31 +169,18 @@ impl<'a> Batch<'a> {
         filters: Filters<DeviceSlice<'_, f32>>,
         spectrum: &mut DeviceBuffer<f32>,
         mut saved: DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let slabs = to_u32(OPERATOR, self.slabs)?;
-        for one in op.filters(self.meshes()) {
-            let [meshes, columns, channels, complex] = self.sizes(&one)?;
+    ) -> Result<()> {
+        let (slabs, meshes) = (self.slabs, self.meshes());
+        for one in op.filters(meshes) {
+            let (columns, channels, complex) = (one.columns, one.channels, u32::from(one.complex));
             let function = self.device.function(SOURCE, &[], "filter")?;
+            let (raw, saved) = (spectrum.view_mut(), saved.reborrow().slice(one.saved..usize::MAX));
+            let [eigenvalues, log_times, bands] = self.parameters(&one, &filters);
+            let first: &[Arg] =
+                args![&raw.slice(one.raw..usize::MAX), slabs, self.raw as u64, &saved, self.saved as u64];
+            let last: &[Arg] = args![eigenvalues, log_times, bands, meshes, columns, channels, complex];
             // SAFETY: every order has its part of the spectra, eigenvalues and parameters, whose lengths were checked.
-            unsafe {
-                function.over(
-                    self.meshes() * one.columns * one.channels,
-                    args![
-                        &spectrum.view_mut().slice(one.raw..usize::MAX),
-                        slabs,
-                        self.raw as u64,
-                        &saved.reborrow().slice(one.saved..usize::MAX),
-                        self.saved as u64,
-                        self.spectra.eigenvalues.from(one.eigenvalue),
-                        filters.log_times.from(one.parameter),
-                        filters.bands.from(one.parameter),
-                        meshes,
-                        columns,
-                        channels,
-                        complex,
-                    ],
-                )?;
-            }
+            unsafe { function.over(meshes * columns * channels, &[first, last].concat())? };
         }
         Ok(())
     }
@@ -230,51 +193,31 @@ impl<'a> Batch<'a> {
         spectrum: &mut DeviceBuffer<f32>,
         saved: DeviceSlice<'_, f32>,
         gradients: &mut Filters<DeviceSliceMut<'_, f32>>,
-    ) -> Result<(), CudaError> {
-        let slabs = to_u32(OPERATOR, self.slabs)?;
-        for one in op.filters(self.meshes()) {
-            let [meshes, columns, channels, complex] = self.sizes(&one)?;
-            let rows = FILTER_ROWS.min(self.meshes() * one.columns).max(1);
-            let mut partials: DeviceBuffer<f32> = self.device.buffer(rows * 2 * one.channels)?;
-            let range = one.parameter..usize::MAX;
+    ) -> Result<()> {
+        let (slabs, meshes) = (self.slabs, self.meshes());
+        for one in op.filters(meshes) {
+            let (columns, channels, complex) = (one.columns, one.channels, u32::from(one.complex));
+            let rows = FILTER_ROWS.min(meshes * columns).max(1);
+            let mut partials: DeviceBuffer<f32> = self.device.buffer(rows * 2 * channels)?;
+            let (raw, to) = (spectrum.view_mut().slice(one.raw..usize::MAX), partials.view_mut());
+            let [eigenvalues, log_times, bands] = self.parameters(&one, &filters);
+            let first: &[Arg] = args![&raw, slabs, self.raw as u64, saved.from(one.saved), self.saved as u64];
+            let last: &[Arg] = args![eigenvalues, log_times, bands, &to, meshes, columns, channels, complex];
+            let [dtimes, dbands] = [&mut gradients.log_times, &mut gradients.bands]
+                .map(|gradient| gradient.reborrow().slice(one.parameter..usize::MAX));
             // SAFETY: as in `filter`; every grid row has its partial sums.
             unsafe {
-                self.device.function(SOURCE, &[], "filter_backward")?.run(
-                    (one.channels.div_ceil(32), rows),
-                    (32, 8),
-                    args![
-                        &spectrum.view_mut().slice(one.raw..usize::MAX),
-                        slabs,
-                        self.raw as u64,
-                        saved.from(one.saved),
-                        self.saved as u64,
-                        self.spectra.eigenvalues.from(one.eigenvalue),
-                        filters.log_times.from(one.parameter),
-                        filters.bands.from(one.parameter),
-                        &partials.view_mut(),
-                        meshes,
-                        columns,
-                        channels,
-                        complex,
-                    ],
-                )?;
-                self.device.function(SOURCE, &[], "add_filter_sums")?.over(
-                    one.channels,
-                    args![
-                        &partials,
-                        rows as u32,
-                        channels,
-                        &gradients.log_times.reborrow().slice(range.clone()),
-                        &gradients.bands.reborrow().slice(range),
-                    ],
-                )?;
+                let function = self.device.function(SOURCE, &[], "filter_backward")?;
+                function.run((channels.div_ceil(32), rows), (32, 8), &[first, last].concat())?;
+                let function = self.device.function(SOURCE, &[], "add_filter_sums")?;
+                function.over(channels, args![&partials, rows, channels, &dtimes, &dbands])?;
             }
         }
         Ok(())
     }
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, mesh_offsets, spectra, log_times, bands, x, y, saved } = pass;
     let filters = Filters { log_times, bands };
     let batch = Batch::new(device, op, mesh_offsets, spectra);
@@ -291,7 +234,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     batch.expand(&terms, spectrum.view(), (y, op.output().dimension()))
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, mesh_offsets, spectra, log_times, bands, saved, dy, dx, dlog_times, dbands } = pass;
     let filters = Filters { log_times, bands };
     let mut gradients = Filters { log_times: dlog_times, bands: dbands };

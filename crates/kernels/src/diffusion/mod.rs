@@ -57,6 +57,8 @@ pub struct Spectra<S> {
     pub packed: S,
 }
 
+crate::view::fields!(Spectra { mass, bases, eigenvalues, packed });
+
 /// Parameters of the filters: one number for each irrep of the input.
 #[derive(Debug, Clone, Copy)]
 pub struct Filters<S> {
@@ -285,17 +287,6 @@ pub fn basis_width(columns: &[usize]) -> usize {
     orders.map(|(m, k)| irrep_dimension(m) * k).sum::<usize>() + gradients
 }
 
-impl<T> Spectra<&[T]> {
-    pub(crate) fn lengths(&self) -> Spectra<usize> {
-        Spectra {
-            mass: self.mass.len(),
-            bases: self.bases.len(),
-            eigenvalues: self.eigenvalues.len(),
-            packed: self.packed.len(),
-        }
-    }
-}
-
 /// The filter and its derivatives by the logarithm of the time and by the band, from `u` and `exp(-u)`.
 fn filter<T: Real>(u: T, decay: T, band: T) -> [T; 3] {
     [decay * (T::one() + band * u), u * decay * (band - T::one() - band * u), u * decay]
@@ -316,7 +307,7 @@ arguments! {
         x: read[spectra.mass.len(), op.features.dimension()],
         y: write[spectra.mass.len(), op.output().dimension()],
         saved: write[op.saved_count(mesh_offsets.len() - 1)];
-        op.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
+        op.check_spectra(OPERATOR, mesh_offsets, spectra.map(|values| values.len()))?;
     }
 
     /// Overwrites `dx`, if it is wanted, and adds to the gradients of the filters.
@@ -330,6 +321,6 @@ arguments! {
         dx: write_if[spectra.mass.len(), op.features.dimension()],
         dlog_times: add[op.parameter_count()],
         dbands: add[op.parameter_count()];
-        op.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
+        op.check_spectra(OPERATOR, mesh_offsets, spectra.map(|values| values.len()))?;
     }
 }

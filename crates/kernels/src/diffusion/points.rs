@@ -4,7 +4,7 @@
 //! that reads the bases at random points uploads the points alone: the bases at the vertices stay on the GPU.
 
 use super::{OPERATOR, basis_width};
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, check_length, to_u32};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, KernelSource, Result, args, check_length, to_u32};
 use crate::error::check_count;
 use crate::{KernelError, irrep_dimension};
 use bytemuck::{Pod, Zeroable};
@@ -34,7 +34,7 @@ impl DeviceCellPoints {
     ///
     /// # Errors
     /// A neighbour that is no vertex of the mesh, which has as many vertices as points, or too little memory.
-    pub fn new(device: &CudaDevice, points: &[DeviceCellPoint]) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, points: &[DeviceCellPoint]) -> Result<Self> {
         let largest = points.iter().flat_map(|point| point.vertices).max();
         if let Some(largest) = largest.filter(|&vertex| vertex as usize >= points.len()) {
             return Err(KernelError::Setting {
@@ -64,7 +64,7 @@ pub fn bases_at_points(
     columns: &[usize],
     meshes: &[MovedBases<'_>],
     to: &DeviceBuffer<f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let vertices: usize = meshes.iter().map(|mesh| mesh.points.0.len()).sum();
     check_count(OPERATOR, "bases", to.len(), vertices * basis_width(columns))?;
     let mut first = 0;
@@ -84,18 +84,10 @@ pub fn bases_at_points(
             // SAFETY: the arguments are those of the kernel. Both blocks have a row of `width` numbers for each of the
             // `rows` points, and the neighbours of the points are among these rows.
             unsafe {
-                device.function(SOURCE, &[], "basis_at_points")?.over(
-                    rows * columns,
-                    args![
-                        mesh.bases.from(rows * before),
-                        &mesh.points.0,
-                        rows as u32,
-                        columns as u32,
-                        order as u32,
-                        factor,
-                        &to,
-                    ],
-                )?;
+                let function = device.function(SOURCE, &[], "basis_at_points")?;
+                let arguments =
+                    args![mesh.bases.from(rows * before), &mesh.points.0, rows, columns, order, factor, &to];
+                function.over(rows * columns, arguments)?;
             }
             before += width;
         }

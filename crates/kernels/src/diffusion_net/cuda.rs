@@ -5,7 +5,7 @@
 use super::{DiffusionNet, OPERATOR, Saved, Weights, half_precision, hopper};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, add_column_sums, column_threads};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Filters, Spectra};
@@ -43,13 +43,13 @@ pub fn packed_bases(
     columns: &[usize],
     mesh_offsets: &[u32],
     spectra: Spectra<DeviceSlice<'_, f32>>,
-) -> Result<DeviceBuffer<f32>, CudaError> {
+) -> Result<DeviceBuffer<f32>> {
     let op = packing(columns);
     if !hopper::applies(device, &op) {
         return device.buffer(0);
     }
     let diffusion = op.diffusion();
-    diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.lengths())?;
+    diffusion.check_spectra(OPERATOR, mesh_offsets, spectra.map(|values| values.len()))?;
     half_precision::packed_bases(device, &op, mesh_offsets, spectra)
 }
 
@@ -70,10 +70,7 @@ fn packing(columns: &[usize]) -> DiffusionNet {
 pub type Streams<'a> = Option<[(&'a DeviceStream, u64); 2]>;
 
 /// A copy of numbers that are not aligned for loads of four: memory of other libraries may begin anywhere.
-pub(super) fn aligned_copy(
-    device: &CudaDevice,
-    values: DeviceSlice<'_, f32>,
-) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+pub(super) fn aligned_copy(device: &CudaDevice, values: DeviceSlice<'_, f32>) -> Result<Option<DeviceBuffer<f32>>> {
     if values.is_aligned(4) {
         return Ok(None);
     }
@@ -102,7 +99,7 @@ impl<'a> Block<'a> {
         weights: &Weights<DeviceSlice<'_, f32>>,
         saved: Saved<usize>,
         others: &[(&'static str, usize)],
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         if !supports(op) {
             return Err(CudaError::Kernel(KernelError::Setting {
                 operator: OPERATOR,
@@ -111,7 +108,7 @@ impl<'a> Block<'a> {
         }
         let lengths = weights.map(|weight| weight.len());
         let saved = (saved, |n, m| self::saved(device, op, n, m));
-        let rows = op.check(mesh_offsets, spectra.lengths(), lengths, saved, others)?;
+        let rows = op.check(mesh_offsets, spectra.map(|values| values.len()), lengths, saved, others)?;
         let vectors = FeatureType::new(&[0, op.channels]);
         let map = SelfMap { input: vectors.clone(), output: vectors, bias: false };
         Ok(Self {
@@ -128,10 +125,10 @@ impl<'a> Block<'a> {
     ///
     /// # Safety
     /// The arguments are those of the kernel before `quads` and `count`, and their buffers have a place for each row.
-    unsafe fn pass(&self, name: &'static str, arguments: &[Arg]) -> Result<(), CudaError> {
+    unsafe fn pass(&self, name: &'static str, arguments: &[Arg]) -> Result<()> {
         let quads = self.op.channels / 4;
         let count = self.rows * quads;
-        let sizes: &[Arg] = args![to_u32(OPERATOR, quads)?, count as u64];
+        let sizes: &[Arg] = args![quads, count as u64];
         let function = self.device.function(SOURCE, &[], name)?;
         // SAFETY: the caller vouches for it.
         unsafe { function.over(count, &[arguments, sizes].concat()) }
@@ -144,19 +141,11 @@ impl<'a> Block<'a> {
         weight: DeviceSlice<'_, f32>,
         y: &DeviceSliceMut<'_, f32>,
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let c = self.op.channels;
         let inputs = weight.len() / c;
-        Product {
-            m: self.rows,
-            n: c,
-            k: inputs,
-            a: Operand::new(x, stride),
-            b: Operand::new(weight, inputs).transposed(),
-            add,
-            batches: 1,
-        }
-        .run(self.device, y, (c, 0))
+        let (a, b) = (Operand::new(x, stride), Operand::new(weight, inputs).transposed());
+        Product { m: self.rows, n: c, k: inputs, a, b, add, batches: 1 }.run(self.device, y, (c, 0))
     }
 
     /// The backward pass of `map`: `dx = dy W` into rows of some stride, and adds `dy^T x` to `dweight`.
@@ -167,19 +156,11 @@ impl<'a> Block<'a> {
         weight: DeviceSlice<'_, f32>,
         dy: DeviceSlice<'_, f32>,
         dweight: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let c = self.op.channels;
         let inputs = weight.len() / c;
-        Product {
-            m: self.rows,
-            n: inputs,
-            k: c,
-            a: Operand::new(dy, c),
-            b: Operand::new(weight, inputs),
-            add: false,
-            batches: 1,
-        }
-        .run(self.device, dx, (stride, 0))?;
+        let (a, b) = (Operand::new(dy, c), Operand::new(weight, inputs));
+        Product { m: self.rows, n: inputs, k: c, a, b, add: false, batches: 1 }.run(self.device, dx, (stride, 0))?;
         self.row_product((dy, c, c), (x, stride, inputs), dweight, true)
     }
 
@@ -190,7 +171,7 @@ impl<'a> Block<'a> {
         (b, b_stride, n): (DeviceSlice<'_, f32>, usize, usize),
         result: &DeviceSliceMut<'_, f32>,
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let mut sums = RowProducts::new(self.device, self.rows, (m * n, m * n))?;
         let product = RowProduct { a: (a, a_stride), b: (b, b_stride), m, n, place: 0 };
         sums.add(self.device, self.rows, &[product])?;
@@ -203,7 +184,7 @@ impl<'a> Block<'a> {
         y: &DeviceSliceMut<'_, f32>,
         bias: DeviceSlice<'_, f32>,
         stream: Option<(&DeviceStream, u64)>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (stream, salt) = match stream {
             Some((stream, salt)) => (stream.view(), salt),
             None => (DeviceSlice::empty(), 0),
@@ -222,40 +203,30 @@ impl<'a> Block<'a> {
         factor: f32,
         d: &DeviceSliceMut<'_, f32>,
         dbias: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (c, quads) = (self.op.channels, self.op.channels / 4);
         let count = self.rows.div_ceil(SUM_ROWS);
         let threads = column_threads(quads);
         let mut partials: DeviceBuffer<f64> = self.device.buffer(count * c)?;
-        let size = |n: usize| to_u32(OPERATOR, n);
         let function = self.device.function(SOURCE, &[], "activate_backward")?;
         // SAFETY: both have a row for each vertex, and there is a partial sum for each block and column.
         unsafe {
-            function.run(
-                (count, quads.div_ceil(threads.0)),
-                threads,
-                args![activated, factor, d, size(self.rows)?, size(quads)?, size(SUM_ROWS)?, &partials.view_mut(),],
-            )?;
+            let arguments = args![activated, factor, d, self.rows, quads, SUM_ROWS, &partials.view_mut()];
+            function.run((count, quads.div_ceil(threads.0)), threads, arguments)?;
         }
         ColumnPartials::of_partials(partials, c).add_to(self.device, dbias)
     }
 
     /// `W1` from its two parts, or adds its gradient to theirs.
-    fn first_weights(
-        &self,
-        all: &DeviceSliceMut<'_, f32>,
-        [invariants, scalars]: [u64; 2],
-        add: bool,
-    ) -> Result<(), CudaError> {
-        let c = to_u32(OPERATOR, self.op.channels)?;
+    fn first_weights(&self, all: &DeviceSliceMut<'_, f32>, [invariants, scalars]: [u64; 2], add: bool) -> Result<()> {
         let function = self.device.function(SOURCE, &[], "first_weights")?;
         // SAFETY: the addresses are those of parameters or gradients whose lengths were checked; parameters are only
         // read.
-        unsafe { function.over(all.len(), args![all, invariants, scalars, c, u32::from(add)]) }
+        unsafe { function.over(all.len(), args![all, invariants, scalars, self.op.channels, u32::from(add)]) }
     }
 
     /// `W1` `[out, in]`, of `[p | x | d]`.
-    fn first_layer(&self, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn first_layer(&self, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<DeviceBuffer<f32>> {
         let c = self.op.channels;
         let mut all = self.device.buffer(3 * c * c)?;
         let parts = [weights.invariants, weights.scalars].map(|part| part.address());
@@ -276,9 +247,9 @@ pub fn forward(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
     mut saved: Saved<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let others = [("x", x.len()), ("y", y.len())];
-    let lengths = saved.lengths(|values| values.len());
+    let lengths = saved.each_ref().map(DeviceSliceMut::len);
     let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;
     let (c, diffusion) = (op.channels, op.diffusion());
     if x.is_empty() {
@@ -292,7 +263,7 @@ pub fn forward(
     let mut weighted: DeviceBuffer<f32> = device.buffer(x.len())?;
     // SAFETY: all have a row for each vertex, of the widths that the kernel expects.
     unsafe {
-        let arguments = args![x, block.mass, weights.update_bias, &saved.features, &weighted.view_mut(), &y,];
+        let arguments = args![x, block.mass, weights.update_bias, &saved.features, &weighted.view_mut(), &y];
         block.pass("read_input", arguments)?;
     }
     let mut spectrum = block.batch.spectrum()?;
@@ -342,9 +313,9 @@ pub fn backward(
     dy: DeviceSlice<'_, f32>,
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let others = [("dy", dy.len()), ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()))];
-    let lengths = saved.lengths(|values| values.len());
+    let lengths = saved.each_ref().map(DeviceSliceMut::len);
     let block = Block::new(device, op, mesh_offsets, spectra, &weights, lengths, &others)?;
     op.check_weights(gradients.each_ref().map(|values| values.len()))?;
     let (c, diffusion) = (op.channels, op.diffusion());

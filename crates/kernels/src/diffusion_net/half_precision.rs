@@ -14,9 +14,9 @@
 
 use super::cuda::Streams;
 use super::hopper::{Block, C, FACTOR, Measured, Places, Sums, TILE, TILE_MASKS, WARPS, stream_arguments};
-use super::{DiffusionNet, OPERATOR, Saved, Weights};
+use super::{DiffusionNet, Saved, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args, to_u32,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, Result, args,
 };
 use crate::diffusion::Spectra;
 use crate::dropout::{scale, threshold};
@@ -98,7 +98,7 @@ impl Block<'_> {
     }
 
     /// The packed eigenvectors, and what was measured of them.
-    fn pack_bases(&self) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn pack_bases(&self) -> Result<DeviceBuffer<f32>> {
         let packed: DeviceBuffer<f32> = self.device.buffer(self.bases_length())?;
         let (basis, mass) = (self.spectra.bases, self.spectra.mass);
         let measured = packed.view().from(BASES * self.words());
@@ -122,7 +122,7 @@ impl Block<'_> {
     }
 
     /// The same if none were given.
-    fn own_bases(&self) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+    fn own_bases(&self) -> Result<Option<DeviceBuffer<f32>>> {
         let given = self.spectra.packed.len() == self.bases_length();
         (!given).then(|| self.pack_bases()).transpose()
     }
@@ -138,7 +138,7 @@ impl Block<'_> {
     }
 
     /// Clears what was measured, in a kernel: the next one is launched while it ends.
-    fn clear_statistics(&self, measured: DeviceSlice<'_, f32>) -> Result<(), CudaError> {
+    fn clear_statistics(&self, measured: DeviceSlice<'_, f32>) -> Result<()> {
         if measured.is_empty() {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl Block<'_> {
         measured: Measured<'_>,
         entry: usize,
         weights: Option<&Weights<DeviceSlice<'_, f32>>>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         if measured.block.is_empty() {
             return Ok(());
         }
@@ -165,7 +165,7 @@ impl Block<'_> {
             Some(w) => [w.bands, w.product, w.scalars, w.invariants, w.hidden, w.update, w.scalars_bias, w.hidden_bias],
             None => [DeviceSlice::empty(); 8],
         };
-        let first: &[Arg] = args![rows, to_u32(OPERATOR, quads)?, measured.entry(entry), measured.block];
+        let first: &[Arg] = args![rows, quads, measured.entry(entry), measured.block];
         let function = self.device.function(self.source, &[], "largest")?;
         let arguments = [first, &given.map(Arg::from)].concat();
         // SAFETY: the weights were checked, and there is room for what is measured.
@@ -201,7 +201,7 @@ impl Block<'_> {
     }
 
     /// Memory for sums of `size` numbers of all slabs. Those of empty meshes are zero.
-    fn sums(&self, slabs: usize, size: usize) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn sums(&self, slabs: usize, size: usize) -> Result<DeviceBuffer<f32>> {
         let mut sums = self.device.buffer(self.batch.meshes() * slabs * size)?;
         let filled: usize = self.batch.runs().map(|(_, _, meshes)| meshes).sum();
         if filled < self.batch.meshes() {
@@ -222,7 +222,7 @@ pub(super) fn packed_bases(
     op: &DiffusionNet,
     mesh_offsets: &[u32],
     spectra: Spectra<DeviceSlice<'_, f32>>,
-) -> Result<DeviceBuffer<f32>, CudaError> {
+) -> Result<DeviceBuffer<f32>> {
     Block::new(device, source(device), op, mesh_offsets, spectra).pack_bases()
 }
 
@@ -238,7 +238,7 @@ pub(super) fn forward<'a>(
     x: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
     saved: Saved<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
     let bases = own_bases.as_ref().map_or(spectra.packed, DeviceBuffer::view);
@@ -253,47 +253,22 @@ pub(super) fn forward<'a>(
     block.clear_statistics(measured.block)?;
     block.measure(x, measured, 0, Some(&weights))?;
     let [(one, one_salt), (two, two_salt)] = stream_arguments(streams);
-    let arguments = args![
-        x,
-        bases.from(words),
-        to_u32(OPERATOR, slabs)?,
-        own,
-        &raw,
-        one,
-        one_salt,
-        two,
-        two_salt,
-        threshold(op.dropout),
-        factors.from(places.masks),
-        measured.bases,
-        measured.block
-    ];
+    let masks = factors.from(places.masks);
+    let input: &[Arg] = args![x, bases.from(words), slabs, own, &raw];
+    let drops: &[Arg] = args![one, one_salt, two, two_salt, threshold(op.dropout), masks];
+    let arguments = [input, drops, &measured.arguments()].concat();
     // SAFETY: all have a row for each vertex, and there are sums for all slabs.
     unsafe {
         let blocks = |_, meshes| meshes * slabs;
-        block.launch("read_input", (512, INPUT_BYTES), blocks, arguments, |_| [])?;
+        block.launch("read_input", (512, INPUT_BYTES), blocks, &arguments, |_| [])?;
     }
     let raw = (raw.view(), slabs);
     block.spectra_forward(raw, &weights, &saved.spectrum, factors, &places, measured)?;
-    let arguments = args![
-        bases,
-        block.stride(),
-        factors,
-        factors.from(places.biases),
-        one,
-        drop,
-        x,
-        own,
-        features,
-        &saved.first,
-        &saved.second,
-        &y,
-        factors.from(places.masks),
-        measured.bases,
-        measured.block
-    ];
+    let maps: &[Arg] = args![bases, block.stride(), factors, factors.from(places.biases), one, drop];
+    let rows: &[Arg] = args![x, own, features, &saved.first, &saved.second, &y, masks];
+    let arguments = [maps, rows, &measured.arguments()].concat();
     // SAFETY: all have a row for each vertex.
-    unsafe { block.pass("block_forward", SHARED_BYTES, arguments, |_| []) }
+    unsafe { block.pass("block_forward", SHARED_BYTES, &arguments, |_| []) }
 }
 
 /// As [`backward`](super::cuda::backward), for work that was checked and to which this applies.
@@ -309,7 +284,7 @@ pub(super) fn backward<'a>(
     dy: DeviceSlice<'_, f32>,
     dx: Option<DeviceSliceMut<'_, f32>>,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let block = Block::new(device, source(device), op, mesh_offsets, spectra);
     let own_bases = block.own_bases()?;
     let bases = own_bases.as_ref().map_or(spectra.packed, DeviceBuffer::view);
@@ -324,25 +299,13 @@ pub(super) fn backward<'a>(
     let packed: DeviceBuffer<f32> = device.buffer(7 * words)?;
     let [dlast, dsecond, dfirst, dvectors] = [0, 1, 2, 3].map(|at| packed.view().from(at * words));
     let dx_here = dx.as_ref().map_or(DeviceSlice::empty(), |dx| dx.view());
-    let arguments = args![
-        bases,
-        stride,
-        dy,
-        factors,
-        factors.from(places.masks),
-        factor,
-        dlast,
-        dsecond,
-        dfirst,
-        dvectors,
-        dx_here,
-        measured.bases,
-        measured.block
-    ];
+    let given: &[Arg] = args![bases, stride, dy, factors, factors.from(places.masks), factor];
+    let results: &[Arg] = args![dlast, dsecond, dfirst, dvectors, dx_here];
+    let arguments = [given, results, &measured.arguments()].concat();
     // SAFETY: all have a row for each vertex, and there are sums for each warp of all launches. The kernel does not
     // write to a null pointer for dx.
     unsafe {
-        block.pass("block_backward", SHARED_BYTES, arguments, |before| {
+        block.pass("block_backward", SHARED_BYTES, &arguments, |before| {
             let from = before * WARPS * 3 * C;
             [Arg::from(bias_sums.view().from(from))]
         })?;
@@ -353,33 +316,16 @@ pub(super) fn backward<'a>(
     let first_sums = block.sums(slabs, 2 * FACTOR)?;
     let scalar_sums = block.sums(slabs, FACTOR)?;
     let vector_sums = block.sums(vector_slabs, 3 * FACTOR)?;
-    let arguments = args![
-        bases,
-        stride,
-        to_u32(OPERATOR, slabs)?,
-        to_u32(OPERATOR, vector_slabs)?,
-        dlast,
-        &saved.second,
-        dsecond,
-        &saved.first,
-        dfirst,
-        features,
-        features.from(words),
-        dvectors,
-        &update_sums,
-        &hidden_sums,
-        &first_sums,
-        &scalar_sums,
-        &vector_sums,
-        measured.bases,
-        measured.block,
-        factor
-    ];
+    let shape: &[Arg] = args![bases, stride, slabs, vector_slabs];
+    let pairs: &[Arg] =
+        args![dlast, &saved.second, dsecond, &saved.first, dfirst, features, features.from(words), dvectors];
+    let sums: &[Arg] = args![&update_sums, &hidden_sums, &first_sums, &scalar_sums, &vector_sums];
+    let arguments = [shape, pairs, sums, &measured.arguments(), args![factor]].concat();
     // SAFETY: as above, and there are sums for all slabs.
     unsafe {
         let blocks = |_, meshes| meshes * (2 * slabs + vector_slabs);
         let shape = (384, PRODUCT_BYTES);
-        block.launch("row_products", shape, blocks, arguments, |_| [])?;
+        block.launch("row_products", shape, blocks, &arguments, |_| [])?;
     }
     drop(packed);
     let sums = Sums {

@@ -7,9 +7,9 @@
 //! computed, and the gradients of these maps are products of spectra. The backward pass computes `g` and `A g` again.
 
 use super::cuda::{Streams, aligned_copy};
-use super::{DiffusionNet, OPERATOR, Weights};
+use super::{DiffusionNet, Weights};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, args, to_u32,
+    Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, ProductMode, Result, args,
 };
 use crate::diffusion::cuda::Batch;
 use crate::diffusion::{Diffusion, Spectra};
@@ -75,6 +75,11 @@ pub(super) struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
+    /// As arguments of a kernel.
+    pub fn arguments(&self) -> [Arg; 2] {
+        *args![self.bases, self.block]
+    }
+
     /// What was measured of a block, from the `entry`-th number on.
     pub fn entry(&self, entry: usize) -> DeviceSlice<'a, f32> {
         if self.block.is_empty() { self.block } else { self.block.from(entry) }
@@ -139,7 +144,7 @@ impl<'a> Block<'a> {
         shared_bytes: usize,
         arguments: &[Arg],
         last: impl Fn(usize) -> [Arg; N],
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let blocks = |size, meshes| self.blocks(size, meshes);
         // SAFETY: the caller vouches for it.
         unsafe { self.launch(name, (384, shared_bytes), blocks, arguments, last) }
@@ -156,20 +161,12 @@ impl<'a> Block<'a> {
         blocks: impl Fn(usize, usize) -> usize,
         arguments: &[Arg],
         last: impl Fn(usize) -> [Arg; N],
-    ) -> Result<(), CudaError> {
-        let size = |n: usize| to_u32(OPERATOR, n);
+    ) -> Result<()> {
         let (mut before, mut tiles_before) = (0, 0);
         for (range, mesh, meshes) in self.batch.runs() {
             let tiles = range.len().div_ceil(TILE);
             let blocks = blocks(range.len(), meshes);
-            let first: &[Arg] = args![
-                size(range.start)?,
-                size(range.len())?,
-                size(tiles)?,
-                size(tiles * meshes)?,
-                size(tiles_before)?,
-                size(mesh)?
-            ];
+            let first: &[Arg] = args![range.start, range.len(), tiles, tiles * meshes, tiles_before, mesh];
             let all = [first, arguments, &last(before)].concat();
             let function = self.device.function_with_shared(self.source, &[], name, shared_bytes)?;
             // SAFETY: the caller vouches for it.
@@ -189,40 +186,24 @@ impl<'a> Block<'a> {
         factors: DeviceSlice<'_, f32>,
         places: &Places,
         measured: Measured<'_>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let maps = Maps::new(device, weights)?;
         let (product, scalars) = maps.of(weights);
-        let size = |n: usize| to_u32(OPERATOR, n);
         let filtered = factors.from(places.spectra);
         let width = width(slabs);
         // SAFETY: every mesh has as many slabs, and its part of what is saved; there is room for all factors, and for
         // the spectra and the biases behind them. The weights were checked.
         unsafe {
-            let arguments = args![
-                raw,
-                size(slabs)?,
-                size(width)?,
-                self.spectra.eigenvalues,
-                weights.log_times,
-                weights.bands,
-                weights.scalars,
-                weights.invariants,
-                weights.hidden,
-                weights.update,
-                weights.scalars_bias,
-                weights.hidden_bias,
-                weights.update_bias,
-                spectrum,
-                filtered,
-                factors,
-                factors.from(places.biases),
-                measured.bases,
-                measured.block
-            ];
+            let w = weights;
+            let spectra: &[Arg] = args![raw, slabs, width, self.spectra.eigenvalues, w.log_times, w.bands];
+            let maps: &[Arg] = args![w.scalars, w.invariants, w.hidden, w.update];
+            let biases: &[Arg] = args![w.scalars_bias, w.hidden_bias, w.update_bias];
+            let results: &[Arg] = args![spectrum, filtered, factors, factors.from(places.biases)];
+            let arguments = [spectra, maps, biases, results, &measured.arguments()].concat();
             let blocks = SHARED_BLOCKS + meshes * (FACTOR / width);
             let function = device.function(self.source, &[], "filter_spectra")?;
-            function.run((blocks, 1), (256, 1), arguments)?;
+            function.run((blocks, 1), (256, 1), &arguments)?;
             let arguments = args![filtered, product, scalars, factors, measured.bases, measured.block];
             let function = device.function(self.source, &[], "spectra_forward")?;
             function.run((meshes * MAP_BLOCKS, 1), (256, 1), arguments)
@@ -239,7 +220,7 @@ impl<'a> Block<'a> {
         spectra: DeviceSlice<'_, f32>,
         gradients: &Weights<DeviceSliceMut<'_, f32>>,
         measured: Measured<'_>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    ) -> Result<DeviceBuffer<f32>> {
         let (device, meshes) = (self.device, self.batch.meshes());
         let dmaps: DeviceBuffer<f32> = device.buffer(3 * meshes * FACTOR)?;
         let dspectra: DeviceBuffer<f32> = device.buffer(meshes * FACTOR)?;
@@ -252,71 +233,31 @@ impl<'a> Block<'a> {
         let map_sums: DeviceBuffer<f32> = device.buffer(map_parts * 3 * FACTOR)?;
         let maps = Maps::new(device, weights)?;
         let (product, scalars) = maps.of(weights);
-        let size = |n: usize| to_u32(OPERATOR, n);
         let width = width(sums.vectors.1);
         // SAFETY: every mesh has as many slabs of these sizes, and its part of the results; every block of threads has
         // its sums. There are as many partial sums of each kind, and the lengths of the gradients were checked.
         unsafe {
-            let arguments = args![
-                sums.biases.0,
-                size(sums.biases.1)?,
-                sums.update,
-                sums.hidden,
-                sums.first.0,
-                size(sums.first.1)?,
-                sums.scalars.0,
-                size(sums.scalars.1)?,
-                sums.vectors.0,
-                size(sums.vectors.1)?,
-                size(width)?,
-                &gradients.scalars_bias,
-                &gradients.hidden_bias,
-                &gradients.update_bias,
-                &gradients.update,
-                &gradients.hidden,
-                &gradients.invariants,
-                &gradients.scalars,
-                &dmaps,
-                &dspectra
-            ];
+            let (to, first) = (gradients, sums.first);
+            let layers: &[Arg] = args![sums.biases.0, sums.biases.1, sums.update, sums.hidden, first.0, first.1];
+            let spectral: &[Arg] = args![sums.scalars.0, sums.scalars.1, sums.vectors.0, sums.vectors.1, width];
+            let biases: &[Arg] = args![&to.scalars_bias, &to.hidden_bias, &to.update_bias];
+            let maps: &[Arg] = args![&to.update, &to.hidden, &to.invariants, &to.scalars, &dmaps, &dspectra];
             let blocks = GRADIENT_BLOCKS + meshes * 4 * (FACTOR / width);
             let function = device.function(self.source, &[], "sum_gradients")?;
-            function.run((blocks, 1), (256, 1), arguments)?;
-            let arguments = args![
-                &dmaps,
-                spectra,
-                size(meshes)?,
-                size(meshes_of_part)?,
-                product,
-                scalars,
-                saved,
-                self.spectra.eigenvalues,
-                weights.log_times,
-                weights.bands,
-                &dspectra,
-                &filter_sums,
-                &map_sums,
-                measured.entry(LARGEST_SPECTRUM)
-            ];
+            function.run((blocks, 1), (256, 1), &[layers, spectral, biases, maps].concat())?;
+            let (eigenvalues, log_times, bands) = (self.spectra.eigenvalues, weights.log_times, weights.bands);
+            let given: &[Arg] = args![&dmaps, spectra, meshes, meshes_of_part, product, scalars, saved];
+            let filters: &[Arg] = args![eigenvalues, log_times, bands, &dspectra, &filter_sums, &map_sums];
+            let arguments = [given, filters, args![measured.entry(LARGEST_SPECTRUM)]].concat();
             let blocks = meshes * SPECTRUM_BLOCKS + map_parts * (3 * FACTOR / (32 * 32));
             let function = device.function(self.source, &[], "spectra_backward")?;
-            function.run((blocks, 1), (256, 1), arguments)?;
-            let arguments = args![
-                &dspectra,
-                size(meshes)?,
-                &packed,
-                measured.block,
-                &filter_sums,
-                size(filter_parts)?,
-                &map_sums,
-                size(map_parts)?,
-                &gradients.log_times,
-                &gradients.bands,
-                &gradients.product,
-                &gradients.scalars
-            ];
+            function.run((blocks, 1), (256, 1), &arguments)?;
+            let given: &[Arg] = args![&dspectra, meshes, &packed, measured.block];
+            let parts: &[Arg] = args![&filter_sums, filter_parts, &map_sums, map_parts];
+            let results: &[Arg] = args![&to.log_times, &to.bands, &to.product, &to.scalars];
             let function = device.function(self.source, &[], "add_gradients")?;
-            function.run((8 * meshes + PARAMETER_BLOCKS, 1), (256, 1), arguments)?;
+            let blocks = 8 * meshes + PARAMETER_BLOCKS;
+            function.run((blocks, 1), (256, 1), &[given, parts, results].concat())?;
         }
         Ok(packed)
     }
@@ -346,7 +287,7 @@ struct Maps {
 }
 
 impl Maps {
-    fn new(device: &CudaDevice, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<Self, CudaError> {
+    fn new(device: &CudaDevice, weights: &Weights<DeviceSlice<'_, f32>>) -> Result<Self> {
         Ok(Self { product: aligned_copy(device, weights.product)?, scalars: aligned_copy(device, weights.scalars)? })
     }
 

@@ -35,7 +35,7 @@ use crate::diffusion::{Diffusion, Filters, Spectra};
 use crate::error::check_count;
 use crate::random::Stream;
 use crate::real::compiled;
-use crate::view::resolve_fields;
+use crate::view::fields;
 use crate::{FeatureType, KernelError, Real, Scratch, irrep_dimension};
 
 const OPERATOR: &str = "diffusion_net";
@@ -76,7 +76,7 @@ pub struct Weights<S> {
     pub update_bias: S,
 }
 
-resolve_fields!(Weights {
+fields!(Weights {
     log_times,
     bands,
     product,
@@ -106,34 +106,7 @@ pub struct Saved<S> {
     pub spectrum: S,
 }
 
-resolve_fields!(Saved { features, mapped, first, second, spectrum });
-
-impl<S> Saved<S> {
-    /// The length of each field.
-    fn lengths(&self, length: impl Fn(&S) -> usize) -> Saved<usize> {
-        Saved {
-            features: length(&self.features),
-            mapped: length(&self.mapped),
-            first: length(&self.first),
-            second: length(&self.second),
-            spectrum: length(&self.spectrum),
-        }
-    }
-
-    /// Applies `each` to all fields.
-    ///
-    /// # Errors
-    /// The first error of `each`.
-    pub fn try_map<R, E>(self, mut each: impl FnMut(S) -> Result<R, E>) -> Result<Saved<R>, E> {
-        Ok(Saved {
-            features: each(self.features)?,
-            mapped: each(self.mapped)?,
-            first: each(self.first)?,
-            second: each(self.second)?,
-            spectrum: each(self.spectrum)?,
-        })
-    }
-}
+fields!(Saved { features, mapped, first, second, spectrum });
 
 impl DiffusionNet {
     /// Lengths of the saved buffers on the CPU.
@@ -214,52 +187,6 @@ impl DiffusionNet {
     }
 }
 
-impl<S> Weights<S> {
-    /// The fields in order.
-    pub fn into_array(self) -> [S; 10] {
-        [
-            self.log_times,
-            self.bands,
-            self.product,
-            self.scalars,
-            self.scalars_bias,
-            self.invariants,
-            self.hidden,
-            self.hidden_bias,
-            self.update,
-            self.update_bias,
-        ]
-    }
-
-    /// The inverse of [`into_array`](Self::into_array).
-    pub fn from_array(fields: [S; 10]) -> Self {
-        let [log_times, bands, product, scalars, scalars_bias, invariants, hidden, hidden_bias, update, update_bias] =
-            fields;
-        Self { log_times, bands, product, scalars, scalars_bias, invariants, hidden, hidden_bias, update, update_bias }
-    }
-
-    /// A view of all fields.
-    pub fn each_ref(&self) -> Weights<&S> {
-        Weights {
-            log_times: &self.log_times,
-            bands: &self.bands,
-            product: &self.product,
-            scalars: &self.scalars,
-            scalars_bias: &self.scalars_bias,
-            invariants: &self.invariants,
-            hidden: &self.hidden,
-            hidden_bias: &self.hidden_bias,
-            update: &self.update,
-            update_bias: &self.update_bias,
-        }
-    }
-
-    /// Applies `each` to all fields.
-    pub fn map<R>(self, each: impl FnMut(S) -> R) -> Weights<R> {
-        Weights::from_array(self.into_array().map(each))
-    }
-}
-
 impl<S: Copy> Weights<S> {
     fn filters(&self) -> Filters<S> {
         Filters { log_times: self.log_times, bands: self.bands }
@@ -281,9 +208,9 @@ pub fn forward<T: Real>(
 ) -> Result<(), KernelError> {
     op.check(
         mesh_offsets,
-        spectra.lengths(),
+        spectra.map(<[T]>::len),
         weights.map(<[T]>::len),
-        (saved.lengths(|values| values.len()), |n, m| op.saved(n, m)),
+        (saved.each_ref().map(|values| values.len()), |n, m| op.saved(n, m)),
         &[("x", x.len()), ("y", y.len())],
     )?;
     compiled!(
@@ -321,9 +248,9 @@ pub fn backward<T: Real>(
     let others = [("dy", dy.len()), ("dx", dx.as_ref().map_or(dy.len(), |dx| dx.len()))];
     op.check(
         mesh_offsets,
-        spectra.lengths(),
+        spectra.map(<[T]>::len),
         weights.map(<[T]>::len),
-        (saved.lengths(|values| values.len()), |n, m| op.saved(n, m)),
+        (saved.each_ref().map(|values| values.len()), |n, m| op.saved(n, m)),
         &others,
     )?;
     op.check_weights(gradients.each_ref().map(|values| values.len()))?;

@@ -71,7 +71,7 @@ impl<T: Real> Case<T> {
             (op.dropout > 0.0).then_some(STREAMS),
             &self.x,
             &mut y,
-            views(&mut saved),
+            saved.each_mut().map(|values| &mut values[..]),
             &mut Scratch::new(),
         )
         .unwrap();
@@ -90,7 +90,7 @@ impl<T: Real> Case<T> {
             op.dropout > 0.0,
             self.spectra(),
             self.weights(),
-            views(&mut saved),
+            saved.each_mut().map(|values| &mut values[..]),
             &self.dy,
             Some(&mut dx),
             Weights::from_array(each),
@@ -98,16 +98,6 @@ impl<T: Real> Case<T> {
         )
         .unwrap();
         (dx, Weights::from_array(gradients))
-    }
-}
-
-fn views<T>(saved: &mut Saved<Vec<T>>) -> Saved<&mut [T]> {
-    Saved {
-        features: &mut saved.features,
-        mapped: &mut saved.mapped,
-        first: &mut saved.first,
-        second: &mut saved.second,
-        spectrum: &mut saved.spectrum,
     }
 }
 
@@ -222,7 +212,7 @@ fn lengths_that_do_not_fit_are_refused() {
         None,
         &case.x,
         &mut y,
-        views(&mut saved.unwrap()),
+        saved.unwrap().each_mut().map(|values| &mut values[..]),
         &mut Scratch::new(),
     );
     assert!(matches!(error, Err(KernelError::Length { buffer: "hidden", .. })));

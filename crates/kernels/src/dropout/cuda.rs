@@ -1,8 +1,8 @@
 //! Dropout on a GPU, with the same masks as on the CPU.
 
-use super::{DropMeshes, DropUnits, DropoutUnit, OPERATOR, scale, threshold};
+use super::{DropMeshes, DropUnits, DropoutUnit, scale, threshold};
 use crate::Gpu;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, key, to_u32};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, KernelSource, Result, args, irrep_rows, key};
 use crate::random::Stream;
 
 pub(crate) const SOURCE: KernelSource =
@@ -16,7 +16,7 @@ pub struct DeviceStream {
 
 impl DeviceStream {
     /// Copies a stream to a device.
-    pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, stream: Stream) -> Result<Self> {
         Ok(Self { seed_and_step: device.upload(&[stream.seed, stream.step])? })
     }
 
@@ -31,17 +31,16 @@ impl DeviceStream {
     }
 
     /// Replaces the stream for all work that follows.
-    pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<(), CudaError> {
+    pub fn set(&self, device: &CudaDevice, stream: Stream) -> Result<()> {
         let sent = device.upload(&[stream.seed, stream.step])?;
         self.seed_and_step.overwrite(device, &sent)
     }
 }
 
-pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Result<()> {
     let DropUnits { op: config, rows: vertices, stream: (stream, salt), x, y } = pass;
     let (units, width) = (config.units()?, config.kind.dimension());
     let (limit, scale) = (threshold(config.probability), scale(config.probability) as f32);
-    let size = |n: usize| to_u32(OPERATOR, n);
     let irreps: usize = config.kind.orders().map(|(_, channels)| channels).sum();
     let by_fours = units == irreps && (config.kind.orders()).all(|(_, channels)| channels.is_multiple_of(4));
     if by_fours && x.is_aligned(4) && y.view().is_aligned(4) {
@@ -49,24 +48,10 @@ pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Resul
             device.table("dropout runs", key(&[&config.kind]), || device.upload(&irrep_rows(&config.kind, 4)))?;
         let count = vertices * runs.len();
         let function = device.function(SOURCE, &[], "dropout_fours")?;
+        let arguments =
+            args![x, &y, &*runs, runs.len(), width, &stream.seed_and_step, salt, limit, scale, count as u64];
         // SAFETY: lengths and alignment were checked.
-        return unsafe {
-            function.over(
-                count,
-                args![
-                    x,
-                    &y,
-                    &*runs,
-                    size(runs.len())?,
-                    size(width)?,
-                    &stream.seed_and_step,
-                    salt,
-                    limit,
-                    scale,
-                    count as u64,
-                ],
-            )
-        };
+        return unsafe { function.over(count, arguments) };
     }
     let mut settings = key(&[&config.kind]);
     settings.push(usize::from(config.unit == DropoutUnit::Channel));
@@ -80,48 +65,20 @@ pub(super) fn drop_units(device: &CudaDevice, pass: DropUnits<'_, Gpu>) -> Resul
         device.upload(&rows)
     })?;
     let function = device.function(SOURCE, &[], "dropout")?;
+    let count = table.len();
+    let arguments = args![x, &y, &*table, count, units, width, &stream.seed_and_step, salt, limit, scale, vertices];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            vertices * table.len(),
-            args![
-                x,
-                &y,
-                &*table,
-                size(table.len())?,
-                size(units)?,
-                size(width)?,
-                &stream.seed_and_step,
-                salt,
-                limit,
-                scale,
-                size(vertices)?,
-            ],
-        )
-    }
+    unsafe { function.over(vertices * count, arguments) }
 }
 
 /// Blocks for each mesh.
 const PIECES: usize = 32;
 
-pub(super) fn drop_meshes(device: &CudaDevice, pass: DropMeshes<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn drop_meshes(device: &CudaDevice, pass: DropMeshes<'_, Gpu>) -> Result<()> {
     let DropMeshes { probability, width, stream: (stream, salt), meshes, x, y } = pass;
     let function = device.function(SOURCE, &[], "drop_meshes")?;
+    let (offsets, limit, scale) = (meshes.device_mesh_offsets(), threshold(probability), scale(probability) as f32);
+    let arguments = args![x, &y, offsets, width, &stream.seed_and_step, salt, limit, scale];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.run(
-            (PIECES, meshes.mesh_count()),
-            (256, 1),
-            args![
-                x,
-                &y,
-                meshes.device_mesh_offsets(),
-                to_u32(OPERATOR, width)?,
-                &stream.seed_and_step,
-                salt,
-                threshold(probability),
-                scale(probability) as f32,
-            ],
-        )
-    }
+    unsafe { function.run((PIECES, meshes.mesh_count()), (256, 1), arguments) }
 }

@@ -6,7 +6,7 @@ use crate::gauge_conv::{self, GaugeConv};
 use crate::testing::{
     assert_adjoint, check_close, check_gradient, check_threads, dot, gauge_graphs, graphs, parts, random, turned,
 };
-use crate::{GraphArrays, GraphView, KernelError, Scratch};
+use crate::{GraphArrays, GraphView, KernelError};
 
 const FRAMES: [EdgeFrame; 2] = [EdgeFrame::Vertex, EdgeFrame::Edge];
 const AGGREGATIONS: [Aggregation; 3] = [Aggregation::Sum, Aggregation::Mean, Aggregation::MeanWithSelf];
@@ -247,10 +247,11 @@ fn gather_product_and_reduce_are_a_gauge_convolution() {
                 bias: false,
                 ..GaugeConv::new(input.clone(), output.clone())
             };
-            let weights = gauge_conv::Weights { neighbour: &weight[..], self_term: &[], bias: &[] };
             let mut expected = vec![0.0; graph.vertex_count() * outputs];
-            let mut scratch = Scratch::new();
-            gauge_conv::forward(&conv, graph.view(), &x, weights, &mut expected, &mut scratch).unwrap();
+            let (neighbour, y) = (&weight[..], &mut expected[..]);
+            let (self_term, bias) = (&[][..], &[][..]);
+            let pass = gauge_conv::Forward { op: &conv, graph: graph.view(), x: &x[..], neighbour, self_term, bias, y };
+            pass.on_host().unwrap();
 
             let mut gathered = vec![0.0; graph.edge_count() * inputs];
             gather(&input, EdgeFrame::Edge, graph.view(), &x, &mut gathered);

@@ -6,56 +6,53 @@ use super::{
 };
 use crate::Gpu;
 use crate::cuda::reduce::column_threads;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, key, to_u32};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args, key, to_u32};
 use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("elementwise", include_str!("elementwise.cu"));
 
-pub(super) fn add(device: &CudaDevice, Add { a, b, y }: Add<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn add(device: &CudaDevice, Add { a, b, y }: Add<'_, Gpu>) -> Result<()> {
     let function = device.function(SOURCE, &[], "add")?;
     // SAFETY: all have the same length.
     unsafe { function.over_fours(a.len(), args![a, b, &y, a.len() as u64]) }
 }
 
-pub(super) fn accumulate(device: &CudaDevice, Accumulate { a, y }: Accumulate<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn accumulate(device: &CudaDevice, Accumulate { a, y }: Accumulate<'_, Gpu>) -> Result<()> {
     let function = device.function(SOURCE, &[], "add")?;
     // SAFETY: both have the same length; the kernel may read what it overwrites.
     unsafe { function.over_fours(a.len(), args![a, y.view(), &y, a.len() as u64]) }
 }
 
-pub(super) fn scale(device: &CudaDevice, Scale { factor, x, y }: Scale<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn scale(device: &CudaDevice, Scale { factor, x, y }: Scale<'_, Gpu>) -> Result<()> {
     let function = device.function(SOURCE, &[], "scale")?;
     // SAFETY: both have the same length.
     unsafe { function.over_fours(x.len(), args![factor as f32, x, &y, x.len() as u64]) }
 }
 
-pub(super) fn softmax(device: &CudaDevice, Softmax { width, rows, x, y }: Softmax<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn softmax(device: &CudaDevice, Softmax { width, rows, x, y }: Softmax<'_, Gpu>) -> Result<()> {
     let function = device.function(SOURCE, &[], "softmax")?;
     // SAFETY: both have `rows * width` values.
-    unsafe { function.over(rows, args![x, &y, to_u32("softmax", width)?, rows as u64]) }
+    unsafe { function.over(rows, args![x, &y, width, rows as u64]) }
 }
 
-pub(super) fn softmax_backward(device: &CudaDevice, pass: SoftmaxBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn softmax_backward(device: &CudaDevice, pass: SoftmaxBackward<'_, Gpu>) -> Result<()> {
     let SoftmaxBackward { width, rows, y, dy, dx } = pass;
     let function = device.function(SOURCE, &[], "softmax_backward")?;
     // SAFETY: all have `rows * width` values.
-    unsafe { function.over(rows, args![y, dy, &dx, to_u32("softmax", width)?, rows as u64]) }
+    unsafe { function.over(rows, args![y, dy, &dx, width, rows as u64]) }
 }
 
-pub(super) fn block_maximum(device: &CudaDevice, pass: BlockMaximum<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn block_maximum(device: &CudaDevice, pass: BlockMaximum<'_, Gpu>) -> Result<()> {
     let BlockMaximum { blocks, width, rows, x, y } = pass;
-    let (count, [blocks, width]) = (rows * width, [to_u32("block maximum", blocks)?, to_u32("block maximum", width)?]);
+    let count = rows * width;
     let function = device.function(SOURCE, &[], "block_maximum")?;
     // SAFETY: lengths were checked.
     unsafe { function.over(count, args![x, &y, blocks, width, count as u64]) }
 }
 
-pub(super) fn block_maximum_backward(
-    device: &CudaDevice,
-    pass: BlockMaximumBackward<'_, Gpu>,
-) -> Result<(), CudaError> {
+pub(super) fn block_maximum_backward(device: &CudaDevice, pass: BlockMaximumBackward<'_, Gpu>) -> Result<()> {
     let BlockMaximumBackward { blocks, width, rows, x, y, dy, dx } = pass;
-    let (count, [blocks, width]) = (rows * width, [to_u32("block maximum", blocks)?, to_u32("block maximum", width)?]);
+    let count = rows * width;
     let function = device.function(SOURCE, &[], "block_maximum_backward")?;
     // SAFETY: lengths were checked.
     unsafe { function.over(count, args![x, y, dy, &dx, blocks, width, count as u64]) }
@@ -72,7 +69,7 @@ fn columns(
     settings: Vec<usize>,
     width: usize,
     places: impl FnOnce() -> Vec<(usize, usize, u32)>,
-) -> Result<Arc<DeviceBuffer<u32>>, CudaError> {
+) -> Result<Arc<DeviceBuffer<u32>>> {
     device.table(name, settings, || {
         let mut table = vec![NOTHING; width];
         for (column, from, source) in places() {
@@ -92,19 +89,16 @@ fn select_columns(
     [a, b]: [(DeviceSlice<'_, f32>, usize); 2],
     table: &DeviceBuffer<u32>,
     y: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let size = |n: usize| to_u32("selection of columns", n);
+) -> Result<()> {
     let function = device.function(SOURCE, &[], "select_columns")?;
     let width = table.len().max(1);
     let (rows, threads) = (y.len() / width, column_threads(width));
     let blocks = (rows.div_ceil(4 * threads.1), width.div_ceil(threads.0));
     // SAFETY: the operators checked the lengths, and the table names columns of the sources only.
-    unsafe {
-        function.run(blocks, threads, args![a.0, size(a.1)?, b.0, size(b.1)?, table, y, size(width)?, size(rows)?,])
-    }
+    unsafe { function.run(blocks, threads, args![a.0, a.1, b.0, b.1, table, y, width, rows]) }
 }
 
-pub(super) fn concatenate(device: &CudaDevice, pass: Concatenate<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn concatenate(device: &CudaDevice, pass: Concatenate<'_, Gpu>) -> Result<()> {
     let Concatenate { first, second, a, b, y, .. } = pass;
     let widths = (first.dimension(), second.dimension());
     let table = columns(device, "concatenate", key(&[first, second]), widths.0 + widths.1, || {
@@ -117,7 +111,7 @@ pub(super) fn concatenate(device: &CudaDevice, pass: Concatenate<'_, Gpu>) -> Re
     select_columns(device, [(a, widths.0), (b, widths.1)], &table, &y)
 }
 
-pub(super) fn split(device: &CudaDevice, pass: Split<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn split(device: &CudaDevice, pass: Split<'_, Gpu>) -> Result<()> {
     let Split { first, second, y, a, b, .. } = pass;
     let widths = (first.dimension(), second.dimension());
     for (name, part, to, width) in [("split, first part", 0, &a, widths.0), ("split, second part", 1, &b, widths.1)] {
@@ -139,7 +133,7 @@ impl Slice {
     }
 }
 
-pub(super) fn select(device: &CudaDevice, Select { slice, x, y, .. }: Select<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn select(device: &CudaDevice, Select { slice, x, y, .. }: Select<'_, Gpu>) -> Result<()> {
     let output = slice.output()?;
     let table = columns(device, "slice", slice.key(), output.dimension(), || {
         numbers(&slice.runs(&output)).map(|(narrow, wide)| (narrow, wide, 0)).collect()
@@ -147,10 +141,7 @@ pub(super) fn select(device: &CudaDevice, Select { slice, x, y, .. }: Select<'_,
     select_columns(device, [(x, slice.kind.dimension()), (DeviceSlice::empty(), 0)], &table, &y)
 }
 
-pub(super) fn unselect(
-    device: &CudaDevice,
-    Unselect { slice, dy, dx, .. }: Unselect<'_, Gpu>,
-) -> Result<(), CudaError> {
+pub(super) fn unselect(device: &CudaDevice, Unselect { slice, dy, dx, .. }: Unselect<'_, Gpu>) -> Result<()> {
     let output = slice.output()?;
     let table = columns(device, "unslice", slice.key(), slice.kind.dimension(), || {
         numbers(&slice.runs(&output)).map(|(narrow, wide)| (wide, narrow, 0)).collect()

@@ -5,15 +5,15 @@
 use super::fragments::{Fragments, row_stride};
 use super::stacked::{Order, Stack};
 use super::warps::Warps;
-use super::{GaugeConv, OPERATOR, Weights};
-use crate::FeatureType;
+use super::{Backward, Forward, GaugeConv, OPERATOR, Weights};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherPlan, GatherRun, TensorProduct};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand, Product, ProductMode,
+    CudaDevice, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, Operand, Product, ProductMode, Result,
     check_length, key,
 };
+use crate::{FeatureType, Gpu};
 use std::sync::Arc;
 
 /// One direction of a convolution, prepared for the device.
@@ -69,7 +69,7 @@ impl Fused {
         stack: &Stack<'_>,
         gather: &GatherPlan,
         parts: &[(usize, usize, bool)],
-    ) -> Result<Option<Self>, CudaError> {
+    ) -> Result<Option<Self>> {
         let (mut fragments, mut reach) = (Fragments::default(), stack.row);
         let mut entries = vec![None; stack.weights];
         for &(place, weight, negative) in parts {
@@ -106,7 +106,7 @@ impl Plan {
         op: &GaugeConv,
         (columns, heads): (usize, usize),
         direction: Direction,
-    ) -> Result<Arc<Self>, CudaError> {
+    ) -> Result<Arc<Self>> {
         let mut settings = key(&[&op.input, &op.output]);
         let [rings, radius] = [op.rings, op.max_radius.to_bits() as usize];
         settings.extend([
@@ -178,11 +178,7 @@ impl Plan {
         warps.reads(run, x).then_some(warps)
     }
 
-    fn stacked(
-        &self,
-        device: &CudaDevice,
-        weights: Weights<DeviceSlice<'_, f32>>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn stacked(&self, device: &CudaDevice, weights: Weights<DeviceSlice<'_, f32>>) -> Result<DeviceBuffer<f32>> {
         let (stack, count) = match self.fused(device) {
             Some(fused) => (&fused.stack, fused.weights),
             None => (&self.stack, self.weights),
@@ -203,23 +199,18 @@ impl Plan {
         stacked: DeviceSlice<'_, f32>,
         result: &mut DeviceSliceMut<'_, f32>,
         add: Add,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         for order in &self.orders {
             let start = first * self.result + order.result;
-            Product {
-                m: count,
-                n: order.width,
-                k: order.terms,
-                a: Operand::new(rows.from(order.start), self.row),
-                b: Operand::new(stacked.from(order.weights), order.width),
-                add: match add {
-                    Add::None => false,
-                    Add::ToScalars => order.order == 0,
-                    Add::ToAll => true,
-                },
-                batches: 1,
-            }
-            .run(device, &result.reborrow().slice(start..usize::MAX), (self.result, 0))?;
+            let a = Operand::new(rows.from(order.start), self.row);
+            let b = Operand::new(stacked.from(order.weights), order.width);
+            let add = match add {
+                Add::None => false,
+                Add::ToScalars => order.order == 0,
+                Add::ToAll => true,
+            };
+            let product = Product { m: count, n: order.width, k: order.terms, a, b, add, batches: 1 };
+            product.run(device, &result.reborrow().slice(start..usize::MAX), (self.result, 0))?;
         }
         Ok(())
     }
@@ -229,16 +220,9 @@ fn uses_tf32(device: &CudaDevice) -> bool {
     device.product_mode() != ProductMode::F32 && device.capability() >= (8, 0)
 }
 
-/// Overwrites `y` with the convolution of `x`.
-pub fn forward(
-    device: &CudaDevice,
-    op: &GaugeConv,
-    graph: DeviceGraphView<'_>,
-    x: DeviceSlice<'_, f32>,
-    weights: Weights<DeviceSlice<'_, f32>>,
-    mut y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    op.check(graph.vertex_count(), x, ("y", y.view()), weights)?;
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
+    let Forward { op, graph, x, neighbour, self_term, bias, mut y } = pass;
+    let weights = Weights { neighbour, self_term, bias };
     let vertices = graph.vertex_count();
     if op.input.dimension() == 0 {
         device.clear(y.reborrow())?;
@@ -293,28 +277,16 @@ pub fn forward(
     Ok(())
 }
 
-/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
-#[allow(clippy::too_many_arguments)]
-pub fn backward(
-    device: &CudaDevice,
-    op: &GaugeConv,
-    graph: DeviceGraphView<'_>,
-    x: DeviceSlice<'_, f32>,
-    weights: Weights<DeviceSlice<'_, f32>>,
-    dy: DeviceSlice<'_, f32>,
-    dx: Option<DeviceSliceMut<'_, f32>>,
-    gradients: Weights<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let vertices = graph.vertex_count();
-    let (outputs, biases) = (op.output.dimension(), op.bias_count());
-    check_length(OPERATOR, "dy", dy, vertices * outputs)?;
-    check_length(OPERATOR, "bias gradients", gradients.bias.view(), biases)?;
-    let columns = ColumnPartials::of_rows(device, dy, (vertices, outputs, biases))?;
-    let dy = [dy, dy];
-    transposed(device, op, graph, x, weights, dy, dx, false, gradients, columns)
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
+    let Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias } = pass;
+    let weights = Weights { neighbour, self_term, bias };
+    let gradients = Weights { neighbour: dneighbour, self_term: dself_term, bias: dbias };
+    let shape = (graph.vertex_count(), op.output.dimension(), op.bias_count());
+    let columns = ColumnPartials::of_rows(device, dy, shape)?;
+    transposed(device, op, graph, x, weights, [dy, dy], dx, false, gradients, columns)
 }
 
-/// [`backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself, and with `add` to
+/// [`Backward`] for gradients `dy` that reach the neighbours and `own` that reach the vertex itself, and with `add` to
 /// add to `dx`. The gradient of the bias is the sum of `columns`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn transposed(
@@ -328,17 +300,22 @@ pub(crate) fn transposed(
     add: bool,
     gradients: Weights<DeviceSliceMut<'_, f32>>,
     columns: ColumnPartials<'_>,
-) -> Result<(), CudaError> {
-    op.check(graph.vertex_count(), x, ("dy", dy), weights)?;
-    check_length(OPERATOR, "own dy", own, dy.len())?;
+) -> Result<()> {
+    op.radial().check(OPERATOR)?;
+    let vertices = graph.vertex_count();
     for (name, values, expected) in [
+        ("x", x, vertices * op.input.dimension()),
+        ("dy", dy, vertices * op.output.dimension()),
+        ("own dy", own, dy.len()),
         ("dx", dx.as_ref().map_or(x, |dx| dx.view()), x.len()),
-        ("neighbour gradients", gradients.neighbour.view(), op.neighbour_count()),
-        ("self gradients", gradients.self_term.view(), op.self_count()),
+        ("neighbour", weights.neighbour, op.neighbour_count()),
+        ("self_term", weights.self_term, op.self_count()),
+        ("bias", weights.bias, op.bias_count()),
+        ("dneighbour", gradients.neighbour.view(), op.neighbour_count()),
+        ("dself_term", gradients.self_term.view(), op.self_count()),
     ] {
         check_length(OPERATOR, name, values, expected)?;
     }
-    let vertices = graph.vertex_count();
     if op.output.dimension() == 0
         && !add
         && let Some(dx) = &mut dx

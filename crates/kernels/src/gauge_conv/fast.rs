@@ -1,12 +1,12 @@
 //! The gauge convolution tile by tile: gather a tile into the cache, then multiply it.
 
 use super::stacked::Stack;
-use super::{GaugeConv, Weights};
+use super::{Backward, Forward, GaugeConv, Weights};
 use crate::aggregate::Direction;
 use crate::complex::{Conjugate, complex_product};
 use crate::narrow::{Left, Sizes, narrow_product};
 use crate::parallel::{TILE, memory_length, reduction_block, spread, sum_partials, worker_count};
-use crate::{Destination, GraphView, Real, Scratch};
+use crate::{Destination, GraphView, Host, HostScratch, Real};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -18,23 +18,17 @@ fn lines(numbers: usize) -> usize {
     numbers.next_multiple_of(CACHE_LINE)
 }
 
-pub(super) fn forward<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    weights: Weights<&[T]>,
-    y: &mut [T],
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Forward { op, graph, x, neighbour, self_term, bias, y } = pass;
     if y.is_empty() {
         return;
     }
     let stack = Stack::new(op, graph.columns(), Direction::Forward);
     let workers = worker_count(graph.vertex_count().div_ceil(TILE));
     let each = memory_length(workers, tile_memory(&stack, graph));
-    let memory = scratch.take(lines(stack.weights) + workers * each);
+    let memory = scratch.narrow.take(lines(stack.weights) + workers * each);
     let (stacked, tiles) = memory.split_at_mut(lines(stack.weights));
-    stack.fill(weights, stacked);
+    stack.fill(Weights { neighbour, self_term, bias }, stacked);
     let stacked = &*stacked;
     spread(tiles.chunks_exact_mut(each), y.chunks_mut(TILE * stack.result).enumerate(), |memory, (index, y)| {
         let first = index * TILE;
@@ -48,7 +42,7 @@ pub(super) fn forward<T: Real>(
         });
         tile.multiply(stacked, y);
         for y in y.chunks_exact_mut(stack.result) {
-            for (y, &bias) in y.iter_mut().zip(weights.bias) {
+            for (y, &bias) in y.iter_mut().zip(bias) {
                 *y += bias;
             }
         }
@@ -171,17 +165,9 @@ impl<T: Real> Tile<'_, T> {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn backward<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    weights: Weights<&[T]>,
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    mut gradients: Weights<&mut [T]>,
-    scratch: &mut Scratch<T>,
-) {
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias } = pass;
+    let mut gradients = Weights { neighbour: dneighbour, self_term: dself_term, bias: dbias };
     let vertices = graph.vertex_count();
     let stack = Stack::new(op, graph.columns(), Direction::Backward);
     let each_sum = lines(stack.weights + gradients.bias.len());
@@ -189,11 +175,11 @@ pub(super) fn backward<T: Real>(
     let parts = vertices.div_ceil(part_rows);
     let workers = worker_count(parts);
     let each_tile = memory_length(workers, tile_memory(&stack, graph));
-    let memory = scratch.take(lines(stack.weights) + workers * each_tile + parts * each_sum);
+    let memory = scratch.narrow.take(lines(stack.weights) + workers * each_tile + parts * each_sum);
     let (stacked, memory) = memory.split_at_mut(lines(stack.weights));
     let (tiles, sums) = memory.split_at_mut(workers * each_tile);
     if dx.is_some() {
-        stack.fill(weights, stacked);
+        stack.fill(Weights { neighbour, self_term, bias }, stacked);
     }
     let stacked = &*stacked;
     let mut dx_parts = dx.map(|dx| dx.chunks_mut((part_rows * stack.result).max(1)));

@@ -56,9 +56,8 @@ pub(crate) use fragments::{Fragments, row_stride};
 pub(crate) use stacked::{Order, Stack};
 
 use crate::aggregate::Radial;
-use crate::error::{Length, check_count, check_length};
-use crate::real::compiled;
-use crate::{Aggregation, FeatureType, GraphView, KernelError, Real, Scratch, self_map};
+use crate::arguments::{Graph, arguments};
+use crate::{Aggregation, FeatureType, self_map};
 
 const OPERATOR: &str = "gauge_conv";
 
@@ -92,7 +91,7 @@ pub struct GaugeConv {
 /// Weights of a gauge convolution, or their gradients, which a backward pass adds to. `S` is a slice on
 /// the host or on a GPU; weights that the settings leave out are empty.
 #[derive(Debug, Clone, Copy)]
-pub struct Weights<S> {
+pub(crate) struct Weights<S> {
     /// `K(0)` of each ring: `[rings, D_out, D_in]`.
     pub neighbour: S,
     /// As in [`self_map`].
@@ -100,7 +99,6 @@ pub struct Weights<S> {
     /// One number for each scalar output.
     pub bias: S,
 }
-crate::view::resolve_fields!(Weights { neighbour, self_term, bias });
 
 impl GaugeConv {
     /// The convolution of the paper: sum over neighbours, one ring, self term and bias.
@@ -126,90 +124,35 @@ impl GaugeConv {
     pub(crate) fn radial(&self) -> Radial {
         Radial { rings: self.rings, max_radius: self.max_radius }
     }
-
-    fn check<S: Length>(
-        &self,
-        vertices: usize,
-        x: S,
-        (y_name, y): (&'static str, S),
-        weights: Weights<S>,
-    ) -> Result<(), KernelError> {
-        self.radial().check(OPERATOR)?;
-        for (name, values, expected) in [
-            ("x", x, vertices * self.input.dimension()),
-            (y_name, y, vertices * self.output.dimension()),
-            ("neighbour weights", weights.neighbour, self.neighbour_count()),
-            ("self weights", weights.self_term, self.self_count()),
-            ("bias", weights.bias, self.bias_count()),
-        ] {
-            check_count(OPERATOR, name, values.length(), expected)?;
-        }
-        Ok(())
-    }
-
-    fn check_backward<T: Real>(
-        &self,
-        graph: GraphView<'_, T>,
-        x: &[T],
-        dy: &[T],
-        dx: Option<&[T]>,
-        weights: Weights<&[T]>,
-        gradients: &Weights<&mut [T]>,
-    ) -> Result<(), KernelError> {
-        self.check(graph.vertex_count(), x, ("dy", dy), weights)?;
-        for (name, values, expected) in [
-            ("dx", dx.unwrap_or(x), x.len()),
-            ("neighbour gradients", gradients.neighbour, self.neighbour_count()),
-            ("self gradients", gradients.self_term, self.self_count()),
-            ("bias gradients", gradients.bias, self.bias_count()),
-        ] {
-            check_length(OPERATOR, name, values, expected)?;
-        }
-        Ok(())
-    }
 }
 
-/// Overwrites `y` with the convolution of `x`.
-pub fn forward<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    weights: Weights<&[T]>,
-    y: &mut [T],
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check(graph.vertex_count(), x, ("y", y), weights)?;
-    compiled!(fast::forward as fn(&GaugeConv, GraphView<'_, T>, &[T], Weights<&[T]>, &mut [T], &mut Scratch<T>))(
-        op, graph, x, weights, y, scratch,
-    );
-    Ok(())
-}
+arguments! {
+    /// Overwrites `y` with the convolution of `x`. `neighbour` is `K(0)` of each ring, `[rings, D_out, D_in]`, `self_term` as in
+    /// [`self_map`], and `bias` one number for each scalar output. Weights that the settings leave out are empty.
+    Forward = forward(OPERATOR, scratch) {
+        op: &'a GaugeConv;
+        graph: Graph,
+        x: read[graph.vertex_count(), op.input.dimension()],
+        neighbour: read[op.neighbour_count()],
+        self_term: read[op.self_count()],
+        bias: read[op.bias_count()],
+        y: write[graph.vertex_count(), op.output.dimension()];
+        op.radial().check(OPERATOR)?;
+    }
 
-/// Overwrites `dx` if it is given, and adds to the gradients of the weights.
-#[allow(clippy::too_many_arguments)]
-pub fn backward<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    weights: Weights<&[T]>,
-    dy: &[T],
-    dx: Option<&mut [T]>,
-    gradients: Weights<&mut [T]>,
-    scratch: &mut Scratch<T>,
-) -> Result<(), KernelError> {
-    op.check_backward(graph, x, dy, dx.as_deref(), weights, &gradients)?;
-    compiled!(
-        fast::backward
-            as fn(
-                &GaugeConv,
-                GraphView<'_, T>,
-                &[T],
-                Weights<&[T]>,
-                &[T],
-                Option<&mut [T]>,
-                Weights<&mut [T]>,
-                &mut Scratch<T>,
-            )
-    )(op, graph, x, weights, dy, dx, gradients, scratch);
-    Ok(())
+    /// Overwrites `dx` if it is given, and adds to the gradients of the weights.
+    Backward = backward(OPERATOR, scratch) {
+        op: &'a GaugeConv;
+        graph: Graph,
+        x: read[graph.vertex_count(), op.input.dimension()],
+        neighbour: read[op.neighbour_count()],
+        self_term: read[op.self_count()],
+        bias: read[op.bias_count()],
+        dy: read[graph.vertex_count(), op.output.dimension()],
+        dx: write_if[graph.vertex_count(), op.input.dimension()],
+        dneighbour: add[op.neighbour_count()],
+        dself_term: add[op.self_count()],
+        dbias: add[op.bias_count()];
+        op.radial().check(OPERATOR)?;
+    }
 }

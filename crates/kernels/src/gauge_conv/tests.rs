@@ -6,7 +6,7 @@ use crate::aggregate::reference::rotated;
 use crate::testing::{
     arrays, assert_gradient, check_threads, difference, dot, graphs, parts, random, weighted_graphs, wrong_length,
 };
-use crate::{GraphParts, GraphSlices};
+use crate::{GraphParts, GraphSlices, GraphView, KernelError, Real};
 use gemcnn_mesh::{GaugeGraph, NeighbourWeights};
 
 /// Graphs with all weights of neighbours.
@@ -64,6 +64,28 @@ impl<T: Real> Parameters<T> {
     }
 }
 
+fn forward<T: Real>(
+    op: &GaugeConv,
+    graph: GraphView<'_, T>,
+    x: &[T],
+    Weights { neighbour, self_term, bias }: Weights<&[T]>,
+    y: &mut [T],
+) -> Result<(), KernelError> {
+    Forward { op, graph, x, neighbour, self_term, bias, y }.on_host()
+}
+
+fn backward<T: Real>(
+    op: &GaugeConv,
+    graph: GraphView<'_, T>,
+    (x, dy): (&[T], &[T]),
+    Weights { neighbour, self_term, bias }: Weights<&[T]>,
+    dx: Option<&mut [T]>,
+    Weights { neighbour: dneighbour, self_term: dself_term, bias: dbias }: Weights<&mut [T]>,
+) {
+    let pass = Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias };
+    pass.on_host().unwrap();
+}
+
 /// `y`, `dx` and the gradients on top of what was there.
 fn run<T: Real>(op: &GaugeConv, graph: &GraphArrays<T>, slow: bool) -> [Vec<T>; 5] {
     let x: Vec<T> = random(graph.vertex_count() * op.input.dimension(), 1);
@@ -73,14 +95,11 @@ fn run<T: Real>(op: &GaugeConv, graph: &GraphArrays<T>, slow: bool) -> [Vec<T>; 
     let mut sums = Parameters::random(7, op);
     let (mut y, mut dx) = (vec![T::nan(); dy.len()], vec![T::nan(); x.len()]);
     if slow {
-        reference::forward(op, graph.view(), &x, weights, &mut y).unwrap();
-        reference::backward(op, graph.view(), &x, weights, &dy, &mut dx, sums.gradients()).unwrap();
+        reference::forward(op, graph.view(), &x, weights, &mut y);
+        reference::backward(op, graph.view(), &x, weights, &dy, &mut dx, sums.gradients());
     } else {
-        let mut scratch = Scratch::new();
-        forward(op, graph.view(), &x, weights, &mut y, &mut scratch).unwrap();
-        let wanted = Some(&mut dx[..]);
-        let gradients = sums.gradients();
-        backward(op, graph.view(), &x, weights, &dy, wanted, gradients, &mut scratch).unwrap();
+        forward(op, graph.view(), &x, weights, &mut y).unwrap();
+        backward(op, graph.view(), (&x, &dy), weights, Some(&mut dx), sums.gradients());
     }
     [y, dx, sums.neighbour, sums.own, sums.bias]
 }
@@ -111,9 +130,7 @@ fn weight_gradients_do_not_need_dx() {
         let dy: Vec<f64> = random(graph.vertex_count() * op.output.dimension(), 2);
         let parameters = Parameters::random(3, &op);
         let mut sums = Parameters::random(7, &op);
-        let (weights, gradients) = (parameters.weights(), sums.gradients());
-        let mut scratch = Scratch::new();
-        backward(&op, graph.view(), &x, weights, &dy, None, gradients, &mut scratch).unwrap();
+        backward(&op, graph.view(), (&x, &dy), parameters.weights(), None, sums.gradients());
         let [_, _, neighbour, own, bias] = run(&op, &graph, false);
         assert!(sums.neighbour == neighbour && sums.own == own && sums.bias == bias);
     }
@@ -129,9 +146,8 @@ fn gradients_equal_finite_differences() {
         let dy: Vec<f64> = random(graph.vertex_count() * op.output.dimension(), 2);
         let Parameters { neighbour, own, bias } = Parameters::random(3, &op);
         let value = |x: &[f64], neighbour: &[f64], self_term: &[f64], bias: &[f64]| {
-            let (mut y, mut scratch) = (vec![0.0; dy.len()], Scratch::new());
-            let weights = Weights { neighbour, self_term, bias };
-            forward(&op, graph.view(), x, weights, &mut y, &mut scratch).unwrap();
+            let mut y = vec![0.0; dy.len()];
+            forward(&op, graph.view(), x, Weights { neighbour, self_term, bias }, &mut y).unwrap();
             dot(&y, &dy)
         };
         let [_, dx, d_neighbour, d_own, d_bias] = run(&op, graph, false);
@@ -193,8 +209,7 @@ fn equivariant_under_any_change_of_gauge() {
             let apply = |graph: &GaugeGraph, x: &[f64]| {
                 let graph = GraphArrays::union(&[parts(graph)]).unwrap();
                 let mut y = vec![0.0; vertices * op.output.dimension()];
-                let mut scratch = Scratch::new();
-                forward(&op, graph.view(), x, parameters.weights(), &mut y, &mut scratch).unwrap();
+                forward(&op, graph.view(), x, parameters.weights(), &mut y).unwrap();
                 y
             };
             let before = apply(&turned_graph, &turn(&op.input, &x));
@@ -234,14 +249,14 @@ fn lengths_and_settings_are_checked() {
     let mut op = GaugeConv::new("2x0".parse().unwrap(), "2x0".parse().unwrap());
     let parameters = Parameters::random(1, &op);
     let x = vec![0.0; 2 * graph.vertex_count()];
-    let (mut y, mut scratch) = (x.clone(), Scratch::new());
+    let mut y = x.clone();
     let mut weights = parameters.weights();
     weights.bias = &[];
-    let problem = forward(&op, graph.view(), &x, weights, &mut y, &mut scratch).unwrap_err();
+    let problem = forward(&op, graph.view(), &x, weights, &mut y).unwrap_err();
     assert_eq!(wrong_length(problem), ("bias", 0, 2));
     op.rings = 2;
     op.max_radius = f64::NAN;
-    let problem = forward(&op, graph.view(), &x, weights, &mut y, &mut scratch).unwrap_err();
+    let problem = forward(&op, graph.view(), &x, weights, &mut y).unwrap_err();
     assert!(matches!(problem, KernelError::Setting { .. }));
 }
 
@@ -301,8 +316,7 @@ fn harmonics_as_coefficients_give_the_same_convolution() {
             let [y, ..] = run(&op, &given, false);
             let mut expected = vec![0.0; y.len()];
             let weights = Weights { neighbour: &as_matrix(&op, &parameters.neighbour)[..], ..parameters.weights() };
-            let mut scratch = Scratch::new();
-            forward(&op, plain.view(), &x, weights, &mut expected, &mut scratch).unwrap();
+            forward(&op, plain.view(), &x, weights, &mut expected).unwrap();
             let error = difference(&y, &expected);
             assert!(error < 1e-12, "{name}: {error:e}, {op:?}");
         }

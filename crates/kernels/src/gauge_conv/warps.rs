@@ -13,13 +13,13 @@
 //! Gain on an H200 (`bench/compare`): without it a convolution takes 144 % longer forward and 91 % longer with its
 //! backward pass, and a training step of `correspondence` 18 to 19 %.
 
+use super::GaugeConv;
 use super::stacked::{Stack, types};
-use super::{GaugeConv, OPERATOR};
 use crate::aggregate::Direction;
 use crate::aggregate::cuda::{GatherRun, number};
 use crate::cuda::reduce::{ColumnPartials, SignedTable};
 use crate::cuda::{
-    Arg, CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, KernelSource, args, irrep_rows, to_u32,
+    Arg, CudaDevice, Define, DeviceBuffer, DeviceEdges, DeviceSlice, KernelSource, Result, args, irrep_rows,
 };
 use crate::{Aggregation, FeatureType, irrep_dimension};
 
@@ -189,7 +189,7 @@ impl Warps {
         stack: &Stack<'_>,
         (direction, columns, heads): (Direction, usize, usize),
         parts: &[(usize, usize, bool)],
-    ) -> Result<Option<Self>, CudaError> {
+    ) -> Result<Option<Self>> {
         let layout = Layout::new(op, stack, direction, (columns, heads));
         let Some(layout) = layout.filter(|layout| layout.shared <= device.shared_bytes()) else { return Ok(None) };
         let mut entries = vec![None; stack.weights];
@@ -204,16 +204,10 @@ impl Warps {
     }
 
     /// The convolution of a run, whose rows are not stored.
-    pub fn convolve(
-        &self,
-        device: &CudaDevice,
-        run: &GatherRun<'_>,
-        weights: [DeviceSlice<'_, f32>; 2],
-    ) -> Result<(), CudaError> {
+    pub fn convolve(&self, device: &CudaDevice, run: &GatherRun<'_>, weights: [DeviceSlice<'_, f32>; 2]) -> Result<()> {
         let (bias, y, _) = run.bias;
-        let count = to_u32(OPERATOR, bias.len())?;
         let blocks = self.blocks(device, run);
-        self.launch(device, "convolve", run, (weights, blocks), args![bias, count, y])
+        self.launch(device, "convolve", run, (weights, blocks), args![bias, bias.len(), y])
     }
 
     /// The convolution of a run of the transposed operator, or with `add` its sum with what is in the result. Returns
@@ -227,7 +221,7 @@ impl Warps {
         x: DeviceSlice<'_, f32>,
         add: bool,
         columns: ColumnPartials<'a>,
-    ) -> Result<(DeviceBuffer<f32>, usize, ColumnPartials<'a>), CudaError> {
+    ) -> Result<(DeviceBuffer<f32>, usize, ColumnPartials<'a>)> {
         let blocks = self.blocks(device, run);
         let mut partials = device.buffer(blocks * self.layout.weights)?;
         let sums_columns = columns.are_columns_of(run.own, RUN);
@@ -250,30 +244,19 @@ impl Warps {
         run: &GatherRun<'_>,
         (weights, blocks): ([DeviceSlice<'_, f32>; 2], usize),
         last: &[Arg],
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let layout = &self.layout;
         // Factors of edges take the place of the scale.
         let aggregation = if layout.factors { Aggregation::Sum } else { run.aggregation };
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let first: &[Arg] = args![
-            run.edges.offsets,
-            run.edges.neighbours,
-            run.edges.phases,
-            run.edges.coefficients,
-            number(aggregation),
-            size(run.vertices.1)?,
-            run.x,
-            run.own,
-            self.stack.entries(),
-            weights[0],
-            size(weights[0].len())?,
-            weights[1],
-        ];
+        let DeviceEdges { offsets, neighbours, phases, coefficients, .. } = run.edges;
+        let graph: &[Arg] = args![offsets, neighbours, phases, coefficients, number(aggregation), run.vertices.1];
+        let [weight, rest] = weights;
+        let rows: &[Arg] = args![run.x, run.own, self.stack.entries(), weight, weight.len(), rest];
         let function = device.function_with_shared(SOURCE, &layout.defines, name, layout.shared)?;
         // SAFETY: the operators checked the lengths of features, weights and results against the graph, whose arrays
         // were checked when it was made; features are aligned (`reads`), and every block has its part of the partial
         // gradients.
-        unsafe { function.run((blocks, 1), (32 * WARPS, 1), &[first, last].concat()) }
+        unsafe { function.run((blocks, 1), (32 * WARPS, 1), &[graph, rows, last].concat()) }
     }
 
     /// True if the features of a run, and others, are aligned as the kernels need them.

@@ -1,9 +1,9 @@
 //! Implicit diffusion on a GPU: conjugate gradients whose step lengths stay on the device. The host reads the residual
 //! every few iterations.
 
-use super::{Backward, Forward, Heat, Implicit, MAX_ITERATIONS, Masses, OPERATOR};
+use super::{Backward, Forward, Heat, Implicit, MAX_ITERATIONS, Masses};
 use crate::cuda::reduce::add_column_sums;
-use crate::cuda::{Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, to_u32};
+use crate::cuda::{Arg, CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args};
 use crate::incidence::cuda::DeviceIncidence;
 use crate::incidence::{Normalise, Sum, Target};
 use crate::{Aggregation, Gpu};
@@ -29,7 +29,7 @@ struct System<'a> {
     op: &'a Implicit,
     heat: DeviceHeat<'a>,
     irrep_of: DeviceBuffer<u32>,
-    width: u32,
+    width: usize,
     /// Numbers of all features.
     count: usize,
     /// Residual, direction and its image.
@@ -39,14 +39,14 @@ struct System<'a> {
 }
 
 impl<'a> System<'a> {
-    fn new(device: &'a CudaDevice, op: &'a Implicit, heat: DeviceHeat<'a>, count: usize) -> Result<Self, CudaError> {
+    fn new(device: &'a CudaDevice, op: &'a Implicit, heat: DeviceHeat<'a>, count: usize) -> Result<Self> {
         let buffer = || device.buffer(count);
         Ok(Self {
             device,
             op,
             heat,
             irrep_of: device.upload(&op.irrep_of())?,
-            width: to_u32(OPERATOR, op.features.dimension())?,
+            width: op.features.dimension(),
             count,
             work: [buffer()?, buffer()?, buffer()?],
             partials: device.buffer(count.div_ceil(BLOCK).clamp(1, MAX_BLOCKS))?,
@@ -55,21 +55,20 @@ impl<'a> System<'a> {
     }
 
     /// Runs a kernel with one thread for each number.
-    fn over(&self, name: &'static str, arguments: &[Arg]) -> Result<(), CudaError> {
+    fn over(&self, name: &'static str, arguments: &[Arg]) -> Result<()> {
         let function = self.device.function(SOURCE, &[], name)?;
         // SAFETY: all slices of features have `count` numbers, and masses one for each row, as was checked.
         unsafe { function.over(self.count, arguments) }
     }
 
     /// Runs a kernel that leaves partial sums, and stores their sum.
-    fn sum(&self, name: &'static str, arguments: &[Arg], slot: u32) -> Result<(), CudaError> {
+    fn sum(&self, name: &'static str, arguments: &[Arg], slot: u32) -> Result<()> {
         let blocks = self.partials.len();
         // SAFETY: as in `over`; there is a partial sum for each block.
         unsafe {
             let function = self.device.function(SOURCE, &[], name)?;
             function.run((blocks, 1), (BLOCK, 1), arguments)?;
             let total = self.device.function(SOURCE, &[], "total")?;
-            let blocks = to_u32(OPERATOR, blocks)?;
             total.run((1, 1), (BLOCK, 1), args![&self.partials, blocks, &self.scalars, slot])
         }
     }
@@ -81,13 +80,13 @@ impl<'a> System<'a> {
         map: &DeviceIncidence,
         x: DeviceSlice<'_, f32>,
         y: DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (features, aggregation, normalise) = (&self.op.features, Aggregation::Sum, Normalise::Target);
         Sum { features, aggregation, target, normalise, incidence: map, x, y }.launch(self.device)
     }
 
     /// `image = K x`, and `<x, image>`.
-    fn apply(&self, time: f32, x: DeviceSlice<'_, f32>, image: &mut DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
+    fn apply(&self, time: f32, x: DeviceSlice<'_, f32>, image: &mut DeviceSliceMut<'_, f32>) -> Result<()> {
         self.multiply(Target::Rows, self.heat.coupling, x, image.reborrow())?;
         let Masses { node, stiffness, .. } = self.heat.masses;
         let (width, count) = (self.width, self.count as u64);
@@ -96,7 +95,7 @@ impl<'a> System<'a> {
     }
 
     /// Improves `y` to the solution of `K y = b`.
-    fn solve(&mut self, time: f64, b: DeviceSlice<'_, f32>, y: &mut DeviceBuffer<f32>) -> Result<(), CudaError> {
+    fn solve(&mut self, time: f64, b: DeviceSlice<'_, f32>, y: &mut DeviceBuffer<f32>) -> Result<()> {
         let time = time as f32;
         let empty = || self.device.buffer::<f32>(0);
         let [r, p, mut q] = std::mem::replace(&mut self.work, [empty()?, empty()?, empty()?]);
@@ -120,9 +119,9 @@ impl<'a> System<'a> {
             self.apply(time, p.view(), &mut q.view_mut())?;
             let scalars = &self.scalars;
             let arguments =
-                args![node, stiffness, time, scalars, before, CURVATURE, &p, &q, &*y, &r, width, count, partials,];
+                args![node, stiffness, time, scalars, before, CURVATURE, &p, &q, &*y, &r, width, count, partials];
             self.sum("advance", arguments, after)?;
-            let arguments = args![node, stiffness, time, scalars, before, after, &r, &p, width, count,];
+            let arguments = args![node, stiffness, time, scalars, before, after, &r, &p, width, count];
             self.over("direction", arguments)?;
         }
         self.work = [r, p, q];
@@ -137,7 +136,7 @@ impl<'a> System<'a> {
         x: DeviceSlice<'_, f32>,
         to: &DeviceSliceMut<'_, f32>,
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let (width, count) = (self.width, self.count as u64);
         let arguments = args![mass, mix, &self.irrep_of, x, to, width, count, u32::from(add)];
         self.over("weigh", arguments)
@@ -149,19 +148,19 @@ impl<'a> System<'a> {
         weighted: DeviceSlice<'_, f32>,
         b: &mut DeviceBuffer<f32>,
         y: &mut DeviceBuffer<f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         self.multiply(Target::Columns, self.heat.copies, weighted, b.view_mut())?;
         let (width, count) = (self.width, self.count as u64);
         self.over("start", args![self.heat.masses.node, &*b, &y.view_mut(), width, count])
     }
 
     /// `u = S z`.
-    fn spread(&self, z: DeviceSlice<'_, f32>, u: DeviceSliceMut<'_, f32>) -> Result<(), CudaError> {
+    fn spread(&self, z: DeviceSlice<'_, f32>, u: DeviceSliceMut<'_, f32>) -> Result<()> {
         self.multiply(Target::Rows, self.heat.copies, z, u)
     }
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, heat, mix, x, mut y, mut saved } = pass;
     device.clear(y.reborrow())?;
     if x.is_empty() {
@@ -183,7 +182,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     Ok(())
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, heat, mix, saved, dy, dx, mut dmix } = pass;
     if dy.is_empty() {
         return Ok(());
@@ -201,7 +200,7 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
         add_column_sums(device, weighted.view(), shape, &sums.view_mut())?;
         let to = dmix.reborrow().slice(index * irreps..(index + 1) * irreps);
         let fold = device.function(SOURCE, &[], "fold")?;
-        let arguments = args![&sums, &system.irrep_of, system.width, &to, to_u32(OPERATOR, irreps)?];
+        let arguments = args![&sums, &system.irrep_of, system.width, &to, irreps];
         // SAFETY: there is a sum for each component of a row, and a gradient for each irrep.
         unsafe { fold.over(irreps, arguments)? };
     }

@@ -1,9 +1,9 @@
 //! Sparse incidences with transport on a GPU.
 
-use super::{IncidenceArrays, Mix, MixBackward, Normalise, OPERATOR, Sum, Target};
+use super::{IncidenceArrays, Mix, MixBackward, Normalise, Sum, Target};
 use crate::Gpu;
 use crate::aggregate::cuda::number;
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, KernelSource, Share, args, over_irreps, to_u32};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, KernelSource, Result, Share, args, over_irreps};
 
 pub(crate) const SOURCE: KernelSource =
     KernelSource::new("incidence", concat!(include_str!("../cuda/rotated_sum.cu"), include_str!("incidence.cu")));
@@ -25,7 +25,7 @@ impl DeviceIncidence {
     ///
     /// # Errors
     /// Too little memory.
-    pub fn new(device: &CudaDevice, incidence: &IncidenceArrays<f32>) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, incidence: &IncidenceArrays<f32>) -> Result<Self> {
         Ok(Self {
             row_offsets: device.upload(&incidence.rows.offsets)?,
             columns: device.upload(&incidence.rows.others)?,
@@ -60,7 +60,7 @@ impl DeviceIncidence {
     }
 }
 
-pub(super) fn sum(device: &CudaDevice, pass: Sum<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn sum(device: &CudaDevice, pass: Sum<'_, Gpu>) -> Result<()> {
     let Sum { features, aggregation, target, normalise, incidence, x, y } = pass;
     let rows = (incidence.row_offsets.view(), incidence.columns.view());
     let columns = (incidence.column_offsets.view(), incidence.rows.view());
@@ -72,61 +72,33 @@ pub(super) fn sum(device: &CudaDevice, pass: Sum<'_, Gpu>) -> Result<(), CudaErr
         Normalise::Target => DeviceSlice::empty(),
         Normalise::Source => other_offsets,
     };
-    let back = u32::from(target == Target::Columns);
-    let arguments = args![
-        offsets,
-        sources,
-        places,
-        incidence.phases.view(),
-        incidence.weights.view(),
-        back,
-        normalise,
-        number(aggregation),
-        x,
-        &y,
-    ];
+    let (back, aggregation) = (u32::from(target == Target::Columns), number(aggregation));
+    let DeviceIncidence { phases, weights, .. } = incidence;
+    let arguments = args![offsets, sources, places, phases, weights, back, normalise, aggregation, x, &y];
     // SAFETY: lengths were checked, and the arrays when they were made; empty slices are null pointers,
     // which the kernel does not read.
     unsafe { over_irreps(device, (SOURCE, "incidence_sum"), features, Share::Irreps, offsets.len() - 1, arguments) }
 }
 
-pub(super) fn mix(device: &CudaDevice, Mix { op, incidence, x, w, y }: Mix<'_, Gpu>) -> Result<(), CudaError> {
-    let arguments = args![
-        incidence.column_offsets.view(),
-        incidence.rows.view(),
-        number(op.aggregation),
-        x,
-        to_u32(OPERATOR, op.channels)?,
-        w,
-        to_u32(OPERATOR, op.weights)?,
-        &y,
-    ];
+pub(super) fn mix(device: &CudaDevice, Mix { op, incidence, x, w, y }: Mix<'_, Gpu>) -> Result<()> {
+    let (offsets, rows) = (&incidence.column_offsets, &incidence.rows);
+    let arguments = args![offsets, rows, number(op.aggregation), x, op.channels, w, op.weights, &y];
     let function = device.function(SOURCE, &[], "incidence_mix")?;
     let threads = op.outputs().div_ceil(4).next_multiple_of(32).clamp(32, 256);
     // SAFETY: lengths were checked, and the arrays when they were made.
     unsafe { function.run((incidence.column_count(), 1), (threads, 1), arguments) }
 }
 
-pub(super) fn mix_backward(device: &CudaDevice, pass: MixBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn mix_backward(device: &CudaDevice, pass: MixBackward<'_, Gpu>) -> Result<()> {
     let MixBackward { op, incidence, x, w, dy, dx, mut dw } = pass;
     if op.channels == 0 {
         return device.clear(dw.reborrow());
     }
     let rows = incidence.row_count();
-    let arguments = args![
-        incidence.row_offsets.view(),
-        incidence.columns.view(),
-        incidence.column_offsets.view(),
-        number(op.aggregation),
-        x,
-        to_u32(OPERATOR, op.channels)?,
-        w,
-        to_u32(OPERATOR, op.weights)?,
-        dy,
-        &dx,
-        &dw,
-        to_u32(OPERATOR, rows)?,
-    ];
+    let DeviceIncidence { row_offsets, columns, column_offsets, .. } = incidence;
+    let (aggregation, channels, weights) = (number(op.aggregation), op.channels, op.weights);
+    let arguments =
+        args![row_offsets, columns, column_offsets, aggregation, x, channels, w, weights, dy, &dx, &dw, rows];
     let function = device.function(SOURCE, &[], "incidence_mix_backward")?;
     // SAFETY: lengths were checked, and the arrays when they were made.
     unsafe { function.over(32 * rows, arguments) }

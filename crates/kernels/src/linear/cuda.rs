@@ -5,9 +5,9 @@ use super::{Backward, Forward};
 use crate::Gpu;
 use crate::classifier::hopper;
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, fill_rows};
-use crate::cuda::{CudaDevice, CudaError, Operand, Product};
+use crate::cuda::{CudaDevice, Operand, Product, Result};
 
-pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, rows, x, weight, bias, mut y } = pass;
     if hopper::stores_logits(device, op.inputs, x, weight, bias) {
         return hopper::logits(device, op.inputs, x, weight, bias, &y);
@@ -16,35 +16,21 @@ pub(crate) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
         device.clear(y.reborrow())?;
     }
     fill_rows(device, &y, (rows, op.outputs), bias)?;
-    Product {
-        m: rows,
-        n: op.outputs,
-        k: op.inputs,
-        a: Operand::new(x, op.inputs),
-        b: Operand::new(weight, op.inputs).transposed(),
-        add: !bias.is_empty(),
-        batches: 1,
-    }
-    .run(device, &y, (op.outputs, 0))
+    let (a, b) = (Operand::new(x, op.inputs), Operand::new(weight, op.inputs).transposed());
+    let product = Product { m: rows, n: op.outputs, k: op.inputs, a, b, add: !bias.is_empty(), batches: 1 };
+    product.run(device, &y, (op.outputs, 0))
 }
 
-pub(crate) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(crate) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
     let columns = ColumnPartials::new(device, dy, (rows, op.outputs, dbias.len()))?;
     if let Some(mut dx) = dx {
         if op.outputs == 0 {
             device.clear(dx.reborrow())?;
         }
-        Product {
-            m: rows,
-            n: op.inputs,
-            k: op.outputs,
-            a: Operand::new(dy, op.outputs),
-            b: Operand::new(weight, op.inputs),
-            add: false,
-            batches: 1,
-        }
-        .run(device, &dx, (op.inputs, 0))?;
+        let (a, b) = (Operand::new(dy, op.outputs), Operand::new(weight, op.inputs));
+        let product = Product { m: rows, n: op.inputs, k: op.outputs, a, b, add: false, batches: 1 };
+        product.run(device, &dx, (op.inputs, 0))?;
     }
     if rows == 0 || dweight.is_empty() {
         return columns.add_to(device, &dbias);

@@ -1,7 +1,7 @@
 //! Measured memory bandwidth and matrix product speed of a GPU.
 
 use super::{copied_bytes, fastest, noise, product_operations, square_map};
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, Timer};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, Result, Timer};
 use crate::linear;
 
 /// Values of a copy: 1 GiB, at most a sixteenth of the memory of the GPU.
@@ -10,7 +10,7 @@ const COPIED: usize = 1 << 28;
 const SIDE: usize = 8192;
 
 /// Bytes per second, read and written together, of a large copy from device memory to device memory.
-pub fn copy_rate(device: &CudaDevice) -> Result<f64, CudaError> {
+pub fn copy_rate(device: &CudaDevice) -> Result<f64> {
     let count = COPIED.min(device.total_memory() / (16 * size_of::<f32>()));
     let from: DeviceBuffer<f32> = device.zeros(count)?;
     let mut to: DeviceBuffer<f32> = device.buffer(count)?;
@@ -21,7 +21,7 @@ pub fn copy_rate(device: &CudaDevice) -> Result<f64, CudaError> {
 
 /// Operations per second, two for each multiply-add, of a large square product in the device's
 /// [`ProductMode`](crate::cuda::ProductMode), made as linear maps make theirs.
-pub fn product_rate(device: &CudaDevice) -> Result<f64, CudaError> {
+pub fn product_rate(device: &CudaDevice) -> Result<f64> {
     let op = square_map(SIDE);
     let x = device.upload(&noise(SIDE * SIDE, 1))?;
     let weight = device.upload(&noise(SIDE * SIDE, 2))?;

@@ -1,9 +1,9 @@
 //! Products with the bases of meshes on a GPU: one or two products for each mesh.
 
-use super::{Expand, MeshProduct, OPERATOR, Project, meshes};
+use super::{Expand, MeshProduct, Project, meshes};
 use crate::Gpu;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, args, to_u32,
+    CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product, Result, args,
 };
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("mesh_product", include_str!("mesh_product.cu"));
@@ -16,8 +16,8 @@ impl MeshProduct {
         weights: DeviceSlice<'_, f32>,
         x: DeviceSlice<'_, f32>,
         to: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let width = to_u32(OPERATOR, self.features.dimension())?;
+    ) -> Result<()> {
+        let width = self.features.dimension();
         let function = device.function(SOURCE, &[], "weigh")?;
         // SAFETY: both are rows of the width, and there is a weight for each.
         unsafe { function.over(x.len(), args![weights, x, to, width, x.len() as u64]) }
@@ -30,9 +30,9 @@ impl MeshProduct {
         weights: DeviceSlice<'_, f32>,
         sign: f32,
         x: DeviceSlice<'_, f32>,
-    ) -> Result<DeviceBuffer<f32>, CudaError> {
+    ) -> Result<DeviceBuffer<f32>> {
         let mut turned: DeviceBuffer<f32> = device.buffer(x.len())?;
-        let width = to_u32(OPERATOR, self.features.dimension())?;
+        let width = self.features.dimension();
         let function = device.function(SOURCE, &[], "weigh_times_i")?;
         // SAFETY: as in `weigh`; empty weights are a null pointer, which the kernel does not read.
         unsafe {
@@ -42,7 +42,7 @@ impl MeshProduct {
     }
 }
 
-pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<()> {
     let Project { op, mesh_offsets, basis, weights, x, mut y } = pass;
     let (width, stride, k) = (op.features.dimension(), op.stride(), op.columns);
     if meshes(mesh_offsets).any(|range| range.is_empty()) {
@@ -63,22 +63,16 @@ pub(super) fn project(device: &CudaDevice, pass: Project<'_, Gpu>) -> Result<(),
     for (mesh, range) in meshes(mesh_offsets).enumerate() {
         for (part, x) in terms.into_iter().flatten().enumerate() {
             let b = basis.slice(range.start * stride + part * k..range.end * stride);
-            Product {
-                m: k,
-                n: width,
-                k: range.len(),
-                a: Operand::new(b, stride).transposed(),
-                b: Operand::new(x.slice(range.start * width..range.end * width), width),
-                add: part > 0,
-                batches: 1,
-            }
-            .run(device, &part_of(&mut y, mesh * k * width, k * width), (width, 0))?;
+            let a = Operand::new(b, stride).transposed();
+            let b = Operand::new(x.slice(range.start * width..range.end * width), width);
+            let product = Product { m: k, n: width, k: range.len(), a, b, add: part > 0, batches: 1 };
+            product.run(device, &part_of(&mut y, mesh * k * width, k * width), (width, 0))?;
         }
     }
     Ok(())
 }
 
-pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<()> {
     let Expand { op, mesh_offsets, basis, weights, y, mut x } = pass;
     let (width, stride, k) = (op.features.dimension(), op.stride(), op.columns);
     if k == 0 {
@@ -89,16 +83,10 @@ pub(super) fn expand(device: &CudaDevice, pass: Expand<'_, Gpu>) -> Result<(), C
     for (mesh, range) in meshes(mesh_offsets).enumerate() {
         for (part, y) in terms.into_iter().flatten().enumerate() {
             let b = basis.slice(range.start * stride + part * k..range.end * stride);
-            Product {
-                m: range.len(),
-                n: width,
-                k,
-                a: Operand::new(b, stride),
-                b: Operand::new(y.slice(mesh * k * width..(mesh + 1) * k * width), width),
-                add: part > 0,
-                batches: 1,
-            }
-            .run(device, &part_of(&mut x, range.start * width, range.len() * width), (width, 0))?;
+            let a = Operand::new(b, stride);
+            let b = Operand::new(y.slice(mesh * k * width..(mesh + 1) * k * width), width);
+            let product = Product { m: range.len(), n: width, k, a, b, add: part > 0, batches: 1 };
+            product.run(device, &part_of(&mut x, range.start * width, range.len() * width), (width, 0))?;
         }
     }
     match weights {

@@ -25,8 +25,8 @@ use super::{OPERATOR, cuda};
 use crate::cuda::reduce::{copy_parts, sum_partials};
 use crate::cuda::tiles::{BACKWARD_WARPS, COLLECTORS, FORWARD_WARPS, OCTET, Octets};
 use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, args,
-    check_length, key, to_u32,
+    CudaDevice, CudaError, Define, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut,
+    KernelSource, Result, args, check_length, key,
 };
 use crate::linear::Linear;
 use crate::regular::cuda::DevicePlan;
@@ -95,13 +95,9 @@ impl<'a> Chain<'a> {
     /// The layers of a message function on features of type `input`; `None` if one kernel cannot do it: the device
     /// multiplies on tensor cores, and all layers have a bias and the same nonlinearity, ReLU of as many samples as
     /// components, and are small enough.
-    pub fn messages(
-        device: &CudaDevice,
-        input: &FeatureType,
-        layers: &[SendLayer<'a>],
-    ) -> Result<Option<Self>, CudaError> {
+    pub fn messages(device: &CudaDevice, input: &FeatureType, layers: &[SendLayer<'a>]) -> Result<Option<Self>> {
         let Some(&SendLayer { plan, .. }) = layers.first() else { return Ok(None) };
-        let (ends, width) = (2 * input.dimension(), plan.width());
+        let (ends, width) = (2 * input.dimension(), plan.input_width());
         let ((octets, places), (hidden, hidden_places)) = (padded(input), padded(&plan.config().input));
         let shape = Shape { octets: Octets { input: octets, output: hidden }, layers: layers.len(), is_update: false };
         let same = layers.iter().enumerate().all(|(index, layer)| {
@@ -135,7 +131,7 @@ impl<'a> Chain<'a> {
         kind: &FeatureType,
         layers: usize,
         plan: &'a DevicePlan,
-    ) -> Result<Option<Self>, CudaError> {
+    ) -> Result<Option<Self>> {
         let (octets, places) = padded(kind);
         let shape = Shape { octets: Octets { input: octets, output: octets }, layers, is_update: true };
         let width = shape.width();
@@ -165,7 +161,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Weights as the kernels read them.
-    fn folded(&self, device: &CudaDevice, weights: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>, CudaError> {
+    fn folded(&self, device: &CudaDevice, weights: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>> {
         check_length(OPERATOR, "weights", weights, self.tables.weights)?;
         let count = self.shape.weights();
         let mut expanded = device.buffer(count)?;
@@ -188,7 +184,7 @@ impl<'a> Chain<'a> {
         sums: &DeviceBuffer<f32>,
         defines: &[Define],
         gradients: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let count = self.shape.weights();
         let mut expanded = device.buffer(count)?;
         let function = device.function(SOURCE, defines, "fold")?;
@@ -211,12 +207,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Rows with padded columns, if columns are padded; of the features (0) or of the result (1).
-    fn pad(
-        &self,
-        device: &CudaDevice,
-        which: usize,
-        rows: DeviceSlice<'_, f32>,
-    ) -> Result<Option<DeviceBuffer<f32>>, CudaError> {
+    fn pad(&self, device: &CudaDevice, which: usize, rows: DeviceSlice<'_, f32>) -> Result<Option<DeviceBuffer<f32>>> {
         let Some([numbers, columns]) = &self.tables.columns[which] else { return Ok(None) };
         let count = rows.len() / columns.len().max(1);
         let mut to = device.buffer(count * numbers.len())?;
@@ -230,8 +221,8 @@ impl<'a> Chain<'a> {
         device: &CudaDevice,
         which: usize,
         mut result: DeviceSliceMut<'_, f32>,
-        run: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
+        run: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<()>,
+    ) -> Result<()> {
         let Some([numbers, columns]) = &self.tables.columns[which] else { return run(&mut result) };
         let rows = result.len() / columns.len().max(1);
         let mut to = device.buffer(rows * numbers.len())?;
@@ -241,11 +232,7 @@ impl<'a> Chain<'a> {
 }
 
 /// Copies four parameters to their place in the weights of a chain, one after the other.
-pub fn pack(
-    device: &CudaDevice,
-    parameters: [DeviceSlice<'_, f32>; 4],
-    place: &DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+pub fn pack(device: &CudaDevice, parameters: [DeviceSlice<'_, f32>; 4], place: &DeviceSliceMut<'_, f32>) -> Result<()> {
     copy_parts(device, OPERATOR, parameters, place.view(), false)
 }
 
@@ -254,7 +241,7 @@ pub fn add_gradients(
     device: &CudaDevice,
     place: DeviceSlice<'_, f32>,
     gradients: [DeviceSliceMut<'_, f32>; 4],
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let gradients = gradients.each_ref().map(DeviceSliceMut::view);
     copy_parts(device, OPERATOR, gradients, place, true)
 }
@@ -268,7 +255,7 @@ pub fn send(
     x: DeviceSlice<'_, f32>,
     weights: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let (shape, vertices) = (&chain.shape, graph.vertex_count());
     check_length(OPERATOR, "x", x, vertices * chain.widths[0])?;
     check_length(OPERATOR, "y", y.view(), vertices * chain.widths[1])?;
@@ -279,20 +266,10 @@ pub fn send(
     let defines = shape.defines(chain.plan, FORWARD_WARPS, false);
     let bytes = shape.forward_bytes();
     let function = device.function_with_shared(SOURCE, &defines, "messages_forward", bytes)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
-    let edges = graph.edges();
+    let (reverse, edges) = (graph.reverse(), graph.edge_count());
+    let DeviceEdges { offsets, neighbours, phases, .. } = graph.edges();
     chain.padded_result(device, 1, y, |y| {
-        let arguments = args![
-            edges.offsets,
-            edges.neighbours,
-            graph.reverse(),
-            edges.phases,
-            x,
-            &folded,
-            size(vertices)?,
-            size(graph.edge_count())?,
-            &*y,
-        ];
+        let arguments = args![offsets, neighbours, reverse, phases, x, &folded, vertices, edges, &*y];
         let blocks = (device.multiprocessors(), 1);
         // SAFETY: lengths were checked, and the graph when it was made.
         unsafe { function.run(blocks, (32 * FORWARD_WARPS, 1), arguments) }
@@ -321,36 +298,22 @@ impl Back<'_> {
         (defines, warps): (&[Define], usize),
         sums: &mut DeviceBuffer<f32>,
         add: bool,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let blocks = device.multiprocessors();
         let mut partials: DeviceBuffer<f32> = device.buffer(blocks * sums.len())?;
         let nothing = (DeviceSlice::empty(), DeviceSlice::empty());
-        let (indices, phases) = match &self.graph {
+        let ([offsets, neighbours, reverse], phases) = match &self.graph {
             Some(graph) => {
                 let edges = graph.edges();
-                let indices = [edges.offsets, edges.neighbours, graph.reverse()];
-                (indices, edges.phases)
+                ([edges.offsets, edges.neighbours, graph.reverse()], edges.phases)
             }
             None => ([nothing.0; 3], nothing.1),
         };
         let bytes = chain.shape.backward_bytes(warps);
         let function = device.function_with_shared(SOURCE, defines, "backward", bytes)?;
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let arguments = args![
-            indices[0],
-            indices[1],
-            indices[2],
-            phases,
-            self.ends[0],
-            self.ends[1],
-            self.weights,
-            self.dy,
-            size(self.rows[0])?,
-            size(self.rows[1])?,
-            self.dx,
-            self.dz,
-            &partials.view_mut(),
-        ];
+        let Self { ends: [a, b], rows: [first, rows], weights, dy, dx, dz, .. } = *self;
+        let to = partials.view_mut();
+        let arguments = args![offsets, neighbours, reverse, phases, a, b, weights, dy, first, rows, dx, dz, &to];
         // SAFETY: the callers checked lengths, and there is a partial sum for each block.
         unsafe { function.run((blocks, 1), (32 * (warps + COLLECTORS), 1), arguments)? };
         sum_partials(device, partials.view(), blocks, &sums.view_mut(), add)
@@ -358,7 +321,7 @@ impl Back<'_> {
 }
 
 /// The warps and macros of a backward pass.
-fn backward_kernel(chain: &Chain<'_>) -> Result<(usize, Vec<Define>), CudaError> {
+fn backward_kernel(chain: &Chain<'_>) -> Result<(usize, Vec<Define>)> {
     let refused = || {
         CudaError::Kernel(KernelError::Setting {
             operator: OPERATOR,
@@ -380,7 +343,7 @@ pub fn send_backward(
     dy: DeviceSlice<'_, f32>,
     dx: DeviceSliceMut<'_, f32>,
     gradients: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let (warps, defines) = backward_kernel(chain)?;
     let (vertices, edges) = (graph.vertex_count(), graph.edge_count());
     check_length(OPERATOR, "x", x, vertices * chain.widths[0])?;
@@ -396,7 +359,6 @@ pub fn send_backward(
     let piece = (device.tile_bytes() / (4 * width)).max(1024).min(edges.max(1));
     let mut sums = device.zeros(chain.shape.weights())?;
     let mut dz: DeviceBuffer<f32> = device.buffer(piece * width)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
     chain.padded_result(device, 0, dx, |dx| {
         device.clear(dx.reborrow())?;
         for first in (0..edges).step_by(piece) {
@@ -412,8 +374,7 @@ pub fn send_backward(
             };
             back.run(device, chain, (&defines, warps), &mut sums, true)?;
             let function = device.function(SOURCE, &defines, "neighbour_gradients")?;
-            let arguments =
-                args![graph.edges().offsets, graph.reverse(), size(first)?, size(end)?, &dz, &*dx, size(vertices)?,];
+            let arguments = args![graph.edges().offsets, graph.reverse(), first, end, &dz, &*dx, vertices];
             // SAFETY: as above; there is a row of `dz` for each of these edges.
             unsafe { function.over(vertices * width / 4, arguments)? };
         }
@@ -430,7 +391,7 @@ pub fn update(
     [x, m]: [DeviceSlice<'_, f32>; 2],
     weights: DeviceSlice<'_, f32>,
     y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let shape = &chain.shape;
     for (name, values) in [("x", x), ("m", m), ("y", y.view())] {
         check_length(OPERATOR, name, values, vertices * shape.width())?;
@@ -440,7 +401,7 @@ pub fn update(
     let defines = shape.defines(chain.plan, FORWARD_WARPS, false);
     let bytes = shape.forward_bytes();
     let function = device.function_with_shared(SOURCE, &defines, "update_forward", bytes)?;
-    let arguments = args![x, m, &folded, to_u32(OPERATOR, vertices)?, &y];
+    let arguments = args![x, m, &folded, vertices, &y];
     let blocks = (device.multiprocessors(), 1);
     // SAFETY: lengths were checked.
     unsafe { function.run(blocks, (32 * FORWARD_WARPS, 1), arguments) }
@@ -457,7 +418,7 @@ pub fn update_backward(
     dy: DeviceSlice<'_, f32>,
     [dx, dm]: [DeviceSliceMut<'_, f32>; 2],
     gradients: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let (warps, defines) = backward_kernel(chain)?;
     let width = chain.shape.width();
     let all = [("x", x), ("m", m), ("dy", dy), ("dx", dx.view()), ("dm", dm.view())];

@@ -3,7 +3,7 @@
 use super::OPERATOR;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::tiles::{BACKWARD_WARPS, COLLECTORS, FORWARD_WARPS, OCTET, Octets, WARP_ROWS};
-use crate::cuda::{CudaDevice, CudaError, Define, DeviceBuffer, to_u32};
+use crate::cuda::{CudaDevice, Define, DeviceBuffer, Result, to_u32};
 use crate::regular::cuda::DevicePlan;
 use crate::self_map::{SelfMap, blocks};
 use crate::{FeatureType, irrep_dimension};
@@ -101,11 +101,7 @@ pub(super) struct Tables {
 }
 
 /// Both directions of a table of columns, unless it is the identity.
-fn column_tables(
-    device: &CudaDevice,
-    places: &[usize],
-    width: usize,
-) -> Result<Option<[DeviceBuffer<u32>; 2]>, CudaError> {
+fn column_tables(device: &CudaDevice, places: &[usize], width: usize) -> Result<Option<[DeviceBuffer<u32>; 2]>> {
     if places.len() == width {
         return Ok(None);
     }
@@ -132,12 +128,7 @@ fn update_map(kind: &FeatureType, layer: usize) -> SelfMap {
 
 impl Tables {
     /// Of a message function; places of the numbers of the features and of a layer in padded rows.
-    pub fn messages(
-        device: &CudaDevice,
-        shape: &Shape,
-        places: &[usize],
-        hidden_places: &[usize],
-    ) -> Result<Self, CudaError> {
+    pub fn messages(device: &CudaDevice, shape: &Shape, places: &[usize], hidden_places: &[usize]) -> Result<Self> {
         let (mut parts, mut from, mut to) = (Vec::new(), 0, 0);
         for layer in 0..shape.layers {
             let (columns, stride): (Vec<usize>, usize) = match layer {
@@ -168,7 +159,7 @@ impl Tables {
     }
 
     /// Of an update of features of type `kind`.
-    pub fn update(device: &CudaDevice, shape: &Shape, kind: &FeatureType) -> Result<Self, CudaError> {
+    pub fn update(device: &CudaDevice, shape: &Shape, kind: &FeatureType) -> Result<Self> {
         let width = shape.width();
         let (mut parts, mut from, mut to) = (Vec::new(), 0, 0);
         for layer in 0..shape.layers {
@@ -212,7 +203,7 @@ impl Tables {
         (parts, weights): (Vec<(usize, usize, bool)>, usize),
         terms: usize,
         columns: [Option<[DeviceBuffer<u32>; 2]>; 2],
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let back = parts.iter().map(|&(to, from, negative)| (from, to, negative));
         Ok(Self {
             fold: SignedTable::new(device, weights, terms, back)?,

@@ -1,11 +1,11 @@
 //! Pooling on a GPU: over the meshes of a batch, and over clusters with transport.
 
 use super::transport::ClusterView;
-use super::{GLOBAL, Max, MaxBackward, Mean, MeanBackward, Pool, PoolBackward, TRANSPORT, Unpool, UnpoolBackward};
+use super::{Max, MaxBackward, Mean, MeanBackward, Pool, PoolBackward, TRANSPORT, Unpool, UnpoolBackward};
 use crate::cuda::reduce::column_threads;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
-    irreps, to_u32,
+    CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args, check_length, irrep_count,
+    irreps,
 };
 use crate::{FeatureType, Gpu, KernelError};
 
@@ -14,43 +14,35 @@ pub(crate) const SOURCE: KernelSource = KernelSource::new("pool", include_str!("
 /// Number of pieces of the vertices of a mesh.
 const PIECES: usize = 32;
 
-pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn mean(device: &CudaDevice, Mean { features, meshes, x, y }: Mean<'_, Gpu>) -> Result<()> {
     let channels = features.dimension();
     if y.is_empty() {
         return Ok(());
     }
     let count = meshes.mesh_count();
     let mut partials: DeviceBuffer<f64> = device.buffer(count * PIECES * channels)?;
-    let size = |n: usize| to_u32(GLOBAL, n);
     // SAFETY: lengths were checked, and every piece of every mesh has its partial sums.
     unsafe {
-        device.function(SOURCE, &[], "mean_partials")?.run(
-            (PIECES, count),
-            column_threads(channels),
-            args![meshes.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
-        )?;
-        device.function(SOURCE, &[], "mean_finish")?.over(
-            count * channels,
-            args![meshes.device_mesh_offsets(), &partials, size(PIECES)?, size(channels)?, size(count)?, &y,],
-        )
+        let function = device.function(SOURCE, &[], "mean_partials")?;
+        let arguments = args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()];
+        function.run((PIECES, count), column_threads(channels), arguments)?;
+        device
+            .function(SOURCE, &[], "mean_finish")?
+            .over(count * channels, args![meshes.device_mesh_offsets(), &partials, PIECES, channels, count, &y])
     }
 }
 
-pub(super) fn mean_backward(device: &CudaDevice, pass: MeanBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn mean_backward(device: &CudaDevice, pass: MeanBackward<'_, Gpu>) -> Result<()> {
     let MeanBackward { features, meshes, dy, dx } = pass;
     let channels = features.dimension();
     let function = device.function(SOURCE, &[], "mean_backward")?;
     // SAFETY: lengths were checked.
     unsafe {
-        function.run(
-            (PIECES, meshes.mesh_count()),
-            (256, 1),
-            args![meshes.device_mesh_offsets(), dy, to_u32(GLOBAL, channels)?, &dx,],
-        )
+        function.run((PIECES, meshes.mesh_count()), (256, 1), args![meshes.device_mesh_offsets(), dy, channels, &dx])
     }
 }
 
-pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<()> {
     let Max { features, meshes, x, y, arguments } = pass;
     let channels = features.dimension();
     if y.is_empty() {
@@ -58,34 +50,25 @@ pub(super) fn max(device: &CudaDevice, pass: Max<'_, Gpu>) -> Result<(), CudaErr
     }
     let count = meshes.mesh_count();
     let mut partials: DeviceBuffer<[u32; 2]> = device.buffer(count * PIECES * channels)?;
-    let size = |n: usize| to_u32(GLOBAL, n);
     // SAFETY: as in `mean`.
     unsafe {
-        device.function(SOURCE, &[], "max_partials")?.run(
-            (PIECES, count),
-            column_threads(channels),
-            args![meshes.device_mesh_offsets(), x, size(channels)?, &partials.view_mut(),],
-        )?;
+        let function = device.function(SOURCE, &[], "max_partials")?;
+        let inputs = args![meshes.device_mesh_offsets(), x, channels, &partials.view_mut()];
+        function.run((PIECES, count), column_threads(channels), inputs)?;
         device
             .function(SOURCE, &[], "max_finish")?
-            .over(count * channels, args![&partials, size(PIECES)?, size(channels)?, size(count)?, &y, &arguments,])
+            .over(count * channels, args![&partials, PIECES, channels, count, &y, &arguments])
     }
 }
 
-pub(super) fn max_backward(device: &CudaDevice, pass: MaxBackward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn max_backward(device: &CudaDevice, pass: MaxBackward<'_, Gpu>) -> Result<()> {
     let MaxBackward { features, meshes, arguments, dy, mut dx } = pass;
     let channels = features.dimension();
     device.clear(dx.reborrow())?;
     let count = meshes.mesh_count();
-    let size = |n: usize| to_u32(GLOBAL, n);
     let function = device.function(SOURCE, &[], "max_backward")?;
     // SAFETY: lengths were checked, and the kernel leaves out arguments that are no vertices.
-    unsafe {
-        function.over(
-            count * channels,
-            args![meshes.device_mesh_offsets(), arguments, dy, size(channels)?, size(count)?, &dx,],
-        )
-    }
+    unsafe { function.over(count * channels, args![meshes.device_mesh_offsets(), arguments, dy, channels, count, &dx]) }
 }
 
 /// Clusters in device memory. Operators read them through a [`DeviceClusterView`].
@@ -99,7 +82,7 @@ pub struct DeviceClusters {
 
 impl DeviceClusters {
     /// Copies clusters to a device.
-    pub fn new(device: &CudaDevice, clusters: ClusterView<'_, f32>) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, clusters: ClusterView<'_, f32>) -> Result<Self> {
         Ok(Self {
             offsets: device.upload(clusters.offsets())?,
             members: device.upload(clusters.members())?,
@@ -109,7 +92,7 @@ impl DeviceClusters {
     }
 
     /// A copy.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self> {
         Ok(Self {
             offsets: self.offsets.duplicate(device)?,
             members: self.members.duplicate(device)?,
@@ -123,7 +106,7 @@ impl DeviceClusters {
     ///
     /// # Errors
     /// Other numbers of fine vertices or of clusters.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         self.offsets.overwrite(device, &with.offsets)?;
         self.members.overwrite(device, &with.members)?;
         self.cluster_of.overwrite(device, &with.cluster_of)?;
@@ -187,85 +170,49 @@ impl<'a> DeviceClusterView<'a> {
         self.slices.offsets.len() - 1
     }
 
-    /// `y_c = w sum_{f in c} rho(g_f) x_f`.
-    fn gather(
+    /// The kernel for `y_c = w sum_{f in c} rho(g_f) x_f`, its number of rows and its indices.
+    fn gather(&self) -> Kernel<'a> {
+        ("transport_gather", self.coarse_count(), self.slices.members)
+    }
+
+    /// The kernel for `y_f = w rho(-g_f) x_c`, likewise.
+    fn spread(&self) -> Kernel<'a> {
+        ("transport_spread", self.fine_count(), self.slices.cluster_of)
+    }
+
+    /// Runs one of the two; `w` is 1, or with `mean` one over the number of members.
+    fn run(
         &self,
         device: &CudaDevice,
-        features: &FeatureType,
-        mean: bool,
+        (kernel, rows, indices): Kernel<'_>,
+        (features, mean): (&FeatureType, bool),
         x: DeviceSlice<'_, f32>,
         y: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let function = device.function(SOURCE, &[], "transport_gather")?;
-        let rows = self.coarse_count();
-        let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
-        let size = |n: usize| to_u32(TRANSPORT, n);
+    ) -> Result<()> {
+        let function = device.function(SOURCE, &[], kernel)?;
+        let DeviceClusterSlices { offsets, phases, .. } = self.slices;
+        let (table, count, width) = (irreps(device, features, 1)?, irrep_count(features), features.dimension());
+        let arguments = args![offsets, indices, phases, x, y, &*table, count, width, u32::from(mean), rows];
         // SAFETY: lengths were checked, and the arrays when they were made.
-        unsafe {
-            function.over(
-                rows * count,
-                args![
-                    self.slices.offsets,
-                    self.slices.members,
-                    self.slices.phases,
-                    x,
-                    y,
-                    &*table,
-                    size(count)?,
-                    size(features.dimension())?,
-                    u32::from(mean),
-                    size(rows)?,
-                ],
-            )
-        }
-    }
-
-    /// `y_f = w rho(-g_f) x_c`.
-    fn spread(
-        &self,
-        device: &CudaDevice,
-        features: &FeatureType,
-        mean: bool,
-        x: DeviceSlice<'_, f32>,
-        y: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let function = device.function(SOURCE, &[], "transport_spread")?;
-        let rows = self.fine_count();
-        let (table, count) = (irreps(device, features, 1)?, irrep_count(features));
-        let size = |n: usize| to_u32(TRANSPORT, n);
-        // SAFETY: as in `gather`.
-        unsafe {
-            function.over(
-                rows * count,
-                args![
-                    self.slices.offsets,
-                    self.slices.cluster_of,
-                    self.slices.phases,
-                    x,
-                    y,
-                    &*table,
-                    size(count)?,
-                    size(features.dimension())?,
-                    u32::from(mean),
-                    size(rows)?,
-                ],
-            )
-        }
+        unsafe { function.over(rows * count, arguments) }
     }
 }
 
-pub(super) fn pool(device: &CudaDevice, pass: Pool<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.gather(device, pass.features, true, pass.x, &pass.y)
+/// A kernel of transport, its number of rows and its indices.
+type Kernel<'a> = (&'static str, usize, DeviceSlice<'a, u32>);
+
+pub(super) fn pool(device: &CudaDevice, pass: Pool<'_, Gpu>) -> Result<()> {
+    pass.clusters.run(device, pass.clusters.gather(), (pass.features, true), pass.x, &pass.y)
 }
 
-pub(super) fn pool_backward(device: &CudaDevice, pass: PoolBackward<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.spread(device, pass.features, true, pass.dy, &pass.dx)
+pub(super) fn pool_backward(device: &CudaDevice, pass: PoolBackward<'_, Gpu>) -> Result<()> {
+    pass.clusters.run(device, pass.clusters.spread(), (pass.features, true), pass.dy, &pass.dx)
 }
 
-pub(super) fn unpool(device: &CudaDevice, pass: Unpool<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.spread(device, pass.features, false, pass.x, &pass.y)
+pub(super) fn unpool(device: &CudaDevice, pass: Unpool<'_, Gpu>) -> Result<()> {
+    pass.clusters.run(device, pass.clusters.spread(), (pass.features, false), pass.x, &pass.y)
 }
 
-pub(super) fn unpool_backward(device: &CudaDevice, pass: UnpoolBackward<'_, Gpu>) -> Result<(), CudaError> {
-    pass.clusters.gather(device, pass.features, false, pass.dy, &pass.dx)
+pub(super) fn unpool_backward(device: &CudaDevice, pass: UnpoolBackward<'_, Gpu>) -> Result<()> {
+    pass.clusters.run(device, pass.clusters.gather(), (pass.features, false), pass.dy, &pass.dx)
 }

@@ -2,8 +2,8 @@
 
 use super::{OPERATOR, Penalty, Regression};
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, irrep_count,
-    irreps, to_u32,
+    Arg, CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args, check_length,
+    irrep_count, irreps,
 };
 use crate::{FeatureType, KernelError};
 
@@ -30,7 +30,7 @@ impl DeviceValues {
     ///
     /// # Errors
     /// A mask of another length than the vertices, or out of memory.
-    pub fn new(device: &CudaDevice, regression: &Regression<'_>, target: &[f32]) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice, regression: &Regression<'_>, target: &[f32]) -> Result<Self> {
         let vertices = target.len().checked_div(regression.features.dimension()).unwrap_or(0);
         let mask = match regression.mask {
             Some(mask) => {
@@ -51,7 +51,7 @@ impl DeviceValues {
     }
 
     /// A copy.
-    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn duplicate(&self, device: &CudaDevice) -> Result<Self> {
         let mask = match &self.mask {
             Some(mask) => Some(mask.duplicate(device)?),
             None => None,
@@ -70,7 +70,7 @@ impl DeviceValues {
     ///
     /// # Errors
     /// A loss of another form.
-    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), CudaError> {
+    pub fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         let form = |r: &Self| (r.features.clone(), r.penalty, r.vertices, r.mask.is_some());
         if form(self) != form(with) {
             return Err(CudaError::Kernel(KernelError::Setting {
@@ -85,7 +85,7 @@ impl DeviceValues {
         self.target.overwrite(device, &with.target)
     }
 
-    fn check(&self, maps: &[(&'static str, DeviceSlice<'_, f32>)]) -> Result<(), CudaError> {
+    fn check(&self, maps: &[(&'static str, DeviceSlice<'_, f32>)]) -> Result<()> {
         for &(name, values) in maps {
             let expected = self.vertices * self.features.dimension();
             check_length(OPERATOR, name, values, expected)?;
@@ -107,7 +107,7 @@ pub fn forward(
     device: &CudaDevice,
     values: &DeviceValues,
     prediction: DeviceSlice<'_, f32>,
-) -> Result<DeviceBuffer<f64>, CudaError> {
+) -> Result<DeviceBuffer<f64>> {
     let target = values.target.view();
     values.check(&[("prediction", prediction), ("target", target)])?;
     let table = irreps(device, &values.features, 1)?;
@@ -117,30 +117,14 @@ pub fn forward(
     let parts = items.div_ceil(of_block);
     let mut partials: DeviceBuffer<f64> = device.buffer(parts)?;
     let mut loss = device.buffer(1)?;
-    let size = |n: usize| to_u32(OPERATOR, n);
+    let first: &[Arg] = args![prediction, target, values.mask(), &*table, count, values.features.dimension()];
     // SAFETY: lengths were checked, and every block has its partial sum.
     unsafe {
-        device.function(SOURCE, &[], "regression_partials")?.run(
-            (parts, 1),
-            (256, 1),
-            args![
-                prediction,
-                target,
-                values.mask(),
-                &*table,
-                size(count)?,
-                size(values.features.dimension())?,
-                values.absolute(),
-                items as u64,
-                of_block as u64,
-                &partials.view_mut(),
-            ],
-        )?;
-        device.function(SOURCE, &[], "regression_finish")?.run(
-            (1, 1),
-            (256, 1),
-            args![&partials, size(parts)?, &values.normaliser, &loss.view_mut(),],
-        )?;
+        let last: &[Arg] = args![values.absolute(), items as u64, of_block as u64, &partials.view_mut()];
+        let function = device.function(SOURCE, &[], "regression_partials")?;
+        function.run((parts, 1), (256, 1), &[first, last].concat())?;
+        let function = device.function(SOURCE, &[], "regression_finish")?;
+        function.run((1, 1), (256, 1), args![&partials, parts, &values.normaliser, &loss.view_mut()])?;
     }
     Ok(loss)
 }
@@ -152,31 +136,15 @@ pub fn backward(
     prediction: DeviceSlice<'_, f32>,
     dloss: f64,
     dprediction: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
+) -> Result<()> {
     let target = values.target.view();
     values.check(&[("prediction", prediction), ("target", target), ("dprediction", dprediction.view())])?;
     let table = irreps(device, &values.features, 1)?;
     let count = irrep_count(&values.features);
     let items = values.vertices * count;
-    let size = |n: usize| to_u32(OPERATOR, n);
     let function = device.function(SOURCE, &[], "regression_backward")?;
+    let first: &[Arg] = args![prediction, target, values.mask(), &*table, count, values.features.dimension()];
+    let last: &[Arg] = args![values.absolute(), items as u64, &values.normaliser, dloss, &dprediction];
     // SAFETY: lengths were checked.
-    unsafe {
-        function.over(
-            items,
-            args![
-                prediction,
-                target,
-                values.mask(),
-                &*table,
-                size(count)?,
-                size(values.features.dimension())?,
-                values.absolute(),
-                items as u64,
-                &values.normaliser,
-                dloss,
-                &dprediction,
-            ],
-        )
-    }
+    unsafe { function.over(items, &[first, last].concat()) }
 }

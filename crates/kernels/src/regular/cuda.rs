@@ -2,16 +2,12 @@
 //! applied while loading. The backward pass computes the gradient of the normalised features twice, once
 //! for the sums over vertices and once for the result, and never stores it.
 
-use super::{Regular, check_types, harmonic};
-use crate::KernelError;
+use super::{Backward, Forward, Regular, harmonic};
 use crate::activation::cuda::{defines as activation_defines, literals};
-use crate::batch_norm::NormGradients;
-use crate::batch_norm::cuda::{Affine, DeviceNormalisation, StatisticsTerms};
+use crate::batch_norm::cuda::{Affine, StatisticsTerms};
 use crate::cuda::reduce::{MIN_COMPUTED_ROWS, Pieces, column_threads};
-use crate::cuda::{
-    CudaDevice, CudaError, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, args, check_length, to_u32,
-};
-use crate::{Activation, FeatureType};
+use crate::cuda::{CudaDevice, Define, DeviceBuffer, DeviceSlice, DeviceSliceMut, KernelSource, Result, args};
+use crate::{Activation, FeatureType, Gpu, KernelError};
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("regular", include_str!("regular.cu"));
 
@@ -66,8 +62,13 @@ impl DevicePlan {
     }
 
     /// Length of a row of the input.
-    pub(crate) fn width(&self) -> usize {
+    pub(crate) fn input_width(&self) -> usize {
         self.channels * self.inputs
+    }
+
+    /// Length of a row of the output.
+    pub(super) fn output_width(&self) -> usize {
+        self.channels * self.outputs
     }
 
     /// Blocks and threads over vertices and channels.
@@ -81,37 +82,6 @@ impl DevicePlan {
         ((rows, across), threads)
     }
 
-    fn check_lengths(
-        &self,
-        operator: &'static str,
-        vertices: usize,
-        inputs: &[(&'static str, DeviceSlice<'_, f32>)],
-        (name, output): (&'static str, DeviceSlice<'_, f32>),
-    ) -> Result<(), KernelError> {
-        for &(name, values) in inputs {
-            let expected = vertices * self.channels * self.inputs;
-            check_length(operator, name, values, expected)?;
-        }
-        let expected = vertices * self.channels * self.outputs;
-        check_length(operator, name, output, expected)
-    }
-
-    fn run_forward(
-        &self,
-        device: &CudaDevice,
-        affine: Option<&Affine>,
-        vertices: usize,
-        x: DeviceSlice<'_, f32>,
-        y: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let size = |n: usize| to_u32("regular forward", n);
-        let (blocks, threads) = self.grid(vertices);
-        let function = device.function(SOURCE, &self.defines, "regular_forward")?;
-        let affine = affine.map_or(DeviceSlice::empty(), DeviceBuffer::view);
-        // SAFETY: lengths were checked.
-        unsafe { function.run(blocks, threads, args![x, y, affine, size(self.channels)?, size(vertices)?]) }
-    }
-
     fn run_backward(
         &self,
         device: &CudaDevice,
@@ -119,16 +89,13 @@ impl DevicePlan {
         vertices: usize,
         (x, dy): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         dx: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
-        let size = |n: usize| to_u32("regular backward", n);
+    ) -> Result<()> {
         let (blocks, threads) = self.grid(vertices);
         let function = device.function(SOURCE, &self.defines, "regular_backward")?;
         let affine = norm.map_or(DeviceSlice::empty(), |(affine, _)| affine.view());
         let through = norm.map_or(DeviceSlice::empty(), |(_, through)| through.view());
         // SAFETY: lengths were checked.
-        unsafe {
-            function.run(blocks, threads, args![x, dy, dx, affine, through, size(self.channels)?, size(vertices)?])
-        }
+        unsafe { function.run(blocks, threads, args![x, dy, dx, affine, through, self.channels, vertices]) }
     }
 }
 
@@ -147,93 +114,32 @@ pub(crate) fn variants() -> Vec<Vec<Define>> {
     .collect()
 }
 
-/// `y` = the nonlinearity of `x`.
-pub fn forward(
-    device: &CudaDevice,
-    plan: &DevicePlan,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    plan.check_lengths("regular forward", vertices, &[("x", x)], ("y", y.view()))?;
-    plan.run_forward(device, None, vertices, x, &y)
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
+    let Forward { rows, plan, norm, x, y } = pass;
+    let affine = norm.map(|norm| norm.affine(device)).transpose()?;
+    let affine = affine.as_ref().map_or(DeviceSlice::empty(), |affine| affine.view());
+    let (blocks, threads) = plan.grid(rows);
+    let function = device.function(SOURCE, &plan.defines, "regular_forward")?;
+    // SAFETY: lengths were checked.
+    unsafe { function.run(blocks, threads, args![x, &y, affine, plan.channels, rows]) }
 }
 
-/// `dx` from the same `x` and the gradient `dy` of the output.
-pub fn backward(
-    device: &CudaDevice,
-    plan: &DevicePlan,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let inputs = [("x", x), ("dx", dx.view())];
-    plan.check_lengths("regular backward", vertices, &inputs, ("dy", dy))?;
-    plan.run_backward(device, None, vertices, (x, dy), &dx)
-}
-
-/// `y` = the nonlinearity of the normalised `x`, which is not stored.
-pub fn forward_normalised(
-    device: &CudaDevice,
-    plan: &DevicePlan,
-    normalisation: DeviceNormalisation<'_>,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    y: DeviceSliceMut<'_, f32>,
-) -> Result<(), CudaError> {
-    let operator = "normalised regular forward";
-    normalisation.check(operator)?;
-    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
-    plan.check_lengths(operator, vertices, &[("x", x)], ("y", y.view()))?;
-    let affine = normalisation.affine(device)?;
-    plan.run_forward(device, Some(&affine), vertices, x, &y)
-}
-
-/// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta.
-#[allow(clippy::too_many_arguments)]
-pub fn backward_normalised(
-    device: &CudaDevice,
-    plan: &DevicePlan,
-    normalisation: DeviceNormalisation<'_>,
-    vertices: usize,
-    x: DeviceSlice<'_, f32>,
-    dy: DeviceSlice<'_, f32>,
-    dx: DeviceSliceMut<'_, f32>,
-    gradients: NormGradients<DeviceSliceMut<'_, f32>>,
-) -> Result<(), CudaError> {
-    let operator = "normalised regular backward";
-    normalisation.check(operator)?;
-    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
-    gradients.check(operator, &normalisation)?;
-    let inputs = [("x", x), ("dx", dx.view())];
-    plan.check_lengths(operator, vertices, &inputs, ("dy", dy))?;
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
+    let Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta } = pass;
+    let Some(norm) = norm else { return plan.run_backward(device, None, rows, (x, dy), &dx) };
     if x.is_empty() {
         return Ok(());
     }
-    let affine = normalisation.affine(device)?;
-    let pieces = Pieces::new(vertices, plan.channels, MIN_COMPUTED_ROWS);
+    let affine = norm.affine(device)?;
+    let pieces = Pieces::new(rows, plan.channels, MIN_COMPUTED_ROWS);
     let columns = (plan.inputs + 1) * plan.channels;
     let mut partials: DeviceBuffer<f64> = device.buffer(pieces.count * columns)?;
-    let size = |n: usize| to_u32(operator, n);
     let function = device.function(SOURCE, &plan.defines, "regular_backward_sums")?;
     // SAFETY: lengths were checked, and there is a partial sum for each block and column.
     unsafe {
-        function.run(
-            pieces.blocks,
-            pieces.threads,
-            args![
-                x,
-                dy,
-                &*affine,
-                size(plan.channels)?,
-                size(vertices)?,
-                size(pieces.rows_of_block)?,
-                &partials.view_mut(),
-            ],
-        )?;
+        let arguments = args![x, dy, &*affine, plan.channels, rows, pieces.rows_of_block, &partials.view_mut()];
+        function.run(pieces.blocks, pieces.threads, arguments)?;
     }
-    let through = normalisation.finish_sums(device, &partials, pieces.count, &gradients)?;
-    let norm = Some((&*affine, &through));
-    plan.run_backward(device, norm, vertices, (x, dy), &dx)
+    let through = norm.finish_sums(device, &partials, pieces.count, [&dgamma, &dbeta])?;
+    plan.run_backward(device, Some((&*affine, &through)), rows, (x, dy), &dx)
 }

@@ -6,13 +6,43 @@
 //! each loaded coefficient is used four times. The code uses loops rather than closures: a closure that is
 //! not inlined would be compiled without the vector instructions of its caller.
 
-use super::{Rows, Shape, harmonic, projection_weight};
-use crate::Real;
+use super::{Backward, Forward, Rows, Shape, harmonic, projection_weight};
+use crate::batch_norm::{Affine, backward_with};
+use crate::parallel::Loop;
 use crate::real::compiled;
+use crate::{Host, HostScratch, Real};
 use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+use std::ops::Range;
 
+/// Rows of one task.
+const TASK_ROWS: usize = 64;
 /// Samples that the general version processes at a time.
 const PANEL: usize = 4;
+
+pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>) {
+    let Forward { plan, norm, x, y, .. } = pass;
+    let affine = norm.map(|norm| Affine::new(&norm));
+    let (input, output) = (TASK_ROWS * plan.input_width(), TASK_ROWS * plan.output_width());
+    y.par_chunks_mut(output).zip(x.par_chunks(input)).run(|(y, x)| plan.forward_rows(affine.as_ref(), x, y));
+}
+
+pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) {
+    let Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta } = pass;
+    let (input, output) = (plan.input_width(), plan.output_width());
+    let Some(norm) = norm else {
+        let rows = dx.par_chunks_mut(TASK_ROWS * input).zip(x.par_chunks(TASK_ROWS * input));
+        rows.zip(dy.par_chunks(TASK_ROWS * output)).run(|((dx, x), dy)| plan.backward_rows(None, x, dy, dx));
+        return;
+    };
+    let affine = Affine::new(&norm);
+    let fill = |rows: Range<usize>, gradient: &mut [T]| {
+        let x = &x[rows.start * input..rows.end * input];
+        let dy = &dy[rows.start * output..rows.end * output];
+        plan.backward_rows(Some(&affine), x, dy, gradient);
+    };
+    backward_with(&norm, rows, x, dx, [dgamma, dbeta], scratch.wide, &fill);
+}
 
 /// The matrices from coefficients to samples and back, one entry per sample and component.
 #[derive(Debug)]
@@ -59,27 +89,27 @@ impl<T: Real> Matrices<T> {
 }
 
 fn run_forward<T: Real>(matrices: &Matrices<T>, rows: Rows<'_, T>, y: &mut [T]) {
-    Arch::new().dispatch(Forward { matrices, rows, y });
+    Arch::new().dispatch(ForwardRows { matrices, rows, y });
 }
 
 fn run_backward<T: Real>(matrices: &Matrices<T>, rows: Rows<'_, T>, dy: &[T], dx: &mut [T]) {
-    Arch::new().dispatch(Backward { matrices, rows, dy, dx });
+    Arch::new().dispatch(BackwardRows { matrices, rows, dy, dx });
 }
 
-struct Forward<'a, T> {
+struct ForwardRows<'a, T> {
     matrices: &'a Matrices<T>,
     rows: Rows<'a, T>,
     y: &'a mut [T],
 }
 
-struct Backward<'a, T> {
+struct BackwardRows<'a, T> {
     matrices: &'a Matrices<T>,
     rows: Rows<'a, T>,
     dy: &'a [T],
     dx: &'a mut [T],
 }
 
-impl<T: Real> WithSimd for Forward<'_, T> {
+impl<T: Real> WithSimd for ForwardRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -96,7 +126,7 @@ impl<T: Real> WithSimd for Forward<'_, T> {
     }
 }
 
-impl<T: Real> WithSimd for Backward<'_, T> {
+impl<T: Real> WithSimd for BackwardRows<'_, T> {
     type Output = ();
 
     #[inline(always)]

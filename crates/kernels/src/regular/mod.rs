@@ -14,8 +14,8 @@
 //! of `2 pi / N`. The error for other angles falls as `1/N`; it is zero for a polynomial `f` of degree `k`
 //! if `N >= k B + B' + 1`.
 //!
-//! Fused: sampling, activation, projection, and optionally the batch normalisation before them
-//! ([`forward_normalised`]), which is applied while loading. Samples stay in registers. Saved: the input;
+//! Fused: sampling, activation, projection, and optionally the batch normalisation before them, which is
+//! applied while loading. Samples stay in registers. Saved: the input;
 //! the backward pass computes the samples again. `x` has `V` rows of [`Regular::input`], `y` has `V` rows
 //! of [`Regular::output`].
 
@@ -26,12 +26,12 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::reference;
 
-use crate::batch_norm::{Affine, HostNormalisation, NormGradients, backward_with};
-use crate::error::check_rows;
-use crate::parallel::Loop;
-use crate::{Activation, FeatureType, KernelError, Real, Resolve, Scratch};
-use rayon::prelude::*;
-use std::ops::Range;
+use crate::arguments::{arguments, kinds};
+use crate::batch_norm::{Affine, MaybeNormalised};
+use crate::{Activation, Executor, FeatureType, KernelError, OnDevice, Real};
+
+const FORWARD: &str = "regular forward";
+const BACKWARD: &str = "regular backward";
 
 /// Settings of a regular nonlinearity.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,8 +48,6 @@ pub struct Regular {
 
 const MAX_SAMPLES: usize = 1 << 16;
 const HIGHEST_BAND_LIMIT: usize = 1 << 10;
-/// Rows of one task.
-const TASK_ROWS: usize = 64;
 
 impl Regular {
     /// A nonlinearity whose output has the band limit of the input.
@@ -85,13 +83,13 @@ impl Regular {
 /// A regular nonlinearity with its matrices.
 ///
 /// ```
-/// use gemcnn_kernels::regular::{self, Plan, Regular};
+/// use gemcnn_kernels::regular::{Forward, Plan, Regular};
 /// use gemcnn_kernels::Activation;
 /// let config = Regular::new("1x0 + 1x1".parse()?, 3, Activation::Relu);
 /// let plan = Plan::<f64>::new(&config)?;
 /// // The samples of (0, 1, 0) are 1, -1/2, -1/2; ReLU maps them to 1, 0, 0.
 /// let mut y = [0.0; 3];
-/// regular::forward(&plan, 1, &[0.0, 1.0, 0.0], &mut y)?;
+/// Forward { rows: 1, plan: &plan, norm: None, x: &[0.0, 1.0, 0.0][..], y: &mut y[..] }.on_host()?;
 /// assert!((y[0] - 1.0 / 3.0).abs() < 1e-15 && (y[1] - 2.0 / 3.0).abs() < 1e-15);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -102,20 +100,6 @@ pub struct Plan<T: Real> {
     shape: Shape,
     matrices: fast::Matrices<T>,
     device: cuda::DevicePlan,
-}
-
-/// A plan serves both devices.
-impl<'p, T: Real> Resolve for &'p Plan<T> {
-    type Host = Self;
-    type Cuda = &'p cuda::DevicePlan;
-
-    fn host(self) -> Result<Self, KernelError> {
-        Ok(self)
-    }
-
-    fn cuda(self) -> Result<&'p cuda::DevicePlan, KernelError> {
-        Ok(&self.device)
-    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +131,19 @@ impl<T: Real> Plan<T> {
     /// The settings.
     pub fn config(&self) -> &Regular {
         &self.config
+    }
+
+    /// The plan for GPUs.
+    pub fn cuda(&self) -> &cuda::DevicePlan {
+        &self.device
+    }
+
+    /// The plan for the device of an executor.
+    pub fn on(&self, run: &Executor<'_, T>) -> OnDevice<&Self, &cuda::DevicePlan> {
+        match run {
+            Executor::Host(_) => OnDevice::Host(self),
+            Executor::Cuda(_) => OnDevice::Cuda(&self.device),
+        }
     }
 
     fn input_width(&self) -> usize {
@@ -183,93 +180,43 @@ struct Rows<'a, T> {
     x: &'a [T],
 }
 
-/// `y` = the nonlinearity of `x`.
-pub fn forward<T: Real>(plan: &Plan<T>, vertices: usize, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
-    run_forward("regular forward", plan, None, vertices, x, y)
+kinds! {
+    /// A plan.
+    Planned = &'a Plan<T>, &'a cuda::DevicePlan;
 }
 
-/// `dx` from the same `x` and the gradient `dy` of the output.
-pub fn backward<T: Real>(plan: &Plan<T>, vertices: usize, x: &[T], dy: &[T], dx: &mut [T]) -> Result<(), KernelError> {
-    check_backward("regular backward", plan, vertices, x, dy, dx)?;
-    let (input, output) = (TASK_ROWS * plan.input_width(), TASK_ROWS * plan.output_width());
-    dx.par_chunks_mut(input)
-        .zip(x.par_chunks(input))
-        .zip(dy.par_chunks(output))
-        .run(|((dx, x), dy)| plan.backward_rows(None, x, dy, dx));
-    Ok(())
-}
+arguments! {
+    /// `y` = the nonlinearity of `x`, which is normalised first if there is a normalisation. The normalised rows are not
+    /// stored. With slots per channel this is batch normalisation of the samples (see [`crate::batch_norm`]).
+    Forward = forward(FORWARD) {
+        rows: usize;
+        plan: Planned,
+        norm: MaybeNormalised,
+        x: read[rows, plan.input_width()],
+        y: write[rows, plan.output_width()];
+        if let Some(norm) = norm {
+            norm.check(FORWARD)?;
+            check_types(FORWARD, &norm.config.kind, &plan.config().input)?;
+        }
+    }
 
-/// `y` = the nonlinearity of the normalised `x`, which is not stored. With slots per channel this
-/// is batch normalisation of the samples (see [`crate::batch_norm`]).
-pub fn forward_normalised<T: Real>(
-    plan: &Plan<T>,
-    normalisation: HostNormalisation<'_, T>,
-    vertices: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    let operator = "normalised regular forward";
-    normalisation.check(operator)?;
-    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
-    let affine = Affine::new(&normalisation);
-    run_forward(operator, plan, Some(&affine), vertices, x, y)
-}
-
-/// `dx` through nonlinearity and normalisation; adds to the gradients of gamma and beta. `dx` holds the
-/// gradient of the normalised features in between, so no further buffer is needed.
-#[allow(clippy::too_many_arguments)]
-pub fn backward_normalised<T: Real>(
-    plan: &Plan<T>,
-    normalisation: HostNormalisation<'_, T>,
-    vertices: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-    mut gradients: NormGradients<&mut [T]>,
-    scratch: &mut Scratch<f64>,
-) -> Result<(), KernelError> {
-    let operator = "normalised regular backward";
-    normalisation.check(operator)?;
-    check_types(operator, &normalisation.config.kind, &plan.config.input)?;
-    gradients.check(operator, &normalisation)?;
-    check_backward(operator, plan, vertices, x, dy, dx)?;
-    let affine = Affine::new(&normalisation);
-    let (input, output) = (plan.input_width(), plan.output_width());
-    let fill = |rows: Range<usize>, gradient: &mut [T]| {
-        let x = &x[rows.start * input..rows.end * input];
-        let dy = &dy[rows.start * output..rows.end * output];
-        plan.backward_rows(Some(&affine), x, dy, gradient);
-    };
-    backward_with(&normalisation, vertices, x, dx, &mut gradients, scratch, &fill);
-    Ok(())
-}
-
-fn run_forward<T: Real>(
-    operator: &'static str,
-    plan: &Plan<T>,
-    affine: Option<&Affine<T>>,
-    vertices: usize,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    check_rows(operator, "x", x, vertices, plan.input_width())?;
-    check_rows(operator, "y", y, vertices, plan.output_width())?;
-    let (input, output) = (TASK_ROWS * plan.input_width(), TASK_ROWS * plan.output_width());
-    y.par_chunks_mut(output).zip(x.par_chunks(input)).run(|(y, x)| plan.forward_rows(affine, x, y));
-    Ok(())
-}
-
-fn check_backward<T: Real>(
-    operator: &'static str,
-    plan: &Plan<T>,
-    vertices: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &[T],
-) -> Result<(), KernelError> {
-    check_rows(operator, "x", x, vertices, plan.input_width())?;
-    check_rows(operator, "dy", dy, vertices, plan.output_width())?;
-    check_rows(operator, "dx", dx, vertices, plan.input_width())
+    /// Overwrites `dx`, from the same `x` and the gradient `dy` of the output, and adds to the gradients of gamma and beta,
+    /// which are empty without a normalisation. `dx` holds the gradient of the normalised features in between, so no further
+    /// buffer is needed.
+    Backward = backward(BACKWARD, scratch) {
+        rows: usize;
+        plan: Planned,
+        norm: MaybeNormalised,
+        x: read[rows, plan.input_width()],
+        dy: read[rows, plan.output_width()],
+        dx: write[rows, plan.input_width()],
+        dgamma: add[norm.map_or(0, |norm| norm.gamma.len())],
+        dbeta: add[norm.map_or(0, |norm| norm.gamma.len())];
+        if let Some(norm) = norm {
+            norm.check(BACKWARD)?;
+            check_types(BACKWARD, &norm.config.kind, &plan.config().input)?;
+        }
+    }
 }
 
 /// Checks that a normalisation has the type of a nonlinearity.

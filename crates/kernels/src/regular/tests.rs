@@ -1,6 +1,7 @@
 pub(crate) mod reference;
 
 use super::*;
+use crate::Scratch;
 use crate::activation;
 use crate::batch_norm::{self, BatchNorm, NormGroups, Normalisation, Statistics};
 use crate::elementwise::rotate;
@@ -13,14 +14,17 @@ fn regular((channels, input, output): (usize, usize, usize), samples: usize, act
 fn apply<T: Real>(config: &Regular, x: &[T]) -> Vec<T> {
     let vertices = x.len() / config.input.dimension();
     let mut y = vec![T::nan(); vertices * config.output().dimension()];
-    forward(&Plan::new(config).unwrap(), vertices, x, &mut y).unwrap();
+    let plan = &Plan::new(config).unwrap();
+    Forward { rows: vertices, plan, norm: None, x, y: &mut y[..] }.on_host().unwrap();
     y
 }
 
 fn gradient<T: Real>(config: &Regular, x: &[T], dy: &[T]) -> Vec<T> {
     let vertices = x.len() / config.input.dimension();
     let mut dx = vec![T::nan(); x.len()];
-    backward(&Plan::new(config).unwrap(), vertices, x, dy, &mut dx).unwrap();
+    let (rows, plan) = (vertices, &Plan::new(config).unwrap());
+    let (dgamma, dbeta) = (&mut [][..], &mut [][..]);
+    Backward { rows, plan, norm: None, x, dy, dx: &mut dx[..], dgamma, dbeta }.on_host().unwrap();
     dx
 }
 
@@ -185,24 +189,25 @@ fn fused_is_one_after_the_other<T: Real>(tolerance: f64) {
             let x: Vec<T> = random(vertices * config.input.dimension(), 1);
             let dy: Vec<T> = random(vertices * config.output().dimension(), 2);
             let (gamma, beta): (Vec<T>, Vec<T>) = (random(slots, 3), random(slots, 4));
-            let scratch = &mut Scratch::new();
-            let statistics = batch_norm::statistics(&norm, vertices, &x, scratch).unwrap();
+            let statistics = batch_norm::statistics(&norm, vertices, &x, &mut Scratch::new()).unwrap();
             let normalisation =
                 Normalisation { config: &norm, statistics: &statistics, gamma: &gamma[..], beta: &beta[..] };
             let (mut dgamma, mut dbeta) = (vec![T::one(); slots], vec![T::one(); slots]);
             let (mut rgamma, mut rbeta) = (dgamma.clone(), dbeta.clone());
             let (mut y, mut dx) = (dy.clone(), x.clone());
-            let fused = NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta[..] };
-            let plan = &Plan::new(&config).unwrap();
-            forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
-            backward_normalised(plan, normalisation, vertices, &x, &dy, &mut dx, fused, scratch).unwrap();
+            let (rows, plan, norm) = (vertices, &Plan::new(&config).unwrap(), Some(normalisation));
+            Forward { rows, plan, norm, x: &x[..], y: &mut y[..] }.on_host().unwrap();
+            let (x, dy) = (&x[..], &dy[..]);
+            let (to_dx, to_dgamma, to_dbeta) = (&mut dx[..], &mut dgamma[..], &mut dbeta[..]);
+            let pass = Backward { rows, plan, norm, x, dy, dx: to_dx, dgamma: to_dgamma, dbeta: to_dbeta };
+            pass.on_host().unwrap();
 
-            let (mut between, mut expected) = (x.clone(), x.clone());
-            let mut apart = NormGradients { gamma: &mut rgamma[..], beta: &mut rbeta[..] };
-            batch_norm::reference::forward(&normalisation, &x, &mut between);
+            let (mut between, mut expected) = (x.to_vec(), x.to_vec());
+            batch_norm::reference::forward(&normalisation, x, &mut between);
             check_close(&y, &apply(&config, &between), tolerance, "y");
-            let dbetween = gradient(&config, &between, &dy);
-            batch_norm::reference::backward(&normalisation, &x, &dbetween, &mut expected, &mut apart);
+            let dbetween = gradient(&config, &between, dy);
+            let apart = [&mut rgamma[..], &mut rbeta];
+            batch_norm::reference::backward(&normalisation, x, &dbetween, &mut expected, apart);
             check_close(&dx, &expected, tolerance, "dx");
             check_close(&dgamma, &rgamma, tolerance, "dgamma");
             check_close(&dbeta, &rbeta, tolerance, "dbeta");
@@ -224,16 +229,24 @@ fn threads_do_not_change_a_bit() {
     let x: Vec<f32> = random(vertices * 80, 1);
     let (gamma, beta): (Vec<f32>, Vec<f32>) = (random(16, 3), random(16, 4));
     check_threads(|| {
-        let scratch = &mut Scratch::new();
-        let statistics = batch_norm::statistics(norm, vertices, &x, scratch).unwrap();
-        let normalisation = Normalisation { config: norm, statistics: &statistics, gamma: &gamma[..], beta: &beta[..] };
+        let statistics = &batch_norm::statistics(norm, vertices, &x, &mut Scratch::new()).unwrap();
+        let norm = Some(Normalisation { config: norm, statistics, gamma: &gamma[..], beta: &beta[..] });
         let (mut dgamma, mut dbeta) = (vec![0.0; 16], vec![0.0; 16]);
-        let gradients = NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta[..] };
         let (mut y, mut dx) = (x.clone(), x.clone());
-        let plan = &Plan::new(config).unwrap();
-        forward_normalised(plan, normalisation, vertices, &x, &mut y).unwrap();
-        backward_normalised(plan, normalisation, vertices, &x, &y, &mut dx, gradients, scratch).unwrap();
-        (apply(config, &x), gradient(config, &x, &x), y, dx, dgamma, dbeta)
+        let (rows, plan, x) = (vertices, &Plan::new(config).unwrap(), &x[..]);
+        Forward { rows, plan, norm, x, y: &mut y[..] }.on_host().unwrap();
+        let pass = Backward {
+            rows,
+            plan,
+            norm,
+            x,
+            dy: &y[..],
+            dx: &mut dx[..],
+            dgamma: &mut dgamma[..],
+            dbeta: &mut dbeta[..],
+        };
+        pass.on_host().unwrap();
+        (apply(config, x), gradient(config, x, x), y, dx, dgamma, dbeta)
     });
 }
 
@@ -251,15 +264,17 @@ fn settings_and_lengths_are_checked() {
     config.output_band_limit = 1 << 20;
     assert!(message(&config).contains("1048576"));
     config.output_band_limit = 1;
-    let plan = Plan::<f32>::new(&config).unwrap();
+    let plan = &Plan::<f32>::new(&config).unwrap();
     assert_eq!(plan.config(), &config);
-    assert!(forward(&plan, 1, &[0.0; 5], &mut [0.0; 6]).is_err());
-    assert!(forward(&plan, 1, &[0.0; 6], &mut [0.0; 5]).is_err());
-    assert!(backward(&plan, 1, &[0.0; 6], &[0.0; 5], &mut [0.0; 6]).is_err());
+    let forward = |norm, x: &[f32], y: &mut [f32]| Forward { rows: 1, plan, norm, x, y }.on_host();
+    assert!(forward(None, &[0.0; 5], &mut [0.0; 6]).is_err());
+    assert!(forward(None, &[0.0; 6], &mut [0.0; 5]).is_err());
+    let (x, dy, dx, norm) = (&[0.0; 6][..], &[0.0; 5][..], &mut [0.0; 6][..], None);
+    assert!(Backward { rows: 1, plan, norm, x, dy, dx, dgamma: &mut [][..], dbeta: &mut [][..] }.on_host().is_err());
     let other = BatchNorm::new(FeatureType::uniform(3, 1), NormGroups::PerChannel);
     let statistics = Statistics::running(&[0f32; 3], &[1.0; 3]);
     let normalisation =
         Normalisation { config: &other, statistics: &statistics, gamma: &[1f32; 3][..], beta: &[0f32; 3] };
-    let error = forward_normalised(&plan, normalisation, 1, &[0.0; 6], &mut [0.0; 6]);
+    let error = forward(Some(normalisation), &[0.0; 6], &mut [0.0; 6]);
     assert!(error.unwrap_err().to_string().contains("3x0 + 3x1"));
 }

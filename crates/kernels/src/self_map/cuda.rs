@@ -3,7 +3,7 @@
 
 use super::{Backward, Block, Forward, SelfMap, blocks};
 use crate::cuda::reduce::{ColumnPartials, RowProduct, RowProducts, SignedTable, fill_rows};
-use crate::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, key};
+use crate::cuda::{CudaDevice, DeviceBuffer, DeviceSlice, DeviceSliceMut, Operand, Product, Result, key};
 use crate::linear::{self, Linear};
 use crate::{FeatureType, Gpu};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub fn new(device: &CudaDevice, op: &SelfMap) -> Result<Arc<Self>, CudaError> {
+    pub fn new(device: &CudaDevice, op: &SelfMap) -> Result<Arc<Self>> {
         device.table("self_map", key(&[&op.input, &op.output]), || {
             let mut numbers = 0;
             let (mut placed, mut parts) = (Vec::new(), Vec::new());
@@ -44,7 +44,7 @@ impl Plan {
         })
     }
 
-    pub fn matrices(&self, device: &CudaDevice, weight: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>, CudaError> {
+    pub fn matrices(&self, device: &CudaDevice, weight: DeviceSlice<'_, f32>) -> Result<DeviceBuffer<f32>> {
         let mut matrices = device.buffer(self.numbers)?;
         let to = matrices.view_mut();
         let nothing = DeviceSliceMut::empty();
@@ -58,7 +58,7 @@ impl Plan {
         device: &CudaDevice,
         matrices: DeviceSlice<'_, f32>,
         dweight: &DeviceSliceMut<'_, f32>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let nothing = DeviceSliceMut::empty();
         let from = [matrices, DeviceSlice::empty()];
         self.fold.apply(device, from, [dweight, &nothing], true)
@@ -73,7 +73,7 @@ struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    fn new(device: &CudaDevice, plan: &Plan, weight: DeviceSlice<'a, f32>) -> Result<Self, CudaError> {
+    fn new(device: &CudaDevice, plan: &Plan, weight: DeviceSlice<'a, f32>) -> Result<Self> {
         let alone = plan.blocks.iter().all(|(block, _)| block.order == 0);
         let laid_out = if alone { None } else { Some(plan.matrices(device, weight)?) };
         Ok(Self { laid_out, weight })
@@ -105,7 +105,7 @@ fn covers(plan: &Plan, kind: &FeatureType) -> bool {
     plan.blocks.len() == kind.orders().count()
 }
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, rows, x, weight, bias, mut y } = pass;
     if let Some(map) = op.of_scalars() {
         return linear::cuda::forward(device, linear::Forward { op: &map, rows, x, weight, bias, y });
@@ -119,12 +119,13 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     let factors = Factors::new(device, &plan, weight)?;
     for placed in &plan.blocks {
         let block = &placed.0;
+        let (a, b) = (Operand::new(x.from(block.in_start), inputs), factors.of(placed));
         Product {
             m: rows,
             n: block.out_width(),
             k: block.in_width(),
-            a: Operand::new(x.from(block.in_start), inputs),
-            b: factors.of(placed),
+            a,
+            b,
             add: block.order == 0 && !bias.is_empty(),
             batches: 1,
         }
@@ -133,7 +134,7 @@ pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(),
     Ok(())
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, rows, x, weight, dy, dx, dweight, dbias } = pass;
     if let Some(map) = op.of_scalars() {
         let pass = linear::Backward { op: &map, rows, x, weight, dy, dx, dweight, dbias };
@@ -148,16 +149,9 @@ pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(
         let factors = Factors::new(device, &plan, weight)?;
         for placed in &plan.blocks {
             let block = &placed.0;
-            Product {
-                m: rows,
-                n: block.in_width(),
-                k: block.out_width(),
-                a: Operand::new(dy.from(block.out_start), outputs),
-                b: factors.of(placed).transposed(),
-                add: false,
-                batches: 1,
-            }
-            .run(device, &dx.reborrow().slice(block.in_start..usize::MAX), (inputs, 0))?;
+            let (a, b) = (Operand::new(dy.from(block.out_start), outputs), factors.of(placed).transposed());
+            let product = Product { m: rows, n: block.in_width(), k: block.out_width(), a, b, add: false, batches: 1 };
+            product.run(device, &dx.reborrow().slice(block.in_start..usize::MAX), (inputs, 0))?;
         }
     }
     let columns = ColumnPartials::new(device, dy, (rows, outputs, dbias.len()))?;

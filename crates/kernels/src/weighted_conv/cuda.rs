@@ -5,27 +5,28 @@ use crate::Gpu;
 use crate::aggregate::Direction;
 use crate::cuda::reduce::SignedTable;
 use crate::cuda::{
-    CudaDevice, CudaError, DeviceBuffer, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Operand, Product,
-    Share, args, check_length, key, over_irreps, to_u32,
+    CudaDevice, DeviceBuffer, DeviceEdges, DeviceGraphView, DeviceSlice, DeviceSliceMut, KernelSource, Operand,
+    Product, Result, Share, args, check_length, key, over_irreps, to_u32,
 };
-use crate::gauge_conv::{self, GaugeConv, Order, Stack, Weights};
+use crate::gauge_conv::{self, GaugeConv, Order, Stack};
 use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource::new("weighted_conv", include_str!("weighted_conv.cu"));
 
-pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn forward(device: &CudaDevice, pass: Forward<'_, Gpu>) -> Result<()> {
     let Forward { op, graph, factors, x, weight, bias, y } = pass;
-    let weights = Weights { neighbour: weight, self_term: DeviceSlice::empty(), bias };
-    gauge_conv::cuda::forward(device, op, graph.with_factors(factors), x, weights, y)
+    let (graph, self_term) = (graph.with_factors(factors), DeviceSlice::empty());
+    gauge_conv::Forward { op, graph, x, neighbour: weight, self_term, bias, y }.launch(device)
 }
 
-pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn backward(device: &CudaDevice, pass: Backward<'_, Gpu>) -> Result<()> {
     let Backward { op, graph, factors, x, weight, bias, dy, dx, dweight, dbias } = pass;
     let reversed = reversed_factors(device, graph, factors, 1)?;
     let graph = graph.with_reversed_factors(device, factors, reversed.view(), 1)?;
-    let weights = Weights { neighbour: weight, self_term: DeviceSlice::empty(), bias };
-    let gradients = Weights { neighbour: dweight, self_term: DeviceSliceMut::empty(), bias: dbias };
-    gauge_conv::cuda::backward(device, op, graph, x, weights, dy, dx, gradients)
+    let (neighbour, dneighbour) = (weight, dweight);
+    let (self_term, dself_term) = (DeviceSlice::empty(), DeviceSliceMut::empty());
+    let pass = gauge_conv::Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias };
+    pass.launch(device)
 }
 
 /// The factors of the reverse of every edge, `[edges, heads]`.
@@ -34,16 +35,15 @@ pub(crate) fn reversed_factors(
     graph: DeviceGraphView<'_>,
     factors: DeviceSlice<'_, f32>,
     heads: usize,
-) -> Result<DeviceBuffer<f32>, CudaError> {
+) -> Result<DeviceBuffer<f32>> {
     let count = graph.edge_count() * heads;
     check_length(OPERATOR, "factors", factors, count)?;
     let mut reversed: DeviceBuffer<f32> = device.buffer(count)?;
     let function = device.function(SOURCE, &[], "reverse_factors")?;
-    let size = |n: usize| to_u32(OPERATOR, n);
     let to = reversed.view_mut();
     // SAFETY: there is a factor for each edge and head, and the reverse of an edge is an edge.
     unsafe {
-        function.over(count, args![graph.reverse(), factors, &to, size(heads)?, size(count)?])?;
+        function.over(count, args![graph.reverse(), factors, &to, heads, count])?;
     }
     Ok(reversed)
 }
@@ -60,7 +60,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(device: &CudaDevice, op: &GaugeConv) -> Result<Arc<Self>, CudaError> {
+    fn new(device: &CudaDevice, op: &GaugeConv) -> Result<Arc<Self>> {
         device.table("weighted_conv", key(&[&op.input, &op.output]), || {
             let op = plain(op);
             let stack = Stack::new(&op, 0, Direction::Forward);
@@ -83,7 +83,7 @@ impl Plan {
     }
 }
 
-pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<(), CudaError> {
+pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<()> {
     let Products { op, graph, y, x, weight, mut products } = pass;
     let vertices = graph.vertex_count();
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
@@ -96,36 +96,18 @@ pub(super) fn products(device: &CudaDevice, pass: Products<'_, Gpu>) -> Result<(
     plan.stack.apply(device, [weight, DeviceSlice::empty()], [&to, &DeviceSliceMut::empty()], false)?;
     let chunk = (device.tile_bytes() / (4 * plan.row)).clamp(1, vertices.max(1));
     let mut rows: DeviceBuffer<f32> = device.buffer(chunk * plan.row)?;
-    let edges = graph.edges();
+    let DeviceEdges { offsets, neighbours, phases, .. } = graph.edges();
     for first in (0..vertices).step_by(chunk) {
         let count = chunk.min(vertices - first);
         for order in &plan.orders {
             let weights = Operand::new(stacked.view().from(order.weights), order.width);
             let start = order.start;
-            Product {
-                m: count,
-                n: order.terms,
-                k: order.width,
-                a: Operand::new(y.from(first * outputs + order.result), outputs),
-                b: weights.transposed(),
-                add: false,
-                batches: 1,
-            }
-            .run(device, &rows.view_mut().slice(start..usize::MAX), (plan.row, 0))?;
+            let (a, b) = (Operand::new(y.from(first * outputs + order.result), outputs), weights.transposed());
+            let product = Product { m: count, n: order.terms, k: order.width, a, b, add: false, batches: 1 };
+            product.run(device, &rows.view_mut().slice(start..usize::MAX), (plan.row, 0))?;
         }
-        let size = |n: usize| to_u32(OPERATOR, n);
-        let arguments = args![
-            edges.offsets,
-            edges.neighbours,
-            edges.phases,
-            x,
-            rows.view(),
-            size(plan.row)?,
-            &plan.places,
-            size(plan.places.len())?,
-            size(first)?,
-            &products,
-        ];
+        let (rows, places) = (rows.view(), &plan.places);
+        let arguments = args![offsets, neighbours, phases, x, rows, plan.row, places, places.len(), first, &products];
         let kernel = (SOURCE, "products");
         // SAFETY: lengths were checked, the graph when it was made, and a row has a part of the width of `x` from each
         // place.

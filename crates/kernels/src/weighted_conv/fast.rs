@@ -20,15 +20,28 @@ pub(super) fn plain(op: &GaugeConv) -> GaugeConv {
 
 pub(super) fn forward<T: Real>(pass: Forward<'_, Host<T>>, scratch: HostScratch<'_, T>) -> Result<(), KernelError> {
     let Forward { op, graph, factors, x, weight, bias, y } = pass;
-    let weights = Weights { neighbour: weight, self_term: &[], bias };
-    gauge_conv::forward(op, graph.with_factors(factors), x, weights, y, scratch.narrow)
+    let (graph, self_term) = (graph.with_factors(factors), &[][..]);
+    gauge_conv::Forward::<Host<T>> { op, graph, x, neighbour: weight, self_term, bias, y }.compute(scratch)
 }
 
 pub(super) fn backward<T: Real>(pass: Backward<'_, Host<T>>, scratch: HostScratch<'_, T>) -> Result<(), KernelError> {
     let Backward { op, graph, factors, x, weight, bias, dy, dx, dweight, dbias } = pass;
-    let weights = Weights { neighbour: weight, self_term: &[], bias };
-    let gradients = Weights { neighbour: dweight, self_term: &mut [], bias: dbias };
-    gauge_conv::backward(op, graph.with_factors(factors), x, weights, dy, dx, gradients, scratch.narrow)
+    let (graph, neighbour, dneighbour) = (graph.with_factors(factors), weight, dweight);
+    let (self_term, dself_term) = (&[][..], &mut [][..]);
+    let pass = gauge_conv::Backward::<Host<T>> {
+        op,
+        graph,
+        x,
+        neighbour,
+        self_term,
+        bias,
+        dy,
+        dx,
+        dneighbour,
+        dself_term,
+        dbias,
+    };
+    pass.compute(scratch)
 }
 
 pub(super) fn products<T: Real>(pass: Products<'_, Host<T>>, scratch: HostScratch<'_, T>) {

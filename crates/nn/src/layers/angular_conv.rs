@@ -1,7 +1,7 @@
 //! The non-equivariant baseline: a band-limited kernel of the angle in the given frames.
 
 use crate::operators::LinearWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation, signature};
+use crate::{Builder, Levels, Module, Result, Role, Tape, Var, initialisation, signature};
 use gemcnn_kernels::aggregate::Aggregate;
 use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
@@ -35,7 +35,7 @@ impl AngularConvConfig {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<AngularConv, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<AngularConv> {
         builder.within(name, |builder| {
             let harmonics = 2 * self.band_limit + 1;
             let scale = initialisation::squared_scale(self.aggregation, self.degree);
@@ -87,7 +87,7 @@ pub struct AngularConv {
 impl<T: Real> Module<T> for AngularConv {
     signature!(this: this.aggregate.input => this.output, reach 1);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let mut run = || {
             let sums = tape.aggregate(&self.aggregate, levels.graph()?, x.clone())?;
             let neighbours = tape.linear(self.neighbour_map.0, self.neighbour_map.1, sums)?;

@@ -1,7 +1,7 @@
 //! Attention over neighbours.
 
 use super::{ConvConfig, EquivariantLinear, EquivariantLinearConfig, GemConv, GemConvConfig, Kernel};
-use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var, signature};
+use crate::{Builder, Levels, Module, NnError, ParameterId, Result, Tape, Var, signature};
 use gemcnn_kernels::attention::{Attention as FusedAttention, HeadWeights};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl<T: Real> Kernel<T> for Attention {
         [input, output]: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    ) -> Result<Box<dyn Module<T>>> {
         if config.rings != 1 {
             let problem = "attention does not depend on distances; it takes 1";
             return Err(NnError::setting("rings", problem).in_layer(&builder.path(name)));
@@ -59,7 +59,7 @@ impl AttentionConvConfig {
     ///
     /// # Errors
     /// A name that is taken, or heads that do not divide the multiplicities.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<AttentionConv, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<AttentionConv> {
         builder.within(name, |builder| {
             let mut counts = self.output.multiplicities().iter();
             if self.heads == 0 || !counts.all(|count| count.is_multiple_of(self.heads)) {
@@ -163,7 +163,7 @@ impl AttentionConv {
         tape: &mut Tape<'a, T>,
         levels: Levels<'a, T>,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let graph = levels.graph()?;
         let query = head.query.forward(tape, levels, x.clone())?;
         let query = tape.scale(self.scale, query)?;
@@ -178,7 +178,7 @@ impl AttentionConv {
 impl<T: Real> Module<T> for AttentionConv {
     signature!(this: this.fused.input => this.fused.output, reach 1);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let fused = tape.attend(&self.fused, levels.graph()?, &self.weights, x.clone());
         if let Some(y) = fused.map_err(|error| error.in_layer(&self.name))? {
             return Ok(y);

@@ -2,7 +2,7 @@
 
 use super::{AngularConvConfig, GemConvConfig};
 use crate::error::expect_scalars;
-use crate::{Builder, Module, NnError};
+use crate::{Builder, Module, NnError, Result};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub trait Kernel<T: Real>: fmt::Debug + Send + Sync {
         types: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError>;
+    ) -> Result<Box<dyn Module<T>>>;
 }
 
 /// A kernel that is chosen at run time.
@@ -39,7 +39,7 @@ impl<T: Real, K: Kernel<T> + ?Sized> Kernel<T> for Arc<K> {
         types: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    ) -> Result<Box<dyn Module<T>>> {
         (**self).init(config, name, types, moments, builder)
     }
 }
@@ -92,16 +92,12 @@ impl<T: Real> ConvConfig<T> {
         types: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    ) -> Result<Box<dyn Module<T>>> {
         self.kernel.init(self, name, types, moments, builder)
     }
 
     /// Checks that a kernel of scalars fits; returns its inputs, outputs and input moment.
-    fn scalar_settings(
-        &self,
-        [input, output]: [&FeatureType; 2],
-        moments: &[f64],
-    ) -> Result<(usize, usize, f64), NnError> {
+    fn scalar_settings(&self, [input, output]: [&FeatureType; 2], moments: &[f64]) -> Result<(usize, usize, f64)> {
         expect_scalars("input", input)?;
         expect_scalars("output", output)?;
         if self.rings != 1 {
@@ -123,7 +119,7 @@ impl<T: Real> Kernel<T> for Gauge {
         [input, output]: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    ) -> Result<Box<dyn Module<T>>> {
         let config = GemConvConfig {
             aggregation: config.aggregation,
             rings: config.rings,
@@ -144,7 +140,7 @@ impl<T: Real> Kernel<T> for Isotropic {
         types: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    ) -> Result<Box<dyn Module<T>>> {
         config.scalar_settings(types, moments).map_err(|error| error.in_layer(&builder.path(name)))?;
         Gauge.init(config, name, types, moments, builder)
     }
@@ -158,7 +154,7 @@ impl<T: Real> Kernel<T> for Angular {
         types: [&FeatureType; 2],
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    ) -> Result<Box<dyn Module<T>>> {
         let settings = config.scalar_settings(types, moments);
         let (inputs, outputs, input_moment) = settings.map_err(|error| error.in_layer(&builder.path(name)))?;
         let config = AngularConvConfig {

@@ -1,7 +1,7 @@
 //! Learned diffusion on surfaces.
 
 use crate::operators::DiffusionWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, signature};
+use crate::{Builder, Levels, Module, NnError, Result, Role, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 
 /// Settings of a [`Diffusion`] layer.
@@ -26,7 +26,7 @@ impl DiffusionConfig {
     ///
     /// # Errors
     /// A name that is taken, or times that are not positive and in order.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<Diffusion, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<Diffusion> {
         let [low, high] = self.times;
         if !(low > 0.0 && high >= low && high.is_finite()) {
             let problem = format!("[{low}, {high}] must be positive, the shorter time first");
@@ -73,7 +73,7 @@ impl Diffusion {
 impl<T: Real> Module<T> for Diffusion {
     signature!(this: this.input => this.output);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let run = || {
             x.expect_kind("input of a diffusion", &self.input)?;
             tape.diffuse(levels.get()?, self.weights, self.gradients, x)

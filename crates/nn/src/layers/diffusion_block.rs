@@ -5,7 +5,7 @@ use super::{
     Linear, LinearConfig,
 };
 use crate::operators::DiffusionWeights;
-use crate::{Builder, Levels, Module, NnError, ParameterId, Tape, Var, signature};
+use crate::{Builder, Levels, Module, NnError, ParameterId, Result, Tape, Var, signature};
 use gemcnn_kernels::diffusion_net::Weights;
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::elementwise::Slice;
@@ -57,7 +57,7 @@ impl DiffusionBlockConfig {
     ///
     /// # Errors
     /// A name that is taken, no scalars, or settings out of range.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<DiffusionBlock, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<DiffusionBlock> {
         let features = &self.features;
         let scalars = features.multiplicity(0);
         if scalars == 0 {
@@ -142,7 +142,7 @@ impl DiffusionBlockConfig {
 }
 
 /// Dropout of whole irreps; `None` for probability 0.
-fn irrep_dropout(kind: FeatureType, probability: f64) -> Result<Option<Arc<Dropout>>, NnError> {
+fn irrep_dropout(kind: FeatureType, probability: f64) -> Result<Option<Arc<Dropout>>> {
     let dropout = Dropout { kind, probability, unit: DropoutUnit::Irrep };
     dropout.units()?;
     Ok((probability > 0.0).then(|| Arc::new(dropout)))
@@ -174,12 +174,7 @@ enum Product {
 }
 
 impl Product {
-    fn forward<'a, T: Real>(
-        &self,
-        tape: &mut Tape<'a, T>,
-        levels: Levels<'a, T>,
-        z: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    fn forward<'a, T: Real>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, z: Var<T>) -> Result<Var<T>> {
         match self {
             Self::Oriented(map) => map.forward(tape, levels, z),
             Self::Mirrored(map) => {
@@ -229,7 +224,7 @@ pub struct DiffusionBlock {
     features: FeatureType,
 }
 
-fn dropped<T: Real>(tape: &mut Tape<'_, T>, dropout: &Option<Arc<Dropout>>, x: Var<T>) -> Result<Var<T>, NnError> {
+fn dropped<T: Real>(tape: &mut Tape<'_, T>, dropout: &Option<Arc<Dropout>>, x: Var<T>) -> Result<Var<T>> {
     match dropout {
         Some(dropout) => tape.dropout(dropout, x),
         None => Ok(x),
@@ -268,7 +263,7 @@ impl DiffusionBlock {
 impl<T: Real> Module<T> for DiffusionBlock {
     signature!(this: this.features => this.features);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         if let Some(weights) = self.scalar_weights() {
             let dropout = self.dropout.as_ref().map_or(0.0, |dropout| dropout.probability);
             x.expect_kind("input of a diffusion block", &self.features)?;

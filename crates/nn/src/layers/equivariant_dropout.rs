@@ -1,6 +1,6 @@
 //! Dropout of whole irreps.
 
-use crate::{Levels, Module, NnError, Tape, Var, signature};
+use crate::{Levels, Module, NnError, Result, Tape, Var, signature};
 use gemcnn_kernels::dropout::{Dropout, DropoutUnit};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl EquivariantDropoutConfig {
     }
 
     /// The layer; it has no parameters.
-    pub fn init(&self, name: &str) -> Result<EquivariantDropout, NnError> {
+    pub fn init(&self, name: &str) -> Result<EquivariantDropout> {
         let operator = Dropout { kind: self.kind.clone(), unit: self.unit, probability: self.probability };
         operator.units().map_err(|error| NnError::from(error).in_layer(name))?;
         Ok(EquivariantDropout { name: name.into(), operator: Arc::new(operator) })
@@ -41,7 +41,7 @@ pub struct EquivariantDropout {
 impl<T: Real> Module<T> for EquivariantDropout {
     signature!(this: this.operator.kind => this.operator.kind, reach 0);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         tape.dropout(&self.operator, x).map_err(|error| error.in_layer(&self.name))
     }
 }

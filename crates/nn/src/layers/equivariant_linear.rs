@@ -1,7 +1,7 @@
 //! The equivariant linear layer, which acts on each row.
 
 use crate::operators::LinearWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation, signature};
+use crate::{Builder, Levels, Module, Result, Role, Tape, Var, initialisation, signature};
 use gemcnn_kernels::self_map::SelfMap;
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl EquivariantLinearConfig {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<EquivariantLinear, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<EquivariantLinear> {
         builder.within(name, |builder| {
             let operator = SelfMap { input: self.input.clone(), output: self.output.clone(), bias: self.bias };
             let fans = initialisation::Fans::new(&self.input, &self.output);
@@ -65,7 +65,7 @@ impl EquivariantLinear {
 impl<T: Real> Module<T> for EquivariantLinear {
     signature!(this: this.operator.input => this.operator.output, reach 0);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         tape.self_map(&self.operator, self.weights, x).map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -1,7 +1,7 @@
 //! Batch normalisation that commutes with gauge transformations.
 
 use crate::operators::NormWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, signature};
+use crate::{Builder, Levels, Module, NnError, Result, Role, Tape, Var, signature};
 use gemcnn_kernels::batch_norm::{BatchNorm, NormGroups};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl EquivariantNormConfig {
     ///
     /// # Errors
     /// A name that is taken, or settings out of range.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<EquivariantNorm, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<EquivariantNorm> {
         builder.within(name, |builder| {
             let config = BatchNorm {
                 kind: self.kind.clone(),
@@ -72,7 +72,7 @@ impl EquivariantNorm {
 impl<T: Real> Module<T> for EquivariantNorm {
     signature!(this: this.weights.config.kind => this.weights.config.kind, reach 0);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         tape.batch_norm(&self.weights, x).map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -3,7 +3,7 @@
 use super::nonlinearity::one_channel_each;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
+use crate::{Builder, Levels, Module, NnError, Result, Tape, Var, signature};
 use gemcnn_kernels::norm_gate::{GatedForward, GatedNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl<T: Real> Nonlinearity<T> for Gates {
         self.operator(output).input()
     }
 
-    fn output(&self, input: &FeatureType) -> Result<FeatureType, NnError> {
+    fn output(&self, input: &FeatureType) -> Result<FeatureType> {
         let mut multiplicities = input.multiplicities().to_vec();
         let gates = rotating_irreps(input);
         match multiplicities.first_mut() {
@@ -70,12 +70,7 @@ impl<T: Real> Nonlinearity<T> for Gates {
     }
 
     /// Adds the parameters of the normalisation `norm`, if there is one.
-    fn init(
-        &self,
-        name: &str,
-        output: &FeatureType,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, output: &FeatureType, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         builder.within(name, |builder| {
             let operator = self.operator(output);
             let input = operator.input();
@@ -101,7 +96,7 @@ struct GatedNonlinearity {
 impl<T: Real> Module<T> for GatedNonlinearity {
     signature!(this: this.input => this.operator.output, reach 0);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let x = match &self.norm {
             None => x,
             Some(norm) => norm.forward(tape, levels, x)?,

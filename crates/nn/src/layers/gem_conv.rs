@@ -1,7 +1,7 @@
 //! The gauge equivariant convolution.
 
 use crate::operators::ConvWeights;
-use crate::{Builder, Levels, Module, NnError, Role, Tape, Var, initialisation, signature};
+use crate::{Builder, Levels, Module, Result, Role, Tape, Var, initialisation, signature};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl GemConvConfig {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<GemConv, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<GemConv> {
         builder.within(name, |builder| {
             let config = GaugeConv {
                 input: self.input.clone(),
@@ -103,7 +103,7 @@ pub struct GemConv {
 impl<T: Real> Module<T> for GemConv {
     signature!(this: this.config.input => this.config.output, reach 1);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         tape.gauge_conv(&self.config, levels.graph()?, self.weights, x, None)
             .map_err(|error| error.in_layer(&self.name))
     }
@@ -114,7 +114,7 @@ impl<T: Real> Module<T> for GemConv {
         levels: Levels<'a, T>,
         x: Var<T>,
         skipped: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let (graph, skipped) = (levels.graph()?, Some(skipped));
         tape.gauge_conv(&self.config, graph, self.weights, x, skipped).map_err(|error| error.in_layer(&self.name))
     }

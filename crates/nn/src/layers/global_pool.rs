@@ -1,6 +1,6 @@
 //! Global pooling: one row for each mesh.
 
-use crate::{Levels, Module, NnError, Tape, Var, signature};
+use crate::{Levels, Module, Result, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ impl GlobalPool {
 impl<T: Real> Module<T> for GlobalPooling {
     signature!(this: this.kind => this.kind);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_kind("input of a global pooling", &self.kind)?;
         match self.pool {
             GlobalPool::Mean => tape.global_mean(levels.graph()?, x),

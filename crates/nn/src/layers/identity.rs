@@ -1,7 +1,7 @@
 //! No nonlinearity.
 
 use super::Nonlinearity;
-use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
+use crate::{Builder, Levels, Module, Result, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 
 /// No nonlinearity: the identity.
@@ -17,7 +17,7 @@ impl<T: Real> Nonlinearity<T> for Identity {
         "identity"
     }
 
-    fn init(&self, _: &str, output: &FeatureType, _: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, _: &str, output: &FeatureType, _: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         Ok(Box::new(IdentityLayer(output.clone())))
     }
 }
@@ -25,7 +25,7 @@ impl<T: Real> Nonlinearity<T> for Identity {
 impl<T: Real> Module<T> for IdentityLayer {
     signature!(this: this.0 => this.0, reach 0);
 
-    fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         Ok(x)
     }
 }

@@ -1,6 +1,6 @@
 //! Diffusion on surfaces without eigenvectors.
 
-use crate::{Builder, HeatBatch, Levels, Module, NnError, ParameterId, Role, Tape, Var, signature};
+use crate::{Builder, HeatBatch, Levels, Module, NnError, ParameterId, Result, Role, Tape, Var, signature};
 use gemcnn_kernels::elementwise::Slice;
 use gemcnn_kernels::implicit::Implicit;
 use gemcnn_kernels::{FeatureType, Real};
@@ -27,7 +27,7 @@ impl ImplicitDiffusionConfig {
     ///
     /// # Errors
     /// A name that is taken, or times that are not positive.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<ImplicitDiffusion, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<ImplicitDiffusion> {
         let good = self.times.iter().all(|t| t.is_finite() && *t > 0.0);
         if self.times.is_empty() || !good {
             let problem = format!("{:?} must be positive numbers", self.times);
@@ -67,7 +67,7 @@ pub struct ImplicitDiffusion {
 impl<T: Real> Module<T> for ImplicitDiffusion {
     signature!(this: this.config.features => this.output);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let run = || {
             let heat: &HeatBatch<T> = levels.get()?;
             let y = tape.diffuse_implicitly(heat, &self.config, self.mix, x)?;

@@ -1,7 +1,7 @@
 //! The linear layer of scalars.
 
 use crate::operators::LinearWeights;
-use crate::{Builder, Head, Levels, Module, NnError, Role, Tape, Var, signature};
+use crate::{Builder, Head, Levels, Module, Result, Role, Tape, Var, signature};
 use gemcnn_kernels::linear::Linear as Operator;
 use gemcnn_kernels::{FeatureType, Real};
 
@@ -28,7 +28,7 @@ impl LinearConfig {
     ///
     /// # Errors
     /// A name that is taken.
-    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<Linear, NnError> {
+    pub fn init<T: Real>(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<Linear> {
         builder.within(name, |builder| {
             let variance = 1.0 / (self.inputs.max(1) as f64 * self.input_moment);
             let shape = [self.outputs, self.inputs];
@@ -70,7 +70,7 @@ impl Linear {
 impl<T: Real> Module<T> for Linear {
     signature!(this: this.input => this.output, reach 0);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         tape.linear(self.operator, self.weights, x).map_err(|error| error.in_layer(&self.name))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{EquivariantLinear, EquivariantLinearConfig, LinearConfig, Nonlinearity, Regular};
 use crate::operators::{MessageFunction, MessageLayer, UpdateFunction};
-use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
+use crate::{Builder, Levels, Module, NnError, Result, Tape, Var, signature};
 use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::regular::Plan;
 use gemcnn_kernels::{FeatureType, Real, irrep_dimension};
@@ -51,7 +51,7 @@ impl<T: Real> MessageBlockConfig<T> {
         input: &FeatureType,
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<MessageBlock<T>, NnError> {
+    ) -> Result<MessageBlock<T>> {
         builder.within(name, |builder| {
             if self.edge_layers == 0 || self.node_layers == 0 {
                 let problem = "messages and updates have at least one layer each";
@@ -104,7 +104,7 @@ impl<T: Real> MessageBlockConfig<T> {
         input: &FeatureType,
         moments: &[f64],
         builder: &mut Builder<'_, T>,
-    ) -> Result<MessageFunction<T>, NnError> {
+    ) -> Result<MessageFunction<T>> {
         let regular = Regular::relu(self.samples);
         let plan = Plan::new(&regular.operator(self.hidden.clone()))
             .map_err(|error| NnError::from(error).in_layer(builder.scope()))?;
@@ -176,7 +176,7 @@ impl<T: Real> MessageBlock<T> {
 impl<T: Real> Module<T> for MessageBlock<T> {
     signature!(this: this.messages.input => this.output, reach 1);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let message = tape
             .send_messages(&self.messages, levels.graph()?, x.clone())
             .map_err(|error| error.in_layer(&self.name))?;

@@ -1,7 +1,7 @@
 //! The interface of nonlinearities in blocks and networks.
 
 use super::Regular;
-use crate::{Builder, Module, NnError};
+use crate::{Builder, Module, Result};
 use gemcnn_kernels::{FeatureType, Real};
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub trait Nonlinearity<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// An unsupported type.
-    fn output(&self, input: &FeatureType) -> Result<FeatureType, NnError> {
+    fn output(&self, input: &FeatureType) -> Result<FeatureType> {
         Ok(input.clone())
     }
 
@@ -54,12 +54,7 @@ pub trait Nonlinearity<T: Real>: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// A name that is taken, or an unsupported type.
-    fn init(
-        &self,
-        name: &str,
-        output: &FeatureType,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError>;
+    fn init(&self, name: &str, output: &FeatureType, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>>;
 }
 
 /// A nonlinearity that is chosen at run time.
@@ -72,7 +67,7 @@ impl<T: Real, N: Nonlinearity<T> + ?Sized> Nonlinearity<T> for Arc<N> {
         (**self).input(output)
     }
 
-    fn output(&self, input: &FeatureType) -> Result<FeatureType, NnError> {
+    fn output(&self, input: &FeatureType) -> Result<FeatureType> {
         (**self).output(input)
     }
 
@@ -84,12 +79,7 @@ impl<T: Real, N: Nonlinearity<T> + ?Sized> Nonlinearity<T> for Arc<N> {
         (**self).as_regular()
     }
 
-    fn init(
-        &self,
-        name: &str,
-        output: &FeatureType,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, output: &FeatureType, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         (**self).init(name, output, builder)
     }
 }

@@ -3,7 +3,7 @@
 use super::nonlinearity::one_channel_each;
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::{Builder, Levels, Module, NnError, ParameterId, Role, Tape, Var, signature};
+use crate::{Builder, Levels, Module, ParameterId, Result, Role, Tape, Var, signature};
 use gemcnn_kernels::norm_gate::{NormForward, NormNonlinearity as Operator, rotating_irreps};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
@@ -45,12 +45,7 @@ impl<T: Real> Nonlinearity<T> for Norms {
     }
 
     /// Adds the parameter `threshold.bias`, zeros, and those of the normalisation `norm`.
-    fn init(
-        &self,
-        name: &str,
-        output: &FeatureType,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, output: &FeatureType, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         builder.within(name, |builder| {
             let norm = match self.batch_norm {
                 true => Some(EquivariantNormConfig::new(output.clone()).init("norm", builder)?),
@@ -81,7 +76,7 @@ struct NormNonlinearity {
 impl<T: Real> Module<T> for NormNonlinearity {
     signature!(this: this.operator.kind => this.operator.kind, reach 0);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let x = match &self.norm {
             None => x,
             Some(norm) => norm.forward(tape, levels, x)?,

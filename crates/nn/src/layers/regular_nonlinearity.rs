@@ -2,9 +2,9 @@
 
 use super::{EquivariantNorm, EquivariantNormConfig, Nonlinearity};
 use crate::initialisation::{DRAWS, drawn_moments};
-use crate::{Builder, Levels, Module, NnError, Tape, Var};
+use crate::{Builder, Levels, Module, NnError, Result, Tape, Var};
 use gemcnn_kernels::batch_norm::NormGroups;
-use gemcnn_kernels::regular::{self, Plan};
+use gemcnn_kernels::regular::{self, Forward, Plan};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 use std::sync::Arc;
 
@@ -50,7 +50,9 @@ impl<T: Real> Nonlinearity<T> for Regular {
         let one_channel = FeatureType::uniform(1, band_limit);
         let config = self.operator(one_channel.clone());
         let scale = if self.batch_norm { (1.0 + band_limit as f64).sqrt().recip() } else { 1.0 };
-        drawn_moments([&one_channel, &one_channel], scale, |x, y| regular::forward(&Plan::new(&config)?, DRAWS, x, y))
+        drawn_moments([&one_channel, &one_channel], scale, |x, y| {
+            Forward { rows: DRAWS, plan: &Plan::new(&config)?, norm: None, x, y }.on_host()
+        })
     }
 
     fn as_regular(&self) -> Option<&Regular> {
@@ -59,12 +61,7 @@ impl<T: Real> Nonlinearity<T> for Regular {
 
     /// Adds the parameters of the normalisation `norm`, if there is one. All orders up to the highest must have
     /// the same multiplicity.
-    fn init(
-        &self,
-        name: &str,
-        output: &FeatureType,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, output: &FeatureType, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         builder.within(name, |builder| {
             let plan = Plan::new(&self.operator(output.clone()))
                 .map_err(|error| NnError::from(error).in_layer(builder.scope()))?;
@@ -105,7 +102,7 @@ impl<T: Real> Module<T> for RegularNonlinearity<T> {
         Some(0)
     }
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let norm = self.norm.as_ref().map(EquivariantNorm::weights);
         tape.regular(&self.plan, norm, x).map_err(|error| error.in_layer(&self.name))
     }

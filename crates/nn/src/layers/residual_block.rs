@@ -1,7 +1,7 @@
 //! The residual block: two convolutions and a skip connection.
 
 use super::{ConvConfig, EquivariantLinear, EquivariantLinearConfig, Nonlinearity, Regular};
-use crate::{Builder, Levels, Module, NnError, Tape, Var, signature};
+use crate::{Builder, Levels, Module, Result, Tape, Var, signature};
 use gemcnn_kernels::{FeatureType, Real};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl<T: Real> ResidualBlockConfig<T> {
     ///
     /// # Errors
     /// A name that is taken, or types that the kernel or the nonlinearity does not support.
-    pub fn init(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<ResidualBlock<T>, NnError> {
+    pub fn init(&self, name: &str, builder: &mut Builder<'_, T>) -> Result<ResidualBlock<T>> {
         let act = &self.nonlinearity;
         let [inner, sum] = [&self.middle, &self.output].map(|after| act.input(after));
         let moments = act.moments(&self.middle);
@@ -94,7 +94,7 @@ impl<T: Real> Module<T> for ResidualBlock<T> {
         parts.into_iter().map(|part| part.reach()).sum()
     }
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let inner = self.conv1.forward(tape, levels, x.clone())?;
         let inner = self.act1.forward(tape, levels, inner)?;
         let skipped = match &self.skip {

@@ -1,6 +1,6 @@
 //! Layers without parameters: pointwise functions of scalars, and components as scalars.
 
-use crate::{Levels, Module, NnError, Tape, Var, signature};
+use crate::{Levels, Module, Result, Tape, Var, signature};
 use gemcnn_kernels::{Activation, FeatureType, Real};
 
 /// A pointwise function of scalars.
@@ -20,7 +20,7 @@ impl ActivationLayer {
 impl<T: Real> Module<T> for ActivationLayer {
     signature!(this: this.kind => this.kind, reach 0);
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         tape.activation(&self.function, x)
     }
 }
@@ -43,7 +43,7 @@ impl BreakSymmetry {
 impl<T: Real> Module<T> for BreakSymmetry {
     signature!(this: this.input => this.output, reach 0);
 
-    fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, _: &mut Tape<'a, T>, _: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_kind("input", &self.input)?;
         Ok(x.into_scalars())
     }

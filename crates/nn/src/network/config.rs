@@ -8,7 +8,7 @@ use crate::layers::{
     Nonlinearity, Regular, ResidualBlockConfig,
 };
 use crate::module::{Module, Part};
-use crate::{Builder, NnError, ParameterId, Parameters};
+use crate::{Builder, NnError, ParameterId, Parameters, Result};
 use gemcnn_kernels::{Activation, Aggregation, FeatureType, Real};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -40,7 +40,7 @@ pub trait LayerConfig<T: Real>: fmt::Debug + Send + Sync {
     /// # Errors
     /// An unsupported input type, features of whole meshes for a layer that needs vertices, or a name that is taken.
     /// [`NnError::in_layer`] adds `name` to the message.
-    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError>;
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>>;
 }
 
 /// Properties of the features between two layers.
@@ -59,7 +59,7 @@ pub struct Stage {
 }
 
 /// Builds a layer from its name, the stage and the builder.
-type Init<T> = dyn Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> + Send + Sync;
+type Init<T> = dyn Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> + Send + Sync;
 
 /// A layer of this crate.
 struct BuiltIn<T: Real> {
@@ -79,7 +79,7 @@ impl<T: Real> LayerConfig<T> for BuiltIn<T> {
         self.word
     }
 
-    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> {
+    fn init(&self, name: &str, stage: &mut Stage, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         if stage.pooled && self.needs_vertices {
             let problem = "it needs vertices, but the rows are meshes, faces or edges after a pooling";
             return Err(NnError::setting("layer", problem).in_layer(name));
@@ -162,7 +162,7 @@ impl<T: Real> NetworkConfig<T> {
         self,
         word: &'static str,
         needs_vertices: bool,
-        init: impl Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>, NnError> + Send + Sync + 'static,
+        init: impl Fn(&str, &mut Stage, &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> + Send + Sync + 'static,
     ) -> Self {
         let init = Box::new(init);
         self.layer(BuiltIn { word, needs_vertices, init })
@@ -337,14 +337,14 @@ impl<T: Real> NetworkConfig<T> {
     ///
     /// # Errors
     /// A layer whose input type does not match the output of the layer before it, or invalid settings.
-    pub fn init(&self, seed: u64) -> Result<(Network<T>, Parameters<T>), NnError> {
+    pub fn init(&self, seed: u64) -> Result<(Network<T>, Parameters<T>)> {
         let mut parameters = Parameters::new();
         let network = self.build(&mut Builder::new(&mut parameters, seed))?;
         Ok((network, parameters))
     }
 
     /// Builds the network as a part of a larger model, in the scope of `builder`.
-    pub fn build(&self, builder: &mut Builder<'_, T>) -> Result<Network<T>, NnError> {
+    pub fn build(&self, builder: &mut Builder<'_, T>) -> Result<Network<T>> {
         let mut stage = Stage {
             kind: self.input.clone(),
             moments: Vec::new(),

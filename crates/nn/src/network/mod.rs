@@ -6,7 +6,7 @@ pub use config::{LayerConfig, NetworkConfig, Stage, WeightDecay};
 
 use crate::layers::Linear;
 use crate::module::{Head, Module, Part, Parts, signature};
-use crate::{Levels, NnError, Tape, Var};
+use crate::{Levels, NnError, Result, Tape, Var};
 use gemcnn_kernels::{FeatureType, Real};
 use std::fmt;
 
@@ -37,7 +37,7 @@ impl<T: Real> Module<T> for Layers<T> {
         (self.layers.iter()).map(|(_, layer)| layer.reach()).sum()
     }
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, mut x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, mut x: Var<T>) -> Result<Var<T>> {
         x.expect_kind("input of the network", &self.input)?;
         for (name, layer) in &self.layers {
             x = layer.forward(tape, levels, x).map_err(|error| match error {
@@ -73,7 +73,7 @@ impl<T: Real> Module<T> for Network<T> {
         self.body.reach()
     }
 
-    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    fn forward<'a>(&self, tape: &mut Tape<'a, T>, levels: Levels<'a, T>, x: Var<T>) -> Result<Var<T>> {
         let x = self.body.forward(tape, levels, x)?;
         match &self.head {
             None => Ok(x),

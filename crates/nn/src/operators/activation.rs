@@ -1,12 +1,12 @@
 //! Pointwise functions of scalars.
 
-use crate::{Keep, NnError, Recipe, Tape, Var};
+use crate::{Keep, Recipe, Result, Tape, Var};
 use gemcnn_kernels::activation::{Backward, Forward};
 use gemcnn_kernels::{Activation, Real};
 
 impl<'a, T: Real> Tape<'a, T> {
     /// A function of each number of scalars. Keeps `x`.
-    pub fn activation(&mut self, function: &Activation, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn activation(&mut self, function: &Activation, x: Var<T>) -> Result<Var<T>> {
         x.expect_scalars("input of an activation")?;
         let (state, output) = (function.clone(), (x.kind().clone(), x.rows()));
         self.record(

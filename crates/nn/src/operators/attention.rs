@@ -1,6 +1,6 @@
 //! Attention over neighbours, all heads at once, on a GPU.
 
-use crate::{Context, Device, GraphBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
+use crate::{Context, Device, GraphBatch, Operator, ParameterId, Result, Storage, Tape, Var};
 use gemcnn_kernels::attention::{self, Attention, HeadWeights};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::{KernelError, Real, Resolve};
@@ -23,7 +23,7 @@ pub struct Attend<'a, T> {
 
 impl<T: Real> Attend<'_, T> {
     /// The weights of all heads, one after the other.
-    fn weights(&self, context: &mut Context<'_, T>, device: &CudaDevice) -> Result<DeviceBuffer<f32>, NnError> {
+    fn weights(&self, context: &mut Context<'_, T>, device: &CudaDevice) -> Result<DeviceBuffer<f32>> {
         let mut all = device.buffer(self.config.parameter_count())?;
         for (head, ids) in self.heads.iter().enumerate() {
             let ([query, key, value, bias], _) = context.values([ids.query, ids.key, ids.value, ids.bias])?;
@@ -35,7 +35,7 @@ impl<T: Real> Attend<'_, T> {
     }
 }
 
-fn gpu<T: Real>(context: &Context<'_, T>) -> Result<CudaDevice, NnError> {
+fn gpu<T: Real>(context: &Context<'_, T>) -> Result<CudaDevice> {
     match context.device() {
         Device::Cuda(device) => Ok(device.clone()),
         Device::Cpu => Err(KernelError::OtherDevice.into()),
@@ -50,7 +50,7 @@ impl<T: Real> Operator<T> for Attend<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let (config, device) = (&*self.config, gpu(context)?);
         x.expect_kind("input of attention", &config.input)?;
         x.expect_rows("the input of attention", self.batch.vertex_count())?;
@@ -81,7 +81,7 @@ impl<T: Real> Operator<T> for Attend<'_, T> {
         (x, [queries, weights]): Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let (config, device) = (&*self.config, gpu(context)?);
         let mut dx = context.buffer_if(wanted, x.values_len())?;
         let parameters = self.weights(context, &device)?;
@@ -117,7 +117,7 @@ impl<'a, T: Real> Tape<'a, T> {
         batch: &'a GraphBatch<T>,
         heads: &Arc<[HeadWeights<Option<ParameterId>>]>,
         x: Var<T>,
-    ) -> Result<Option<Var<T>>, NnError> {
+    ) -> Result<Option<Var<T>>> {
         match self.device() {
             Device::Cuda(device) if attention::cuda::supports(device, config)? => {}
             _ => return Ok(None),

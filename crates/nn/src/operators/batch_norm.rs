@@ -1,9 +1,9 @@
 //! Batch normalisation.
 
-use crate::{Context, Device, NnError, Operator, ParameterId, Storage, Tape, Var};
-use gemcnn_kernels::batch_norm::cuda::{DeviceStatistics, TrainingSlots};
-use gemcnn_kernels::batch_norm::{self, BatchNorm, NormGradients, Normalisation, Statistics};
-use gemcnn_kernels::{OnDevice, Real, Resolve, View, dispatch};
+use crate::{Context, Device, Operator, ParameterId, Result, Storage, Tape, Var};
+use gemcnn_kernels::batch_norm::cuda::{self, TrainingSlots};
+use gemcnn_kernels::batch_norm::{AnyStatistics, Backward, BatchNorm, Forward};
+use gemcnn_kernels::{OnDevice, Real, Resolve};
 use std::sync::Arc;
 
 /// Settings and parameters of a batch normalisation.
@@ -21,9 +21,6 @@ pub struct NormWeights {
     pub variance: ParameterId,
 }
 
-/// The mean and variance used by a normalisation.
-pub(super) type UsedStatistics = OnDevice<Statistics, DeviceStatistics>;
-
 impl NormWeights {
     pub(super) fn ids(&self) -> [Option<ParameterId>; 2] {
         [Some(self.gamma), Some(self.beta)]
@@ -31,67 +28,30 @@ impl NormWeights {
 
     /// The statistics to normalise with: in training those of the rows, which also update the running statistics;
     /// otherwise the running statistics.
-    pub(super) fn statistics<T: Real>(
-        &self,
-        context: &mut Context<'_, T>,
-        x: &Var<T>,
-    ) -> Result<UsedStatistics, NnError> {
+    pub(super) fn statistics<T: Real>(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<AnyStatistics> {
         let (config, ids) = (&*self.config, [self.mean, self.variance]);
-        let device = context.device().clone();
         if context.access.parameters_mut().is_none() {
-            let ([mean, variance], _) = context.values(ids.map(Some))?;
-            return Ok(match &device {
-                Device::Cpu => OnDevice::Host(Statistics::running(mean.host()?, variance.host()?)),
-                Device::Cuda(device) => {
-                    OnDevice::Cuda(DeviceStatistics::running(device, mean.cuda()?, variance.cuda()?)?)
-                }
-            });
+            let (running, run) = context.values(ids.map(Some))?;
+            return Ok(AnyStatistics::running(&run, running)?);
         }
-        match &device {
-            Device::Cpu => {
-                let scratch = &mut context.workspace.wide_scratch;
-                let values = x.view().host()?;
-                let statistics = batch_norm::statistics(config, x.rows(), values, scratch)?;
-                if let Some(([mean, variance], _)) = context.values_mut(ids)? {
-                    statistics.update_running(config.momentum, mean.host()?, variance.host()?)?;
-                }
-                Ok(OnDevice::Host(statistics))
+        let Device::Cuda(device) = context.device().clone() else {
+            let statistics = AnyStatistics::of_rows(&mut context.executor(), config, x.rows(), x.view())?;
+            if let Some((running, run)) = context.values_mut(ids)? {
+                statistics.update_running(&run, config.momentum, running)?;
             }
-            Device::Cuda(device) => {
-                let ids = [self.gamma, self.beta, self.mean, self.variance];
-                let (rows, values) = (x.rows(), x.view().cuda()?);
-                Ok(OnDevice::Cuda(match context.values_mut(ids)? {
-                    Some(([gamma, beta, mean, variance], _)) => {
-                        let (gamma, beta) = (gamma.cuda()?, beta.cuda()?);
-                        let slots = TrainingSlots {
-                            gamma: gamma.view(),
-                            beta: beta.view(),
-                            mean: mean.cuda()?,
-                            variance: variance.cuda()?,
-                        };
-                        batch_norm::cuda::training_statistics(device, config, rows, values, slots)?
-                    }
-                    None => batch_norm::cuda::statistics(device, config, rows, values)?,
-                }))
+            return Ok(statistics);
+        };
+        let ids = [self.gamma, self.beta, self.mean, self.variance];
+        let (rows, values) = (x.rows(), x.view().cuda()?);
+        Ok(OnDevice::Cuda(match context.values_mut(ids)? {
+            Some(([gamma, beta, mean, variance], _)) => {
+                let (gamma, beta) = (gamma.cuda()?, beta.cuda()?);
+                let (mean, variance) = (mean.cuda()?, variance.cuda()?);
+                let slots = TrainingSlots { gamma: gamma.view(), beta: beta.view(), mean, variance };
+                cuda::training_statistics(&device, config, rows, values, slots)?
             }
-        }
-    }
-
-    /// The normalisation with these statistics, and values of gamma and beta.
-    pub(super) fn with<'n, T>(
-        &'n self,
-        statistics: &'n UsedStatistics,
-        [gamma, beta]: [View<'n, T>; 2],
-    ) -> Normalisation<'n, OnDevice<&'n Statistics, &'n DeviceStatistics>, View<'n, T>> {
-        Normalisation {
-            config: &self.config,
-            statistics: match statistics {
-                OnDevice::Host(statistics) => OnDevice::Host(statistics),
-                OnDevice::Cuda(statistics) => OnDevice::Cuda(statistics),
-            },
-            gamma,
-            beta,
-        }
+            None => cuda::statistics(&device, config, rows, values)?,
+        }))
     }
 }
 
@@ -104,21 +64,21 @@ impl NormWeights {
 pub struct BatchNormalise(pub NormWeights);
 
 impl<T: Real> Operator<T> for BatchNormalise {
-    type Saved = (Var<T>, UsedStatistics);
+    type Saved = (Var<T>, AnyStatistics);
 
     fn has_parameters(&self) -> bool {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let kind = &self.0.config.kind;
         x.expect_kind("input of a batch normalisation", kind)?;
         let mut y = context.buffer(x.values_len())?;
         let statistics = self.0.statistics(context, &x)?;
-        let (values, run) = context.values(self.0.ids())?;
-        let norm = self.0.with(&statistics, values);
-        dispatch!(run, batch_norm::forward(; norm, x.rows(), x.view(), y.view_mut()));
-        Ok((Var::new(kind.clone(), x.rows(), y), (x, statistics)))
+        let (values, mut run) = context.values(self.0.ids())?;
+        let (rows, norm) = (x.rows(), statistics.normalisation(&self.0.config, values)?);
+        Forward { rows, norm, x: x.view(), y: y.view_mut() }.run(&mut run)?;
+        Ok((Var::new(kind.clone(), rows, y), (x, statistics)))
     }
 
     fn backward(
@@ -127,25 +87,19 @@ impl<T: Real> Operator<T> for BatchNormalise {
         (x, statistics): Self::Saved,
         dy: Storage<T>,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let mut dx = context.buffer(x.values_len())?;
-        let (values, [gamma, beta], run) = context.gradients(self.0.ids())?;
-        let norm = self.0.with(&statistics, values);
-        let gradients = NormGradients { gamma, beta };
-        dispatch!(
-            run,
-            batch_norm::backward(
-                ; norm, x.rows(), x.view(), dy.view(), dx.view_mut(), gradients;
-                wide_scratch
-            )
-        );
+        let (values, [dgamma, dbeta], mut run) = context.gradients(self.0.ids())?;
+        let norm = statistics.normalisation(&self.0.config, values)?;
+        let (rows, x, dy, to) = (x.rows(), x.view(), dy.view(), dx.view_mut());
+        Backward { rows, norm, x, dy, dx: to, dgamma, dbeta }.run(&mut run)?;
         Ok([Some(dx)])
     }
 }
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`BatchNormalise`].
-    pub fn batch_norm(&mut self, weights: &NormWeights, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn batch_norm(&mut self, weights: &NormWeights, x: Var<T>) -> Result<Var<T>> {
         self.apply(BatchNormalise(weights.clone()), [x])
     }
 }

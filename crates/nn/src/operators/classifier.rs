@@ -4,7 +4,7 @@ use super::LinearWeights;
 use super::combine::scaled;
 use super::cross_entropy::send_targets;
 use crate::target::LossClasses;
-use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
+use crate::{Context, Loss, LossOperator, LossValue, NnError, Result, Storage, Tape, Var};
 use gemcnn_kernels::classifier::{self, Classifier, Gradients, RowResults, Rows};
 use gemcnn_kernels::cross_entropy::Targets;
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
@@ -21,7 +21,7 @@ type KnownGradients<T> = [Storage<T>; 3];
 impl<T: Real> LossOperator<T> for ClassifierLoss {
     type Saved = KnownGradients<T>;
 
-    fn forward(&self, _: &mut Context<'_, T>, _: [Var<T>; 1]) -> Result<(LossValue, Self::Saved), NnError> {
+    fn forward(&self, _: &mut Context<'_, T>, _: [Var<T>; 1]) -> Result<(LossValue, Self::Saved)> {
         Err(NnError::setting("classifier", "its loss is computed by `Tape::classifier`"))
     }
 
@@ -31,7 +31,7 @@ impl<T: Real> LossOperator<T> for ClassifierLoss {
         [features, weight, bias]: Self::Saved,
         loss_weight: f64,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         for (id, gradient) in [(Some(self.0.weight), weight), (self.0.bias, bias)] {
             let gradient = scaled(context, loss_weight, gradient)?;
             let (_, [y], mut run) = context.gradients([id])?;
@@ -48,7 +48,7 @@ struct DeviceRows<'r> {
 }
 
 impl<'r> DeviceRows<'r> {
-    fn new(device: &CudaDevice, wanted: Option<&'r mut [u32]>) -> Result<Option<Self>, NnError> {
+    fn new(device: &CudaDevice, wanted: Option<&'r mut [u32]>) -> Result<Option<Self>> {
         let Some(wanted) = wanted else { return Ok(None) };
         let numbers = device.buffer(wanted.len())?;
         Ok(Some(Self { numbers, wanted }))
@@ -63,7 +63,7 @@ fn run<T: Real>(
     targets: &LossClasses<'_, T>,
     rows: Rows<'_>,
     gradients: Option<&mut KnownGradients<T>>,
-) -> Result<LossValue, NnError> {
+) -> Result<LossValue> {
     let channels = features.kind().dimension();
     let ids = [Some(weights.weight), weights.bias];
     let products = context.workspace.product_mode();
@@ -122,7 +122,7 @@ impl<'a, T: Real> Tape<'a, T> {
         features: Var<T>,
         targets: Targets<'_, T>,
         rows: Rows<'_>,
-    ) -> Result<Loss, NnError> {
+    ) -> Result<Loss> {
         self.any_classifier(weights, features, &targets.into(), rows)
     }
 
@@ -133,7 +133,7 @@ impl<'a, T: Real> Tape<'a, T> {
         features: Var<T>,
         targets: &LossClasses<'_, T>,
         rows: Rows<'_>,
-    ) -> Result<Loss, NnError> {
+    ) -> Result<Loss> {
         let nodes = self.nodes_of(std::slice::from_ref(&features))?;
         features.expect_scalars("features to classify")?;
         features.expect_rows("features to classify", targets.host.labels.len())?;

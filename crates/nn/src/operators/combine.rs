@@ -1,6 +1,6 @@
 //! Sums, multiples, concatenation and selection of channels, softmax, and maxima over blocks of them.
 
-use crate::{Context, Keep, NnError, Operator, Recipe, Storage, Tape, Var};
+use crate::{Context, Keep, Operator, Recipe, Result, Storage, Tape, Var};
 use gemcnn_kernels::elementwise::{
     self, BlockMaximum, BlockMaximumBackward, Concatenate, Scale, Select, Slice, Softmax, SoftmaxBackward, Split,
     Unselect,
@@ -18,7 +18,7 @@ pub struct Add;
 impl<T: Real> Operator<T, 2> for Add {
     type Saved = ();
 
-    fn forward(&self, context: &mut Context<'_, T>, [a, b]: [Var<T>; 2]) -> Result<(Var<T>, ()), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [a, b]: [Var<T>; 2]) -> Result<(Var<T>, ())> {
         b.expect_kind("right operand of a sum", a.kind())?;
         b.expect_rows("the right operand of a sum", a.rows())?;
         let (kind, rows) = (a.kind().clone(), a.rows());
@@ -43,7 +43,7 @@ impl<T: Real> Operator<T, 2> for Add {
         (): (),
         dy: Storage<T>,
         wanted: [bool; 2],
-    ) -> Result<[Option<Storage<T>>; 2], NnError> {
+    ) -> Result<[Option<Storage<T>>; 2]> {
         Ok(match wanted {
             [true, true] => {
                 let copy = context.duplicate(&dy)?;
@@ -56,11 +56,7 @@ impl<T: Real> Operator<T, 2> for Add {
 }
 
 /// Scales the gradient of a loss of weight 1 to another weight.
-pub(super) fn scaled<T: Real>(
-    context: &mut Context<'_, T>,
-    weight: f64,
-    gradient: Storage<T>,
-) -> Result<Storage<T>, NnError> {
+pub(super) fn scaled<T: Real>(context: &mut Context<'_, T>, weight: f64, gradient: Storage<T>) -> Result<Storage<T>> {
     if weight == 1.0 {
         return Ok(gradient);
     }
@@ -74,12 +70,12 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Different types or numbers of rows.
-    pub fn add(&mut self, a: Var<T>, b: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn add(&mut self, a: Var<T>, b: Var<T>) -> Result<Var<T>> {
         self.apply(Add, [a, b])
     }
 
     /// Product of features with a constant. Keeps nothing.
-    pub fn scale(&mut self, factor: f64, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn scale(&mut self, factor: f64, x: Var<T>) -> Result<Var<T>> {
         let output = (x.kind().clone(), x.rows());
         self.record(
             Recipe { state: factor, inputs: [x], parameters: [], output, keep: Keep::Nothing },
@@ -93,7 +89,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Different numbers of rows.
-    pub fn concatenate(&mut self, a: Var<T>, b: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn concatenate(&mut self, a: Var<T>, b: Var<T>) -> Result<Var<T>> {
         b.expect_rows("the right operand of a concatenation", a.rows())?;
         let (first, second, rows) = (a.kind().clone(), b.kind().clone(), a.rows());
         let output = (first.concatenated(&second), rows);
@@ -108,7 +104,7 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// Selection of a range of channels of each order: rows of `slice.kind` become as many rows of `slice.output()`. Keeps
     /// nothing.
-    pub fn slice(&mut self, slice: &Arc<Slice>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn slice(&mut self, slice: &Arc<Slice>, x: Var<T>) -> Result<Var<T>> {
         x.expect_kind("input of a slice", &slice.kind)?;
         let (state, output) = ((Arc::clone(slice), x.rows()), (slice.output()?, x.rows()));
         self.record(
@@ -122,7 +118,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Features that are not scalars.
-    pub fn softmax(&mut self, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn softmax(&mut self, x: Var<T>) -> Result<Var<T>> {
         x.expect_scalars("the input of a softmax")?;
         let (state, output) = ((x.kind().dimension(), x.rows()), (x.kind().clone(), x.rows()));
         self.record(
@@ -137,7 +133,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Features that are not scalars, or whose number is no multiple of that of the blocks.
-    pub fn block_maximum(&mut self, blocks: usize, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn block_maximum(&mut self, blocks: usize, x: Var<T>) -> Result<Var<T>> {
         x.expect_scalars("the input of a block maximum")?;
         let (width, rows) = (x.kind().dimension() / blocks.max(1), x.rows());
         let (state, output) = ((blocks, width, rows), (FeatureType::scalars(width), rows));

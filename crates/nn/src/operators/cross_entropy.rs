@@ -2,7 +2,7 @@
 
 use crate::device::f32_slice;
 use crate::target::LossClasses;
-use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
+use crate::{Context, Loss, LossOperator, LossValue, Result, Storage, Tape, Var};
 use gemcnn_kernels::cross_entropy::cuda::DeviceTargets;
 use gemcnn_kernels::cross_entropy::{self, Targets};
 use gemcnn_kernels::cuda::CudaDevice;
@@ -24,7 +24,7 @@ impl<'a, T: Real> CrossEntropy<'a, T> {
 }
 
 /// Labels with the settings of their loss, on a GPU.
-pub(crate) fn send_targets<T: Real>(device: &CudaDevice, targets: &Targets<'_, T>) -> Result<DeviceTargets, NnError> {
+pub(crate) fn send_targets<T: Real>(device: &CudaDevice, targets: &Targets<'_, T>) -> Result<DeviceTargets> {
     let Targets { classes, labels, class_weights, smoothing } = *targets;
     let class_weights = class_weights.map(f32_slice).transpose()?;
     Ok(DeviceTargets::new(device, &Targets { classes, labels, class_weights, smoothing })?)
@@ -33,11 +33,7 @@ pub(crate) fn send_targets<T: Real>(device: &CudaDevice, targets: &Targets<'_, T
 impl<T: Real> LossOperator<T> for CrossEntropy<'_, T> {
     type Saved = (Var<T>, Option<Arc<DeviceTargets>>);
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [logits]: [Var<T>; 1],
-    ) -> Result<(LossValue, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [logits]: [Var<T>; 1]) -> Result<(LossValue, Self::Saved)> {
         let targets = &self.0.host;
         logits.expect_kind("logits", &FeatureType::scalars(targets.classes))?;
         logits.expect_rows("logits", targets.labels.len())?;
@@ -56,7 +52,7 @@ impl<T: Real> LossOperator<T> for CrossEntropy<'_, T> {
         (logits, targets): Self::Saved,
         weight: f64,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let mut dx = context.buffer(logits.values_len())?;
         match (context.executor(), targets) {
             (Executor::Cuda(device), Some(targets)) => {
@@ -74,7 +70,7 @@ impl<T: Real> LossOperator<T> for CrossEntropy<'_, T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`CrossEntropy`].
-    pub fn cross_entropy(&mut self, logits: Var<T>, targets: Targets<'a, T>) -> Result<Loss, NnError> {
+    pub fn cross_entropy(&mut self, logits: Var<T>, targets: Targets<'a, T>) -> Result<Loss> {
         self.apply_loss(CrossEntropy::new(targets), [logits])
     }
 }

@@ -1,6 +1,6 @@
 //! Learned diffusion on surfaces.
 
-use crate::{Context, NnError, Operator, ParameterId, SpectraBatch, Storage, Tape, Var};
+use crate::{Context, Operator, ParameterId, Result, SpectraBatch, Storage, Tape, Var};
 use gemcnn_kernels::diffusion::{Backward, Diffusion, Forward};
 use gemcnn_kernels::{FeatureType, Real};
 
@@ -46,7 +46,7 @@ impl<T: Real> Operator<T> for Diffuse<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         x.expect_rows("the input of a diffusion", self.spectra.vertex_count())?;
         let (config, offsets) = (self.settings(x.kind()), self.spectra.mesh_offsets());
         config.check_columns()?;
@@ -68,7 +68,7 @@ impl<T: Real> Operator<T> for Diffuse<'_, T> {
         (kind, saved): Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let (config, offsets) = (self.settings(&kind), self.spectra.mesh_offsets());
         let rows = self.spectra.vertex_count();
         let mut dx = context.buffer_if(wanted, rows * kind.dimension())?;
@@ -90,7 +90,7 @@ impl<'a, T: Real> Tape<'a, T> {
         weights: DiffusionWeights,
         gradients: bool,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let operator = Diffuse { spectra, weights, gradients };
         self.apply(operator, [x])
     }

@@ -1,10 +1,10 @@
 //! The block of DiffusionNet in one operator.
 
-use crate::{Context, Device, NnError, Operator, ParameterId, RandomStream, SpectraBatch, Storage, Tape, Var};
+use crate::{Context, Device, Operator, ParameterId, RandomStream, Result, SpectraBatch, Storage, Tape, Var};
 use gemcnn_kernels::diffusion_net::{self, DiffusionNet, Saved, Weights};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::random::Stream;
-use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve, ViewMut, dispatch};
+use gemcnn_kernels::{FeatureType, KernelError, Real, Resolve, dispatch};
 
 /// A whole block of DiffusionNet ([`diffusion_net`]). Saves nine numbers for each scalar of the input, or four on GPUs
 /// with a kernel of its own for the block (in bf16, the memory of two), and the spectrum.
@@ -73,7 +73,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         x.expect_scalars("the input of a diffusion block")?;
         x.expect_rows("the input of a diffusion block", self.spectra.vertex_count())?;
         let channels = x.kind().dimension();
@@ -101,7 +101,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
                 Streams(&random),
                 x.view(),
                 y.view_mut(),
-                views(&mut saved);
+                saved.each_mut().map(Storage::view_mut);
                 scratch
             )
         );
@@ -115,7 +115,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
         mut saved: Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let (config, offsets) = (self.config(saved.channels), self.spectra.mesh_offsets());
         let mut dx = context.buffer_if(wanted, dy.len())?;
         let spectra = self.spectra.on(context.device())?;
@@ -127,7 +127,7 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
                 &config, offsets, saved.dropped;
                 spectra.view(),
                 weights,
-                views(&mut saved.saved),
+                saved.saved.each_mut().map(Storage::view_mut),
                 dy.view(),
                 dx.as_mut().map(Storage::view_mut),
                 gradients;
@@ -135,16 +135,6 @@ impl<T: Real> Operator<T> for DiffusionNetBlock<'_, T> {
             )
         );
         Ok([dx])
-    }
-}
-
-fn views<T: Real>(saved: &mut Saved<Storage<T>>) -> Saved<ViewMut<'_, T>> {
-    Saved {
-        features: saved.features.view_mut(),
-        mapped: saved.mapped.view_mut(),
-        first: saved.first.view_mut(),
-        second: saved.second.view_mut(),
-        spectrum: saved.spectrum.view_mut(),
     }
 }
 
@@ -156,7 +146,7 @@ impl<'a, T: Real> Tape<'a, T> {
         weights: Weights<ParameterId>,
         dropout: f64,
         x: Var<T>,
-    ) -> Result<Option<Var<T>>, NnError> {
+    ) -> Result<Option<Var<T>>> {
         let operator = DiffusionNetBlock { spectra, weights, dropout };
         let config = operator.config(x.kind().dimension());
         match self.device() {

@@ -1,7 +1,7 @@
 //! Dropout of whole irreps, channels or meshes.
 
 use crate::operator::RandomStream;
-use crate::{GraphBatch, Keep, NnError, Recipe, Tape, Var};
+use crate::{GraphBatch, Keep, Recipe, Result, Tape, Var};
 use gemcnn_kernels::dropout::cuda::DeviceStream;
 use gemcnn_kernels::dropout::{DropMeshes, DropUnits, Dropout};
 use gemcnn_kernels::random::Stream;
@@ -18,7 +18,7 @@ fn borrowed(random: &RandomStream) -> OnDevice<Stream, (&DeviceStream, u64)> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Dropout of whole irreps or channels, in training only. The backward pass generates the mask again.
-    pub fn dropout(&mut self, config: &Arc<Dropout>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn dropout(&mut self, config: &Arc<Dropout>, x: Var<T>) -> Result<Var<T>> {
         x.expect_kind("input of a dropout", &config.kind)?;
         config.units()?;
         let Some(random) = self.context().random_stream()? else { return Ok(x) };
@@ -39,7 +39,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Another number of rows, or a probability outside [0, 1).
-    pub fn drop_meshes(&mut self, graph: &'a GraphBatch<T>, probability: f64, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn drop_meshes(&mut self, graph: &'a GraphBatch<T>, probability: f64, x: Var<T>) -> Result<Var<T>> {
         x.expect_rows("the input of a dropout of meshes", graph.vertex_count())?;
         let Some(random) = self.context().random_stream()? else { return Ok(x) };
         let (width, output) = (x.kind().dimension(), (x.kind().clone(), x.rows()));

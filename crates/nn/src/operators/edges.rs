@@ -4,7 +4,7 @@
 //! ([`EdgeFrame::Vertex`]) they keep their type. In the frame of the edge ([`EdgeFrame::Edge`]) they do not
 //! depend on the gauge, so their type is scalar and any function may act on them.
 
-use crate::{GraphBatch, Keep, NnError, Recipe, Tape, Var};
+use crate::{GraphBatch, Keep, Recipe, Result, Tape, Var};
 use gemcnn_kernels::edges::{
     EdgeFrame, Gather, GatherBackward, Reduce, ReduceBackwardWeights, ReduceForward, Softmax, SoftmaxBackward, Spread,
 };
@@ -23,7 +23,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Gathers the features of the neighbour `q` at each edge `p <- q`, transported to `p`: one row for each vertex becomes
     /// one row for each edge, of the same type in the frame of the vertex and of scalars in the frame of the edge. Keeps the
     /// type.
-    pub fn gather_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn gather_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_rows("the input of an edge gather", batch.vertex_count())?;
         let output = (kind_at_edges(frame, x.kind()), self.context().edge_rows(batch));
         let state = (x.kind().clone(), frame, batch.on(self.device())?);
@@ -40,7 +40,7 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// Copies the features of the vertex `p` to each of its edges `p <- q`. Rows and types are those of
     /// [`gather_edges`](Self::gather_edges). Keeps the type.
-    pub fn spread_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn spread_edges(&mut self, frame: EdgeFrame, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_rows("the input of an edge spread", batch.vertex_count())?;
         let output = (kind_at_edges(frame, x.kind()), self.context().edge_rows(batch));
         let state = (Reduce::sum(x.kind().clone(), frame), batch.on(self.device())?);
@@ -56,12 +56,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// Sum or mean of values over the edges of each vertex: one row for each edge, of type `config.features` in the frame of
     /// the vertex, or of the same number of scalars in the frame of the edge, becomes one row of `config.features` for each
     /// vertex. Keeps nothing.
-    pub fn reduce_edges(
-        &mut self,
-        config: &Arc<Reduce>,
-        batch: &'a GraphBatch<T>,
-        values: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    pub fn reduce_edges(&mut self, config: &Arc<Reduce>, batch: &'a GraphBatch<T>, values: Var<T>) -> Result<Var<T>> {
         self.expect_values(config, batch, &values)?;
         let output = (config.features.clone(), batch.vertex_count());
         let state = (Arc::clone(config), batch.on(self.device())?);
@@ -79,7 +74,7 @@ impl<'a, T: Real> Tape<'a, T> {
         batch: &'a GraphBatch<T>,
         values: Var<T>,
         weights: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         self.expect_values(config, batch, &values)?;
         weights.expect_kind("weights of an edge reduction", &FeatureType::scalars(config.heads))?;
         weights.expect_rows("the weights of an edge reduction", values.rows())?;
@@ -98,14 +93,14 @@ impl<'a, T: Real> Tape<'a, T> {
         )
     }
 
-    fn expect_values(&mut self, config: &Reduce, batch: &GraphBatch<T>, values: &Var<T>) -> Result<(), NnError> {
+    fn expect_values(&mut self, config: &Reduce, batch: &GraphBatch<T>, values: &Var<T>) -> Result<()> {
         let kind = kind_at_edges(config.frame, &config.features);
         values.expect_kind("values of an edge reduction", &kind)?;
         values.expect_rows("the values of an edge reduction", self.context().edge_rows(batch))
     }
 
     /// Softmax over the edges of each vertex, channel by channel: one row of scalars for each edge. Keeps the result.
-    pub fn edge_softmax(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn edge_softmax(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_scalars("the input of an edge softmax")?;
         x.expect_rows("the input of an edge softmax", self.context().edge_rows(batch))?;
         let output = (x.kind().clone(), x.rows());

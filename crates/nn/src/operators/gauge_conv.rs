@@ -1,9 +1,9 @@
 //! The gauge convolution.
 
 use crate::parameters::Access;
-use crate::{Context, GraphBatch, NnError, Operator, ParameterId, Parameters, Storage, Tape, Var};
-use gemcnn_kernels::gauge_conv::{self, GaugeConv, Weights};
-use gemcnn_kernels::{Real, Resolve, dispatch, irrep_dimension};
+use crate::{Context, GraphBatch, Operator, ParameterId, Parameters, Result, Storage, Tape, Var};
+use gemcnn_kernels::gauge_conv::{Backward, Forward, GaugeConv};
+use gemcnn_kernels::{Real, Resolve, irrep_dimension};
 use std::sync::Arc;
 
 /// Parameters of a gauge convolution; `None` if its settings omit them.
@@ -37,23 +37,17 @@ pub struct GaugeConvolve<'a, T> {
     pub weights: ConvWeights,
 }
 
-fn weights<S>([neighbour, self_term, bias]: [S; 3]) -> Weights<S> {
-    Weights { neighbour, self_term, bias }
-}
-
 impl<T: Real> GaugeConvolve<'_, T> {
     /// The convolution of `x`.
-    fn convolve(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Storage<T>, NnError> {
+    fn convolve(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Storage<T>> {
         let config = &*self.config;
         x.expect_kind("input of a gauge convolution", &config.input)?;
         x.expect_rows("the input of a gauge convolution", self.batch.vertex_count())?;
         let mut y = context.buffer(x.rows() * config.output.dimension())?;
         let graph = self.batch.on(context.device())?;
-        let (values, run) = context.values(self.weights.ids())?;
-        dispatch!(
-            run,
-            gauge_conv::forward(config; graph.view(), x.view(), weights(values), y.view_mut(); scratch)
-        );
+        let ([neighbour, self_term, bias], mut run) = context.values(self.weights.ids())?;
+        let (op, graph, x, to) = (config, graph.view(), x.view(), y.view_mut());
+        Forward { op, graph, x, neighbour, self_term, bias, y: to }.run(&mut run)?;
         if let Access::Calibration(parameters) = &mut context.access {
             calibrate(config, self.weights, parameters, y.view_mut().host()?);
         }
@@ -67,23 +61,15 @@ impl<T: Real> GaugeConvolve<'_, T> {
         x: &Var<T>,
         dy: &Storage<T>,
         wanted: bool,
-    ) -> Result<Option<Storage<T>>, NnError> {
+    ) -> Result<Option<Storage<T>>> {
         let mut dx = context.buffer_if(wanted, x.values_len())?;
         let graph = self.batch.on(context.device())?;
-        let (values, gradients, run) = context.gradients(self.weights.ids())?;
-        dispatch!(
-            run,
-            gauge_conv::backward(
-                &self.config;
-                graph.view(),
-                x.view(),
-                weights(values),
-                dy.view(),
-                dx.as_mut().map(Storage::view_mut),
-                weights(gradients);
-                scratch
-            )
-        );
+        let (values, gradients, mut run) = context.gradients(self.weights.ids())?;
+        let ([neighbour, self_term, bias], [dneighbour, dself_term, dbias]) = (values, gradients);
+        let (op, graph, x, dy, to) = (&*self.config, graph.view(), x.view(), dy.view(), dx.as_mut());
+        let dx_to = to.map(Storage::view_mut);
+        let pass = Backward { op, graph, x, neighbour, self_term, bias, dy, dx: dx_to, dneighbour, dself_term, dbias };
+        pass.run(&mut run)?;
         Ok(dx)
     }
 }
@@ -95,7 +81,7 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let y = self.convolve(context, &x)?;
         Ok((Var::new(self.config.output.clone(), x.rows(), y), x))
     }
@@ -106,7 +92,7 @@ impl<T: Real> Operator<T> for GaugeConvolve<'_, T> {
         x: Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         Ok([self.transposed(context, &x, &dy, wanted)?])
     }
 }
@@ -120,11 +106,7 @@ impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
         true
     }
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [x, skipped]: [Var<T>; 2],
-    ) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x, skipped]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved)> {
         skipped.expect_kind("skip connection of a gauge convolution", &self.config.output)?;
         skipped.expect_rows("the skip connection of a gauge convolution", x.rows())?;
         let mut y = self.convolve(context, &x)?;
@@ -138,7 +120,7 @@ impl<T: Real> Operator<T, 2> for GaugeConvolve<'_, T> {
         x: Self::Saved,
         dy: Storage<T>,
         [wanted, skipped]: [bool; 2],
-    ) -> Result<[Option<Storage<T>>; 2], NnError> {
+    ) -> Result<[Option<Storage<T>>; 2]> {
         let dx = self.transposed(context, &x, &dy, wanted)?;
         Ok([dx, skipped.then_some(dy)])
     }
@@ -190,7 +172,7 @@ impl<'a, T: Real> Tape<'a, T> {
         weights: ConvWeights,
         x: Var<T>,
         skipped: Option<Var<T>>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let config = Arc::clone(config);
         let operator = GaugeConvolve { config, batch, weights };
         match skipped {

@@ -1,6 +1,6 @@
 //! Diffusion by implicit solves, and gradients of scalars.
 
-use crate::{Context, HeatBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
+use crate::{Context, HeatBatch, Operator, ParameterId, Result, Storage, Tape, Var};
 use gemcnn_kernels::implicit::{Backward, Forward, Implicit};
 use gemcnn_kernels::incidence::Target;
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
@@ -28,7 +28,7 @@ impl<T: Real> Operator<T> for DiffuseImplicitly<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         context.reads_fixed_data();
         let (heat, config) = (self.heat, &*self.config);
         x.expect_kind("input of an implicit diffusion", &config.features)?;
@@ -48,7 +48,7 @@ impl<T: Real> Operator<T> for DiffuseImplicitly<'_, T> {
         saved: Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let mut dx = context.buffer_if(wanted, dy.len())?;
         let heat = self.heat.on(context.device())?;
         let ([mix], [dmix], mut run) = context.gradients([Some(self.mix)])?;
@@ -66,14 +66,14 @@ impl<'a, T: Real> Tape<'a, T> {
         config: &Arc<Implicit>,
         mix: ParameterId,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let config = Arc::clone(config);
         self.apply(DiffuseImplicitly { heat, config, mix }, [x])
     }
 
     /// Gradients of scalars on surfaces, from the jets of the meshes: scalars of each vertex become as many irreps of order
     /// 1. Saves nothing.
-    pub fn surface_gradient(&mut self, heat: &'a HeatBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn surface_gradient(&mut self, heat: &'a HeatBatch<T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_scalars("the input of a surface gradient")?;
         x.expect_rows("the input of a surface gradient", heat.vertex_count())?;
         // The two rows of a vertex are the two components of its vectors.

@@ -1,6 +1,6 @@
 //! Sums and means over a sparse incidence, such as faces and their vertices, in both directions.
 
-use crate::{IncidenceBatch, Keep, NnError, Recipe, Tape, Var};
+use crate::{IncidenceBatch, Keep, Recipe, Result, Tape, Var};
 use gemcnn_kernels::incidence::{Mix, MixBackward, Mixture, Normalise, Sum, Target};
 use gemcnn_kernels::{Aggregation, FeatureType, Real};
 
@@ -13,7 +13,7 @@ impl<'a, T: Real> Tape<'a, T> {
         aggregation: Aggregation,
         incidence: &'a IncidenceBatch<T>,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         self.sum_incidence("the input of an incidence map", Target::Rows, aggregation, incidence, x)
     }
 
@@ -23,7 +23,7 @@ impl<'a, T: Real> Tape<'a, T> {
         aggregation: Aggregation,
         incidence: &'a IncidenceBatch<T>,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         self.sum_incidence("the input of an incidence map to columns", Target::Columns, aggregation, incidence, x)
     }
 
@@ -34,7 +34,7 @@ impl<'a, T: Real> Tape<'a, T> {
         aggregation: Aggregation,
         incidence: &'a IncidenceBatch<T>,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         if !incidence.has_angles() {
             x.expect_scalars(what)?;
         }
@@ -51,7 +51,7 @@ impl<'a, T: Real> Tape<'a, T> {
         incidence: &'a IncidenceBatch<T>,
         x: Var<T>,
         output: (FeatureType, usize),
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         self.context().reads_fixed_data();
         let state = (x.kind().clone(), aggregation, target, incidence.on(self.device())?);
         self.record(
@@ -76,7 +76,7 @@ impl<'a, T: Real> Tape<'a, T> {
         incidence: &'a IncidenceBatch<T>,
         x: Var<T>,
         w: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         self.context().reads_fixed_data();
         for (what, input) in [("the values of a mixture", &x), ("the weights of a mixture", &w)] {
             input.expect_scalars(what)?;

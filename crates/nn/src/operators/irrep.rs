@@ -1,6 +1,6 @@
 //! Invariants of irreps: norms, dot products, and products with invariants.
 
-use crate::{Keep, NnError, Recipe, Tape, Var};
+use crate::{Keep, Recipe, Result, Tape, Var};
 use gemcnn_kernels::irrep::{Dot, Grouping, Norm, NormBackward, Scale};
 use gemcnn_kernels::{FeatureType, Real};
 
@@ -9,7 +9,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// An epsilon that is not positive; it keeps the gradient finite at zero.
-    pub fn irrep_norm(&mut self, epsilon: f64, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn irrep_norm(&mut self, epsilon: f64, x: Var<T>) -> Result<Var<T>> {
         let (features, rows) = (x.kind().clone(), x.rows());
         let output = (FeatureType::scalars(Grouping::Irreps.count(&features)), rows);
         self.record(
@@ -26,7 +26,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// Different types or numbers of rows, or heads that do not divide the multiplicities.
-    pub fn irrep_dot(&mut self, grouping: Grouping, a: Var<T>, b: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn irrep_dot(&mut self, grouping: Grouping, a: Var<T>, b: Var<T>) -> Result<Var<T>> {
         let (features, rows) = (a.kind().clone(), a.rows());
         b.expect_kind("right operand of a dot product", &features)?;
         b.expect_rows("the right operand of a dot product", rows)?;
@@ -49,7 +49,7 @@ impl<'a, T: Real> Tape<'a, T> {
     /// # Errors
     /// Factors that are not [`Grouping::count`] scalars for each row of `x`, or heads that do not divide the
     /// multiplicities.
-    pub fn irrep_scale(&mut self, grouping: Grouping, x: Var<T>, factors: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn irrep_scale(&mut self, grouping: Grouping, x: Var<T>, factors: Var<T>) -> Result<Var<T>> {
         let (features, rows) = (x.kind().clone(), x.rows());
         factors.expect_kind("factors of an irrep scale", &FeatureType::scalars(grouping.count(&features)))?;
         factors.expect_rows("the factors of an irrep scale", rows)?;

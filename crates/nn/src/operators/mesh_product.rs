@@ -1,12 +1,12 @@
 //! Products with a basis for each mesh of a batch.
 
-use crate::{BasisBatch, Keep, NnError, Recipe, Tape, Var};
+use crate::{BasisBatch, Keep, Recipe, Result, Tape, Var};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::mesh_product::{Expand, MeshProduct, Project};
 
 impl<T: Real> BasisBatch<T> {
     /// Settings of the kernel; a real basis is not equivariant for orders above 0.
-    fn product(&self, what: &str, x: &Var<T>) -> Result<MeshProduct, NnError> {
+    fn product(&self, what: &str, x: &Var<T>) -> Result<MeshProduct> {
         if !self.is_complex() {
             x.expect_scalars(what)?;
         }
@@ -24,7 +24,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// A type that the basis does not support, or another number of rows than vertices.
-    pub fn project(&mut self, basis: &'a BasisBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn project(&mut self, basis: &'a BasisBatch<T>, x: Var<T>) -> Result<Var<T>> {
         self.context().reads_fixed_data();
         let op = basis.product("the input of a projection", &x)?;
         x.expect_rows("the input of a projection", basis.vertex_count())?;
@@ -46,7 +46,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// A type that the basis does not support, or another number of rows than columns.
-    pub fn expand(&mut self, basis: &'a BasisBatch<T>, y: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn expand(&mut self, basis: &'a BasisBatch<T>, y: Var<T>) -> Result<Var<T>> {
         self.context().reads_fixed_data();
         let op = basis.product("the input of an expansion", &y)?;
         y.expect_rows("the input of an expansion", basis.row_count())?;

@@ -1,14 +1,15 @@
 //! Nonlinear messages along edges.
 
 use super::LinearWeights;
-use crate::{Context, Device, GraphBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
+use crate::record::empty;
+use crate::{Context, Device, GraphBatch, Operator, ParameterId, Result, Storage, Tape, Var};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::linear::{self, Linear};
 use gemcnn_kernels::messages::chain::{self, Chain, SendLayer};
 use gemcnn_kernels::messages::host::{self, HostChain, HostLayer};
 use gemcnn_kernels::messages::{Gather, GatherBackward, Reduce, ReduceBackward};
 use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{FeatureType, Real, Resolve, dispatch};
+use gemcnn_kernels::{FeatureType, Real, Resolve};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -70,12 +71,12 @@ impl<T: Real> MessageFunction<T> {
         HostChain::new(&self.input, &layers.collect::<Vec<_>>())
     }
 
-    fn host_weights(&self, context: &mut Context<'_, T>) -> Result<Vec<T>, NnError> {
+    fn host_weights(&self, context: &mut Context<'_, T>) -> Result<Vec<T>> {
         host_weights(context, self.layers.iter().map(|layer| layer.weights))
     }
 
     /// Adds to the gradients of all matrices and biases.
-    fn add_host_gradients(&self, context: &mut Context<'_, T>, all: &[T]) -> Result<(), NnError> {
+    fn add_host_gradients(&self, context: &mut Context<'_, T>, all: &[T]) -> Result<()> {
         let matrices = self.layers.iter().map(|layer| layer.map.weight_count());
         let (mut weights, mut biases) = all.split_at(matrices.sum());
         for layer in &self.layers {
@@ -106,7 +107,7 @@ impl<T: Real> MessageFunction<T> {
 pub(super) fn host_weights<T: Real>(
     context: &mut Context<'_, T>,
     maps: impl Iterator<Item = LinearWeights>,
-) -> Result<Vec<T>, NnError> {
+) -> Result<Vec<T>> {
     let (mut weights, mut biases) = (Vec::new(), Vec::new());
     for map in maps {
         let ([weight, bias], _) = context.values(map.ids())?;
@@ -141,7 +142,7 @@ impl<'a> OneKernel<'a> {
         Self { device: device.clone(), chain, parameters: all.chunks(4).map(four).collect() }
     }
 
-    pub fn weights<T: Real>(&self, context: &mut Context<'_, T>) -> Result<DeviceBuffer<f32>, NnError> {
+    pub fn weights<T: Real>(&self, context: &mut Context<'_, T>) -> Result<DeviceBuffer<f32>> {
         let mut all = self.device.buffer(self.chain.weight_count())?;
         let mut start = 0;
         for &ids in &self.parameters {
@@ -154,11 +155,7 @@ impl<'a> OneKernel<'a> {
         Ok(all)
     }
 
-    pub fn add_gradients<T: Real>(
-        &self,
-        context: &mut Context<'_, T>,
-        all: DeviceSlice<'_, f32>,
-    ) -> Result<(), NnError> {
+    pub fn add_gradients<T: Real>(&self, context: &mut Context<'_, T>, all: DeviceSlice<'_, f32>) -> Result<()> {
         let mut start = 0;
         for &ids in &self.parameters {
             let (_, [a, b, c, d], _) = context.gradients(ids)?;
@@ -173,20 +170,20 @@ impl<'a> OneKernel<'a> {
 
 impl<T: Real> SendMessages<'_, T> {
     /// The layers as one kernel, if the device supports it.
-    fn chain(&self, device: &Device) -> Result<Option<OneKernel<'_>>, NnError> {
+    fn chain(&self, device: &Device) -> Result<Option<OneKernel<'_>>> {
         let (function, Device::Cuda(device)) = (&*self.function, device) else { return Ok(None) };
         let layers = function.layers.iter().map(|layer| {
-            let plan = (&*layer.plan).cuda()?;
+            let plan = layer.plan.cuda();
             Ok(SendLayer { map: &layer.map, plan })
         });
-        let layers = layers.collect::<Result<Vec<_>, NnError>>()?;
+        let layers = layers.collect::<Result<Vec<_>>>()?;
         let chain = Chain::messages(device, &function.input, &layers)?;
         let weights = || function.layers.iter().map(|layer| layer.weights);
         Ok(chain.map(|chain| OneKernel::new(device, chain, weights())))
     }
 
     /// The result in one pass over the edges, if the device supports it.
-    fn sent(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Option<Storage<T>>, NnError> {
+    fn sent(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Option<Storage<T>>> {
         if let Device::Cpu = context.device() {
             return self.sent_on_host(context, x);
         }
@@ -205,7 +202,7 @@ impl<T: Real> SendMessages<'_, T> {
         Ok(Some(y))
     }
 
-    fn sent_on_host(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Option<Storage<T>>, NnError> {
+    fn sent_on_host(&self, context: &mut Context<'_, T>, x: &Var<T>) -> Result<Option<Storage<T>>> {
         let Some(chain) = self.function.host_chain() else { return Ok(None) };
         let weights = self.function.host_weights(context)?;
         let mut y = context.buffer(x.rows() * self.function.output().dimension())?;
@@ -222,7 +219,7 @@ impl<T: Real> SendMessages<'_, T> {
         x: &Var<T>,
         dy: &Storage<T>,
         wanted: bool,
-    ) -> Result<Option<[Option<Storage<T>>; 1]>, NnError> {
+    ) -> Result<Option<[Option<Storage<T>>; 1]>> {
         let Some(chain) = self.function.host_chain() else { return Ok(None) };
         let weights = self.function.host_weights(context)?;
         let mut gradients = vec![T::zero(); weights.len()];
@@ -249,7 +246,7 @@ impl<T: Real> SendMessages<'_, T> {
         x: &Var<T>,
         dy: &Storage<T>,
         wanted: bool,
-    ) -> Result<Option<[Option<Storage<T>>; 1]>, NnError> {
+    ) -> Result<Option<[Option<Storage<T>>; 1]>> {
         if let Device::Cpu = context.device() {
             return self.sent_back_on_host(context, x, dy, wanted);
         }
@@ -279,7 +276,7 @@ impl<T: Real> SendMessages<'_, T> {
         x: &Var<T>,
         range: Range<usize>,
         is_backward: bool,
-    ) -> Result<Messages<T>, NnError> {
+    ) -> Result<Messages<T>> {
         let (function, rows) = (&*self.function, range.len());
         let mut gathered = context.buffer(rows * 2 * function.input.dimension())?;
         let graph = self.batch.on(context.device())?;
@@ -294,8 +291,9 @@ impl<T: Real> SendMessages<'_, T> {
             linear::Forward { op: map, rows, x, weight, bias, y }.run(&mut run)?;
             if !(is_backward && index + 1 == function.layers.len()) {
                 let mut value = context.buffer(rows * map.outputs)?;
-                let run = context.executor();
-                dispatch!(run, regular::forward(; plan, rows, sum.view(), value.view_mut()));
+                let mut run = context.executor();
+                let (plan, norm) = (plan.on(&run), run.option(None));
+                regular::Forward { rows, plan, norm, x: sum.view(), y: value.view_mut() }.run(&mut run)?;
                 computed.values.push(value);
             }
             computed.sums.push(sum);
@@ -311,7 +309,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let (function, output) = (&*self.function, self.function.output());
         x.expect_kind("input of messages", &function.input)?;
         x.expect_rows("the input of messages", self.batch.vertex_count())?;
@@ -336,7 +334,7 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
         x: Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let (function, output) = (&*self.function, &self.function.output());
         if let Some(gradient) = self.sent_back(context, &x, &dy, wanted)? {
             return Ok(gradient);
@@ -354,11 +352,11 @@ impl<T: Real> Operator<T> for SendMessages<'_, T> {
                 let sum = computed.sums.split_off(index).swap_remove(0);
                 computed.values.truncate(index + 1);
                 let mut dsum = context.buffer(rows * map.outputs)?;
-                let run = context.executor();
-                dispatch!(
-                    run,
-                    regular::backward(; plan, rows, sum.view(), gradient.view(), dsum.view_mut())
-                );
+                let (_, none) = empty(context.device());
+                let mut run = context.executor();
+                let (plan, norm, dgamma, dbeta) = (plan.on(&run), run.option(None), none(), none());
+                let (x, dy, dx) = (sum.view(), gradient.view(), dsum.view_mut());
+                regular::Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta }.run(&mut run)?;
                 let needed = index > 0 || wanted;
                 let mut before = context.buffer_if(needed, rows * map.inputs)?;
                 let ([weight, _], [dweight, dbias], mut run) = context.gradients(layer.weights.ids())?;
@@ -385,7 +383,7 @@ impl<'a, T: Real> Tape<'a, T> {
         function: &Arc<MessageFunction<T>>,
         batch: &'a GraphBatch<T>,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let function = Arc::clone(function);
         self.apply(SendMessages { function, batch }, [x])
     }

@@ -1,6 +1,6 @@
 //! The norm and the gated nonlinearity.
 
-use crate::{Keep, NnError, ParameterId, Recipe, Tape, Var};
+use crate::{Keep, ParameterId, Recipe, Result, Tape, Var};
 use gemcnn_kernels::Real;
 use gemcnn_kernels::norm_gate::{
     GatedBackward, GatedForward, GatedNonlinearity, NormBackward, NormForward, NormNonlinearity,
@@ -15,7 +15,7 @@ impl<'a, T: Real> Tape<'a, T> {
         config: &Arc<NormNonlinearity>,
         bias: ParameterId,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         x.expect_kind("input of a norm nonlinearity", &config.kind)?;
         let (state, output) = ((Arc::clone(config), x.rows()), (config.kind.clone(), x.rows()));
         self.record(
@@ -29,7 +29,7 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// The gated nonlinearity: irreps times the sigmoid of their gates. Rows of `config.input()`, with the gates after the
     /// other scalars, become rows of `config.output`. Keeps `x`.
-    pub fn gated_nonlinearity(&mut self, config: &Arc<GatedNonlinearity>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn gated_nonlinearity(&mut self, config: &Arc<GatedNonlinearity>, x: Var<T>) -> Result<Var<T>> {
         x.expect_kind("input of a gated nonlinearity", &config.input())?;
         let (state, output) = ((Arc::clone(config), x.rows()), (config.output.clone(), x.rows()));
         self.record(

@@ -1,6 +1,6 @@
 //! Pooling: from vertices to whole meshes, and between vertices and clusters.
 
-use crate::{ClusterBatch, Context, Device, GraphBatch, Keep, NnError, Operator, Recipe, Storage, Tape, Var};
+use crate::{ClusterBatch, Context, Device, GraphBatch, Keep, Operator, Recipe, Result, Storage, Tape, Var};
 use gemcnn_kernels::cuda::DeviceBuffer;
 use gemcnn_kernels::pool::{Max, MaxBackward, Mean, MeanBackward, Pool, PoolBackward, Unpool, UnpoolBackward};
 use gemcnn_kernels::{FeatureType, OnDevice, Real};
@@ -15,7 +15,7 @@ pub struct GlobalMax<'a, T>(pub &'a GraphBatch<T>);
 impl<T: Real> Operator<T> for GlobalMax<'_, T> {
     type Saved = (FeatureType, OnDevice<Vec<u32>, DeviceBuffer<u32>>);
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let (batch, kind) = (self.0, x.kind().clone());
         x.expect_rows("the input of a global pooling", batch.vertex_count())?;
         let mut y = context.buffer(batch.mesh_count() * kind.dimension())?;
@@ -39,7 +39,7 @@ impl<T: Real> Operator<T> for GlobalMax<'_, T> {
         (kind, arguments): Self::Saved,
         dy: Storage<T>,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let mut dx = context.buffer(self.0.vertex_count() * kind.dimension())?;
         let arguments = match &arguments {
             OnDevice::Host(places) => OnDevice::Host(&places[..]),
@@ -55,7 +55,7 @@ impl<T: Real> Operator<T> for GlobalMax<'_, T> {
 impl<'a, T: Real> Tape<'a, T> {
     /// Mean over the vertices of each mesh: one row of scalars for each vertex becomes one for each mesh. Keeps the
     /// type.
-    pub fn global_mean(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn global_mean(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_rows("the input of a global pooling", batch.vertex_count())?;
         let output = (x.kind().clone(), batch.mesh_count());
         let state = (x.kind().clone(), batch.on(self.device())?);
@@ -69,13 +69,13 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Applies [`GlobalMax`].
-    pub fn global_max(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn global_max(&mut self, batch: &'a GraphBatch<T>, x: Var<T>) -> Result<Var<T>> {
         self.apply(GlobalMax(batch), [x])
     }
 
     /// Mean over the vertices of each cluster, transported to its representative: one row for each fine vertex becomes
     /// one of the same type for each cluster. Keeps the type.
-    pub fn transport_pool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn transport_pool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_rows("the input of a transport pooling", clusters.fine_count())?;
         let output = (x.kind().clone(), clusters.coarse_count());
         let state = (x.kind().clone(), clusters.on(self.device())?);
@@ -90,7 +90,7 @@ impl<'a, T: Real> Tape<'a, T> {
 
     /// Features of each cluster, transported to its vertices: one row for each cluster becomes one of the same type for
     /// each fine vertex. Keeps the type.
-    pub fn transport_unpool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn transport_unpool(&mut self, clusters: &'a ClusterBatch<T>, x: Var<T>) -> Result<Var<T>> {
         x.expect_rows("the input of a transport unpooling", clusters.coarse_count())?;
         let output = (x.kind().clone(), clusters.fine_count());
         let state = (x.kind().clone(), clusters.on(self.device())?);

@@ -2,7 +2,7 @@
 
 use crate::error::check_size;
 use crate::target::{LossValues, TargetValues};
-use crate::{Context, Loss, LossOperator, LossValue, NnError, Storage, Tape, Var};
+use crate::{Context, Loss, LossOperator, LossValue, Result, Storage, Tape, Var};
 use gemcnn_kernels::regression::cuda::DeviceValues;
 use gemcnn_kernels::regression::{self, Penalty};
 use gemcnn_kernels::{Executor, Real, Resolve};
@@ -23,11 +23,7 @@ impl<'a, T: Real> RegressionLoss<'a, T> {
 impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
     type Saved = (Var<T>, Option<Arc<DeviceValues>>);
 
-    fn forward(
-        &self,
-        context: &mut Context<'_, T>,
-        [prediction]: [Var<T>; 1],
-    ) -> Result<(LossValue, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [prediction]: [Var<T>; 1]) -> Result<(LossValue, Self::Saved)> {
         let (kind, target) = (prediction.kind(), &self.0.host);
         if let Some(known) = target.known {
             check_size("rows in the mask", prediction.rows(), known.len())?;
@@ -48,7 +44,7 @@ impl<T: Real> LossOperator<T> for RegressionLoss<'_, T> {
         (prediction, sent): Self::Saved,
         weight: f64,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let mut dx = context.buffer(prediction.values_len())?;
         match (context.executor(), sent) {
             (Executor::Cuda(device), Some(sent)) => {
@@ -70,7 +66,7 @@ impl<'a, T: Real> Tape<'a, T> {
     ///
     /// # Errors
     /// A target of another size.
-    pub fn mean_square(&mut self, prediction: Var<T>, target: &'a [T]) -> Result<Loss, NnError> {
+    pub fn mean_square(&mut self, prediction: Var<T>, target: &'a [T]) -> Result<Loss> {
         self.regression(Penalty::MeanSquare, prediction, target, None)
     }
 
@@ -84,7 +80,7 @@ impl<'a, T: Real> Tape<'a, T> {
         prediction: Var<T>,
         target: &'a [T],
         mask: Option<&'a [bool]>,
-    ) -> Result<Loss, NnError> {
+    ) -> Result<Loss> {
         self.apply_loss(RegressionLoss::new(penalty, target, mask), [prediction])
     }
 }

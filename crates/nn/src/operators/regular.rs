@@ -1,11 +1,11 @@
 //! The regular nonlinearity, with optional batch normalisation of its samples.
 
 use super::NormWeights;
-use super::batch_norm::UsedStatistics;
-use crate::{Context, NnError, Operator, Storage, Tape, Var};
-use gemcnn_kernels::batch_norm::NormGradients;
-use gemcnn_kernels::regular::{self, Plan};
-use gemcnn_kernels::{Real, dispatch};
+use crate::record::empty;
+use crate::{Context, Operator, Result, Storage, Tape, Var};
+use gemcnn_kernels::Real;
+use gemcnn_kernels::batch_norm::AnyStatistics;
+use gemcnn_kernels::regular::{Backward, Forward, Plan};
 use std::sync::Arc;
 
 /// Regular nonlinearity, after an optional batch normalisation of the samples. Saves `x` and the statistics.
@@ -21,31 +21,27 @@ pub struct RegularActivate<T: Real> {
 }
 
 impl<T: Real> Operator<T> for RegularActivate<T> {
-    type Saved = (Var<T>, Option<UsedStatistics>);
+    type Saved = (Var<T>, Option<AnyStatistics>);
 
     fn has_parameters(&self) -> bool {
         self.norm.is_some()
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let (plan, rows) = (&*self.plan, x.rows());
         x.expect_kind("input of a regular nonlinearity", &plan.config().input)?;
         let kind = plan.config().output();
         let mut y = context.buffer(rows * kind.dimension())?;
-        let statistics = match &self.norm {
-            None => {
-                let run = context.executor();
-                dispatch!(run, regular::forward(; plan, rows, x.view(), y.view_mut()));
-                None
-            }
-            Some(weights) => {
-                let statistics = weights.statistics(context, &x)?;
+        let statistics = self.norm.as_ref().map(|weights| weights.statistics(context, &x)).transpose()?;
+        let (norm, mut run) = match self.norm.as_ref().zip(statistics.as_ref()) {
+            None => (None, context.executor()),
+            Some((weights, statistics)) => {
                 let (values, run) = context.values(weights.ids())?;
-                let norm = weights.with(&statistics, values);
-                dispatch!(run, regular::forward_normalised(; plan, norm, rows, x.view(), y.view_mut()));
-                Some(statistics)
+                (Some(statistics.normalisation(&weights.config, values)?), run)
             }
         };
+        let (plan, norm) = (plan.on(&run), run.option(norm));
+        Forward { rows, plan, norm, x: x.view(), y: y.view_mut() }.run(&mut run)?;
         Ok((Var::new(kind, rows, y), (x, statistics)))
     }
 
@@ -55,34 +51,27 @@ impl<T: Real> Operator<T> for RegularActivate<T> {
         (x, statistics): Self::Saved,
         dy: Storage<T>,
         _: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let (plan, rows) = (&*self.plan, x.rows());
         let mut dx = context.buffer(x.values_len())?;
-        match self.norm.as_ref().zip(statistics.as_ref()) {
-            None => {
-                let run = context.executor();
-                dispatch!(run, regular::backward(; plan, rows, x.view(), dy.view(), dx.view_mut()));
-            }
+        let (_, none) = empty(context.device());
+        let (norm, [dgamma, dbeta], mut run) = match self.norm.as_ref().zip(statistics.as_ref()) {
+            None => (None, [none(), none()], context.executor()),
             Some((weights, statistics)) => {
-                let (values, [gamma, beta], run) = context.gradients(weights.ids())?;
-                let norm = weights.with(statistics, values);
-                let gradients = NormGradients { gamma, beta };
-                dispatch!(
-                    run,
-                    regular::backward_normalised(
-                        ; plan, norm, rows, x.view(), dy.view(), dx.view_mut(), gradients;
-                        wide_scratch
-                    )
-                );
+                let (values, gradients, run) = context.gradients(weights.ids())?;
+                (Some(statistics.normalisation(&weights.config, values)?), gradients, run)
             }
-        }
+        };
+        let (plan, norm) = (plan.on(&run), run.option(norm));
+        let (x, dy, to) = (x.view(), dy.view(), dx.view_mut());
+        Backward { rows, plan, norm, x, dy, dx: to, dgamma, dbeta }.run(&mut run)?;
         Ok([Some(dx)])
     }
 }
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`RegularActivate`].
-    pub fn regular(&mut self, plan: &Arc<Plan<T>>, norm: Option<&NormWeights>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn regular(&mut self, plan: &Arc<Plan<T>>, norm: Option<&NormWeights>, x: Var<T>) -> Result<Var<T>> {
         let plan = Arc::clone(plan);
         self.apply(RegularActivate { plan, norm: norm.cloned() }, [x])
     }

@@ -1,6 +1,6 @@
 //! One linear map in several rotations.
 
-use crate::{Context, IncidenceBatch, NnError, Operator, ParameterId, Storage, Tape, Var};
+use crate::{Context, IncidenceBatch, Operator, ParameterId, Result, Storage, Tape, Var};
 use gemcnn_kernels::elementwise::Accumulate;
 use gemcnn_kernels::incidence::{Normalise, Sum, Target};
 use gemcnn_kernels::linear::{Backward, Forward, Linear};
@@ -31,7 +31,7 @@ impl<T: Real> RotatedMap<T> {
         Linear { inputs: self.inputs, outputs: count / self.inputs.max(1), bias: false }
     }
 
-    fn rotated(&self, context: &mut Context<'_, T>) -> Result<Storage<T>, NnError> {
+    fn rotated(&self, context: &mut Context<'_, T>) -> Result<Storage<T>> {
         let mut rotated = context.buffer(self.linear().weight_count())?;
         let arrays = self.rotations.on(context.device())?;
         let ([weight], mut run) = context.values([Some(self.weight)])?;
@@ -49,7 +49,7 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x]: [Var<T>; 1]) -> Result<(Var<T>, Self::Saved)> {
         let linear = self.linear();
         let input = FeatureType::scalars(linear.inputs);
         x.expect_kind("input of a rotated linear map", &input)?;
@@ -68,7 +68,7 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
         x: Self::Saved,
         dy: Storage<T>,
         [wanted]: [bool; 1],
-    ) -> Result<[Option<Storage<T>>; 1], NnError> {
+    ) -> Result<[Option<Storage<T>>; 1]> {
         let linear = self.linear();
         let rotated = self.rotated(context)?;
         let mut dx = context.buffer_if(wanted, x.values_len())?;
@@ -90,7 +90,7 @@ impl<T: Real> Operator<T> for RotatedMap<T> {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Applies [`RotatedMap`].
-    pub fn rotated_map(&mut self, map: RotatedMap<T>, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn rotated_map(&mut self, map: RotatedMap<T>, x: Var<T>) -> Result<Var<T>> {
         self.apply(map, [x])
     }
 }

@@ -1,6 +1,6 @@
 //! Linear maps of each row, equivariant and of scalars.
 
-use crate::{Keep, NnError, ParameterId, Recipe, Tape, Var};
+use crate::{Keep, ParameterId, Recipe, Result, Tape, Var};
 use gemcnn_kernels::linear::Linear;
 use gemcnn_kernels::self_map::SelfMap;
 use gemcnn_kernels::{FeatureType, Real};
@@ -23,7 +23,7 @@ impl LinearWeights {
 
 impl<'a, T: Real> Tape<'a, T> {
     /// Equivariant linear map of each row: rows of `config.input` become as many rows of `config.output`. Keeps `x`.
-    pub fn self_map(&mut self, config: &Arc<SelfMap>, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn self_map(&mut self, config: &Arc<SelfMap>, weights: LinearWeights, x: Var<T>) -> Result<Var<T>> {
         use gemcnn_kernels::self_map::{Backward, Forward};
         x.expect_kind("input of an equivariant linear map", &config.input)?;
         let (state, output) = ((Arc::clone(config), x.rows()), (config.output.clone(), x.rows()));
@@ -37,7 +37,7 @@ impl<'a, T: Real> Tape<'a, T> {
     }
 
     /// Linear map of each row of scalars: rows of `op.inputs` scalars become as many rows of `op.outputs` scalars. Keeps `x`.
-    pub fn linear(&mut self, op: Linear, weights: LinearWeights, x: Var<T>) -> Result<Var<T>, NnError> {
+    pub fn linear(&mut self, op: Linear, weights: LinearWeights, x: Var<T>) -> Result<Var<T>> {
         use gemcnn_kernels::linear::{Backward, Forward};
         x.expect_kind("input of a linear map", &FeatureType::scalars(op.inputs))?;
         let (state, output) = ((op, x.rows()), (FeatureType::scalars(op.outputs), x.rows()));

@@ -2,7 +2,7 @@
 
 use super::LinearWeights;
 use super::messages::{OneKernel, host_weights};
-use crate::{Context, Device, NnError, Operator, Storage, Tape, Var};
+use crate::{Context, Device, Operator, Result, Storage, Tape, Var};
 use gemcnn_kernels::messages::chain::{self, Chain};
 use gemcnn_kernels::messages::host::{self, HostUpdate};
 use gemcnn_kernels::regular::Plan;
@@ -35,9 +35,9 @@ impl<T: Real> UpdateFunction<T> {
     }
 
     /// The layers as one kernel, if the device supports both passes.
-    fn kernel(&self, device: &Device) -> Result<Option<OneKernel<'_>>, NnError> {
+    fn kernel(&self, device: &Device) -> Result<Option<OneKernel<'_>>> {
         let Device::Cuda(device) = device else { return Ok(None) };
-        let plan = (&*self.plan).cuda()?;
+        let plan = self.plan.cuda();
         let chain = Chain::update(device, self.kind(), self.layers.len(), plan)?;
         let chain = chain.filter(Chain::has_backward);
         Ok(chain.map(|chain| OneKernel::new(device, chain, self.layers.iter().copied())))
@@ -49,7 +49,7 @@ impl<T: Real> UpdateFunction<T> {
         HostUpdate::new(self.layers.len(), &self.plan).filter(|_| has_biases)
     }
 
-    fn expected(&self, device: &Device) -> Result<OneKernel<'_>, NnError> {
+    fn expected(&self, device: &Device) -> Result<OneKernel<'_>> {
         self.kernel(device)?.ok_or_else(|| KernelError::OtherDevice.into())
     }
 }
@@ -61,7 +61,7 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
         true
     }
 
-    fn forward(&self, context: &mut Context<'_, T>, [x, m]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved), NnError> {
+    fn forward(&self, context: &mut Context<'_, T>, [x, m]: [Var<T>; 2]) -> Result<(Var<T>, Self::Saved)> {
         let kind = self.function.kind();
         x.expect_kind("input of an update", kind)?;
         m.expect_kind("messages of an update", kind)?;
@@ -87,7 +87,7 @@ impl<T: Real> Operator<T, 2> for UpdateVertices<T> {
         [x, m]: Self::Saved,
         dy: Storage<T>,
         wanted: [bool; 2],
-    ) -> Result<[Option<Storage<T>>; 2], NnError> {
+    ) -> Result<[Option<Storage<T>>; 2]> {
         let kernel = self.function.expected(context.device())?;
         let weights = kernel.weights(context)?;
         let mut gradients = kernel.device.buffer(weights.len())?;
@@ -117,7 +117,7 @@ impl<'a, T: Real> Tape<'a, T> {
         function: &Arc<UpdateFunction<T>>,
         x: Var<T>,
         m: Var<T>,
-    ) -> Result<Option<Var<T>>, NnError> {
+    ) -> Result<Option<Var<T>>> {
         let is_supported = match self.device() {
             Device::Cpu => !self.is_training() && function.on_host().is_some(),
             device => function.kernel(device)?.is_some(),

@@ -1,7 +1,7 @@
 //! The gauge convolution with weights of edges, and the products of queries with its keys: the two halves of attention.
 
 use super::ConvWeights;
-use crate::{GraphBatch, Keep, NnError, ParameterId, Recipe, Tape, Var};
+use crate::{GraphBatch, Keep, ParameterId, Recipe, Result, Tape, Var};
 use gemcnn_kernels::gauge_conv::GaugeConv;
 use gemcnn_kernels::weighted_conv::{Backward, Forward, Products};
 use gemcnn_kernels::{FeatureType, Real};
@@ -18,7 +18,7 @@ impl<'a, T: Real> Tape<'a, T> {
         weight: ParameterId,
         queries: Var<T>,
         x: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let vertices = batch.vertex_count();
         queries.expect_kind("queries of an edge product", &config.output)?;
         queries.expect_rows("the queries of an edge product", vertices)?;
@@ -50,7 +50,7 @@ impl<'a, T: Real> Tape<'a, T> {
         weights: ConvWeights,
         x: Var<T>,
         factors: Var<T>,
-    ) -> Result<Var<T>, NnError> {
+    ) -> Result<Var<T>> {
         let what = "weights of a weighted gauge convolution";
         x.expect_kind("input of a weighted gauge convolution", &config.input)?;
         x.expect_rows("the input of a weighted gauge convolution", batch.vertex_count())?;

@@ -1,6 +1,6 @@
 //! Update rules of optimisers.
 
-use crate::NnError;
+use crate::{NnError, Result};
 use gemcnn_kernels::cuda::optimiser as cuda;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ impl Method {
     ///
     /// # Errors
     /// The first setting that is out of range, and its range.
-    pub fn check(&self) -> Result<(), NnError> {
+    pub fn check(&self) -> Result<()> {
         let bad = |problem: &str| Err(NnError::setting("optimiser", problem));
         let in_range = |value: f64| (0.0..1.0).contains(&value);
         let (rates, epsilon, decay) = match *self {

@@ -19,7 +19,7 @@ mod method;
 
 use crate::device::{f32_slice, f32_slice_mut};
 use crate::error::check_size;
-use crate::{Archive, NnError, Parameters};
+use crate::{Archive, NnError, Parameters, Result};
 use gemcnn_kernels::cuda::optimiser::{self as cuda, DeviceOptimiser};
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceSlice};
 use gemcnn_kernels::{Real, compiled};
@@ -104,7 +104,7 @@ impl Clone for DeviceState {
 }
 
 /// Splits concatenated values into entries.
-fn distribute<T: Real>(numbers: &[f32], entries: &mut [Vec<T>]) -> Result<(), NnError> {
+fn distribute<T: Real>(numbers: &[f32], entries: &mut [Vec<T>]) -> Result<()> {
     let mut rest = numbers;
     for entry in entries {
         let (own, others) = rest.split_at(entry.len().min(rest.len()));
@@ -119,7 +119,7 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// A setting out of range.
-    pub fn new(method: Method, parameters: &Parameters<T>) -> Result<Self, NnError> {
+    pub fn new(method: Method, parameters: &Parameters<T>) -> Result<Self> {
         Self::with_average(method, 0.0, parameters)
     }
 
@@ -127,7 +127,7 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// A setting out of range.
-    pub fn with_average(method: Method, decay: f64, parameters: &Parameters<T>) -> Result<Self, NnError> {
+    pub fn with_average(method: Method, decay: f64, parameters: &Parameters<T>) -> Result<Self> {
         method.check()?;
         if !(0.0..1.0).contains(&decay) {
             let problem = format!("the decay {decay} of the average must be at least 0 and below 1");
@@ -155,7 +155,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// Updates all trained parameters from their gradients, on the device of the parameters.
-    pub fn step(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
+    pub fn step(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<()> {
         if !(rate >= 0.0 && rate.is_finite()) {
             return Err(NnError::setting(
                 "optimiser",
@@ -225,7 +225,7 @@ impl<T: Real> Optimiser<T> {
 
     /// The parameters with averaged weights, on the host; the given ones if there is no average. Running statistics
     /// are copied: they are averages already.
-    pub fn averaged<'p>(&self, parameters: &'p Parameters<T>) -> Result<Cow<'p, Parameters<T>>, NnError> {
+    pub fn averaged<'p>(&self, parameters: &'p Parameters<T>) -> Result<Cow<'p, Parameters<T>>> {
         if self.decay == 0.0 || self.steps == 0 {
             return Ok(Cow::Borrowed(parameters));
         }
@@ -243,7 +243,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// Copies to the GPU what [`run_on_device`](Self::run_on_device) reads. The parameters are on a GPU.
-    pub(crate) fn prepare_on_device(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<(), NnError> {
+    pub(crate) fn prepare_on_device(&mut self, parameters: &mut Parameters<T>, rate: f64) -> Result<()> {
         let step = self.method.device_step(rate, self.steps + 1);
         let average_rate = self.average_rate();
         let trained: Vec<Option<bool>> = parameters
@@ -269,7 +269,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// Runs the prepared step on the GPU.
-    pub(crate) fn run_on_device(&mut self) -> Result<(), NnError> {
+    pub(crate) fn run_on_device(&mut self) -> Result<()> {
         if let Some(state) = &mut self.on_device {
             let optimiser = state.optimiser.as_mut().map_err(|error| error.clone())?;
             optimiser.run(&state.device)?;
@@ -290,7 +290,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// The state on a GPU.
-    fn send(&self, device: &CudaDevice) -> Result<DeviceState, NnError> {
+    fn send(&self, device: &CudaDevice) -> Result<DeviceState> {
         let lengths: Vec<usize> = (self.state[0].iter().map(Vec::len)).filter(|&length| length > 0).collect();
         let mut optimiser = DeviceOptimiser::new(device, &lengths, self.decay > 0.0)?;
         for (to, from) in optimiser.state_mut().into_iter().zip(&self.state) {
@@ -303,7 +303,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// Copies the state back from a GPU.
-    fn move_to_host(&mut self) -> Result<(), NnError> {
+    fn move_to_host(&mut self) -> Result<()> {
         if let Some(on_device) = &self.on_device {
             for (numbers, entries) in on_device.read()?.iter().zip(&mut self.state) {
                 distribute(numbers, entries)?;
@@ -314,7 +314,7 @@ impl<T: Real> Optimiser<T> {
     }
 
     /// The optimiser with its state on the host.
-    fn on_host(&self) -> Result<Cow<'_, Self>, NnError> {
+    fn on_host(&self) -> Result<Cow<'_, Self>> {
         let mut own = Cow::Borrowed(self);
         if self.on_device.is_some() {
             own.to_mut().move_to_host()?;
@@ -326,7 +326,7 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// Parameters other than those it was made for.
-    pub fn store(&self, archive: &mut Archive, group: &str, parameters: &Parameters<T>) -> Result<(), NnError> {
+    pub fn store(&self, archive: &mut Archive, group: &str, parameters: &Parameters<T>) -> Result<()> {
         let own = self.on_host()?;
         archive.set_json(&format!("{group}.method"), &self.method)?;
         archive.set_json(&format!("{group}.decay"), &self.decay)?;
@@ -346,7 +346,7 @@ impl<T: Real> Optimiser<T> {
     ///
     /// # Errors
     /// Everything that is missing or of another shape, at once.
-    pub fn load(archive: &Archive, group: &str, parameters: &Parameters<T>) -> Result<Self, NnError> {
+    pub fn load(archive: &Archive, group: &str, parameters: &Parameters<T>) -> Result<Self> {
         let method: Method = archive.json(&format!("{group}.method"))?;
         let decay = archive.json(&format!("{group}.decay"))?;
         let mut optimiser = Self::with_average(method, decay, parameters)?;

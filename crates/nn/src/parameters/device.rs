@@ -1,7 +1,7 @@
 //! Parameters on a GPU.
 
 use super::ParameterId;
-use crate::NnError;
+use crate::{NnError, Result};
 use gemcnn_kernels::cuda::optimiser;
 use gemcnn_kernels::cuda::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut};
 use std::sync::OnceLock;
@@ -202,14 +202,14 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// The parameters on their GPU; `None` if they are on the host.
-    pub fn get(&self) -> Result<Option<&DeviceParameters>, NnError> {
+    pub fn get(&self) -> Result<Option<&DeviceParameters>> {
         match self.place.get() {
             None => Ok(None),
             Some(place) => Ok(Some(place.as_ref().map_err(Clone::clone)?)),
         }
     }
 
-    pub fn get_mut(&mut self) -> Result<Option<&mut DeviceParameters>, NnError> {
+    pub fn get_mut(&mut self) -> Result<Option<&mut DeviceParameters>> {
         match self.place.get_mut() {
             None => Ok(None),
             Some(place) => Ok(Some(place.as_mut().map_err(|error| error.clone())?)),
@@ -220,8 +220,8 @@ impl Placement {
     pub fn on(
         &self,
         device: &CudaDevice,
-        send: impl FnOnce() -> Result<DeviceParameters, NnError>,
-    ) -> Result<&DeviceParameters, NnError> {
+        send: impl FnOnce() -> Result<DeviceParameters>,
+    ) -> Result<&DeviceParameters> {
         if self.place.get().is_none() {
             let sent = send()?;
             // Another thread may have been first; both copied the same values.

@@ -5,7 +5,7 @@ mod device;
 use crate::device::{f32_slice, f32_slice_mut};
 use crate::error::check_size;
 use crate::pool::clear;
-use crate::{Device, NnError};
+use crate::{Device, NnError, Result};
 use device::{DeviceParameters, Placement};
 use gemcnn_kernels::cuda::CudaDevice;
 use gemcnn_kernels::random::Stream;
@@ -108,7 +108,7 @@ impl<T: Real> Parameters<T> {
 
     /// Moves values, statistics and gradients from a GPU to the host, after all queued work. Does nothing if they
     /// are on the host.
-    pub fn move_to_host(&mut self) -> Result<(), NnError> {
+    pub fn move_to_host(&mut self) -> Result<()> {
         let Some(device) = self.placement.get()? else { return Ok(()) };
         let (values, gradients) = (device.read_values()?, device.read_gradients()?);
         for (entry, (value, gradient)) in self.entries.iter_mut().zip(values.iter().zip(&gradients)) {
@@ -122,9 +122,9 @@ impl<T: Real> Parameters<T> {
     }
 
     /// The parameters on a GPU, moved there if they are on the host.
-    pub(crate) fn on(&self, device: &CudaDevice) -> Result<&DeviceParameters, NnError> {
+    pub(crate) fn on(&self, device: &CudaDevice) -> Result<&DeviceParameters> {
         self.placement.on(device, || {
-            let list = |of: fn(&Parameter<T>) -> &[T]| -> Result<Vec<&[f32]>, NnError> {
+            let list = |of: fn(&Parameter<T>) -> &[T]| -> Result<Vec<&[f32]>> {
                 self.entries.iter().map(|e| f32_slice(of(e))).collect()
             };
             let values = list(Parameter::value)?;
@@ -135,23 +135,23 @@ impl<T: Real> Parameters<T> {
     }
 
     /// As [`on`](Self::on), to change them.
-    pub(crate) fn on_mut(&mut self, device: &CudaDevice) -> Result<&mut DeviceParameters, NnError> {
+    pub(crate) fn on_mut(&mut self, device: &CudaDevice) -> Result<&mut DeviceParameters> {
         self.on(device)?;
         self.on_device_mut()?.ok_or_else(|| NnError::setting("parameters", "they were moved off the GPU during a step"))
     }
 
     /// The parameters on their GPU; `None` if they are on the host.
-    pub(crate) fn on_device_mut(&mut self) -> Result<Option<&mut DeviceParameters>, NnError> {
+    pub(crate) fn on_device_mut(&mut self) -> Result<Option<&mut DeviceParameters>> {
         self.placement.get_mut()
     }
 
     /// Values of all entries on a GPU; `None` if they are on the host.
-    pub(crate) fn read_values(&self) -> Result<Option<Vec<Vec<f32>>>, NnError> {
+    pub(crate) fn read_values(&self) -> Result<Option<Vec<Vec<f32>>>> {
         let device = self.placement.get()?;
         Ok(device.map(DeviceParameters::read_values).transpose()?)
     }
 
-    fn expect_host(&self) -> Result<(), NnError> {
+    fn expect_host(&self) -> Result<()> {
         match self.placement.get()? {
             None => Ok(()),
             Some(_) => Err(NnError::setting(
@@ -165,13 +165,7 @@ impl<T: Real> Parameters<T> {
     ///
     /// # Errors
     /// A name that is taken, or a number of values that does not match the shape.
-    pub fn add(
-        &mut self,
-        name: impl Into<String>,
-        shape: &[usize],
-        role: Role,
-        value: Vec<T>,
-    ) -> Result<ParameterId, NnError> {
+    pub fn add(&mut self, name: impl Into<String>, shape: &[usize], role: Role, value: Vec<T>) -> Result<ParameterId> {
         let name = name.into();
         check_size(format!("values of `{name}`"), shape.iter().product(), value.len())?;
         if self.by_name.contains_key(&name) {
@@ -224,7 +218,7 @@ impl<T: Real> Parameters<T> {
         &self,
         device: &Device,
         ids: [Option<ParameterId>; N],
-    ) -> Result<[View<'_, T>; N], NnError> {
+    ) -> Result<[View<'_, T>; N]> {
         Ok(match device {
             Device::Cpu => {
                 self.expect_host()?;
@@ -242,7 +236,7 @@ impl<T: Real> Parameters<T> {
         &mut self,
         device: &Device,
         ids: [ParameterId; N],
-    ) -> Result<[ViewMut<'_, T>; N], NnError> {
+    ) -> Result<[ViewMut<'_, T>; N]> {
         Ok(match device {
             Device::Cpu => {
                 self.expect_host()?;
@@ -261,7 +255,7 @@ impl<T: Real> Parameters<T> {
         &mut self,
         device: &Device,
         ids: [Option<ParameterId>; N],
-    ) -> Result<([View<'_, T>; N], [ViewMut<'_, T>; N]), NnError> {
+    ) -> Result<([View<'_, T>; N], [ViewMut<'_, T>; N])> {
         Ok(match device {
             Device::Cpu => {
                 self.expect_host()?;
@@ -328,11 +322,11 @@ impl<T: Real> Parameters<T> {
     }
 
     /// Euclidean norm of all gradients together, computed in f64.
-    pub fn gradient_norm(&self) -> Result<f64, NnError> {
+    pub fn gradient_norm(&self) -> Result<f64> {
         Ok(self.squared_norms()?.iter().sum::<f64>().sqrt())
     }
 
-    fn squared_norms(&self) -> Result<Vec<f64>, NnError> {
+    fn squared_norms(&self) -> Result<Vec<f64>> {
         Ok(match self.placement.get()? {
             None => (self.entries.iter().map(|e| squared_norm(&e.gradient))).collect(),
             Some(device) => (device.read_gradients()?.iter()).map(|gradient| squared_norm(gradient)).collect(),
@@ -341,7 +335,7 @@ impl<T: Real> Parameters<T> {
 
     /// Scales all gradients down so that their common norm is at most `largest`. On a GPU this does not wait for
     /// the norm, and gradients that are not finite are left unchanged.
-    pub fn clip_gradients(&mut self, largest: f64) -> Result<(), NnError> {
+    pub fn clip_gradients(&mut self, largest: f64) -> Result<()> {
         if let Some(device) = self.placement.get_mut()? {
             return Ok(device.clip_gradients(largest)?);
         }

@@ -6,7 +6,7 @@ mod stored;
 use crate::device::f32_slice;
 use crate::error::{check_size, mesh_offsets};
 use crate::on_devices::{ArraysOn, OnDevices, Upload};
-use crate::{CellPoints, Device, Extra, NnError};
+use crate::{CellPoints, Device, Extra, NnError, Result};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer, DeviceSlice};
 use gemcnn_kernels::diffusion::{Spectra, basis_width};
 use gemcnn_kernels::diffusion_net::cuda::{packed_bases, packed_length};
@@ -54,7 +54,7 @@ enum Bases<T> {
 
 impl<T: Real> SpectraBatch<T> {
     /// The operators of one mesh, with `columns` eigenvectors of each order from 0.
-    pub fn new(operators: &SurfaceOperators, columns: &[usize]) -> Result<Self, NnError> {
+    pub fn new(operators: &SurfaceOperators, columns: &[usize]) -> Result<Self> {
         let vertices = operators.mass.len();
         let mut bases = Vec::with_capacity(vertices * basis_width(columns));
         let mut eigenvalues = Vec::with_capacity(columns.iter().sum());
@@ -75,7 +75,7 @@ impl<T: Real> SpectraBatch<T> {
     }
 
     /// The arrays of one mesh.
-    pub fn from_parts(columns: Vec<usize>, mass: Vec<T>, bases: Vec<T>, eigenvalues: Vec<T>) -> Result<Self, NnError> {
+    pub fn from_parts(columns: Vec<usize>, mass: Vec<T>, bases: Vec<T>, eigenvalues: Vec<T>) -> Result<Self> {
         let vertices = mass.len();
         check_size("eigenvectors", vertices * basis_width(&columns), bases.len())?;
         check_size("eigenvalues", columns.iter().sum(), eigenvalues.len())?;
@@ -93,7 +93,7 @@ impl<T: Real> SpectraBatch<T> {
     ///
     /// # Errors
     /// Another number of angles than vertices.
-    pub fn gauge_transform(&self, angles: &[f64]) -> Result<Self, NnError> {
+    pub fn gauge_transform(&self, angles: &[f64]) -> Result<Self> {
         check_size("gauge angles", self.vertex_count(), angles.len())?;
         let angles: Vec<T> = angles.iter().map(|&angle| T::of(-angle)).collect();
         let mut bases = Vec::with_capacity(self.bases().len());
@@ -113,13 +113,7 @@ impl<T: Real> SpectraBatch<T> {
     ///
     /// # Errors
     /// Other numbers of points, masses or eigenvalues than those of the mesh, or several meshes.
-    pub fn at(
-        self: &Arc<Self>,
-        points: CellPoints<T>,
-        mass: Vec<T>,
-        factors: &[T],
-        gradient: T,
-    ) -> Result<Self, NnError> {
+    pub fn at(self: &Arc<Self>, points: CellPoints<T>, mass: Vec<T>, factors: &[T], gradient: T) -> Result<Self> {
         check_size("meshes", 1, self.mesh_offsets.len() - 1)?;
         check_size("points", self.vertex_count(), points.len())?;
         check_size("masses", self.vertex_count(), mass.len())?;
@@ -198,19 +192,19 @@ impl<T: Real> SpectraArrays<T> {
 
     /// The bases for blocks in 16 bits, if the device has kernels for them in its mode. Batches with other orders are
     /// those of networks with other blocks: for them it is empty.
-    fn pack(&self, device: &CudaDevice, sent: &Spectra<DeviceBuffer<f32>>) -> Result<DeviceBuffer<f32>, NnError> {
+    fn pack(&self, device: &CudaDevice, sent: &Spectra<DeviceBuffer<f32>>) -> Result<DeviceBuffer<f32>> {
         let (columns, offsets) = (&self.columns, &self.mesh_offsets);
         if columns.iter().skip(1).any(|&count| count > 0) {
             return Ok(device.buffer(0)?);
         }
-        Ok(packed_bases(device, columns, offsets, views(sent))?)
+        Ok(packed_bases(device, columns, offsets, sent.each_ref().map(DeviceBuffer::view))?)
     }
 }
 
 impl<T: Real> Upload for SpectraArrays<T> {
     type Uploaded = Spectra<DeviceBuffer<f32>>;
 
-    fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded, NnError> {
+    fn upload(&self, device: &CudaDevice) -> Result<Self::Uploaded> {
         let upload = |values| Ok::<_, NnError>(device.upload(f32_slice(values)?)?);
         let mut sent = Spectra {
             mass: upload(&self.mass)?,
@@ -236,7 +230,7 @@ impl<T: Real> Extra<T> for SpectraBatch<T> {
         "eigenvectors"
     }
 
-    fn join(batches: &[&Self]) -> Result<Self, NnError> {
+    fn join(batches: &[&Self]) -> Result<Self> {
         let columns = batches.first().map_or(&[][..], |batch| &batch.columns);
         if batches.iter().any(|batch| batch.columns != columns) {
             let problem = "the meshes of a batch have different numbers of eigenvectors";
@@ -280,7 +274,7 @@ impl<T: Real> Extra<T> for SpectraBatch<T> {
         (self.mass.len() + bases + self.eigenvalues.len() + packed) * size_of::<T>()
     }
 
-    fn send(&self, device: &Device) -> Result<(), NnError> {
+    fn send(&self, device: &Device) -> Result<()> {
         match (device, self.points()) {
             (Device::Cpu, _) => {
                 self.bases();
@@ -292,7 +286,7 @@ impl<T: Real> Extra<T> for SpectraBatch<T> {
         }
     }
 
-    fn detached(&self) -> Result<Self, NnError> {
+    fn detached(&self) -> Result<Self> {
         Ok(match self.points() {
             Some(points) => self.with_bases(Bases::AtPoints(points.detached()?)),
             None => self.without_copy(),
@@ -307,7 +301,7 @@ impl<T: Real> Extra<T> for SpectraBatch<T> {
         self.columns.clone()
     }
 
-    fn place_on(&self, device: &CudaDevice) -> Result<Option<Self>, NnError> {
+    fn place_on(&self, device: &CudaDevice) -> Result<Option<Self>> {
         let sent = self.on_cuda(device)?;
         let copy = Spectra {
             mass: sent.mass.duplicate(device)?,
@@ -318,7 +312,7 @@ impl<T: Real> Extra<T> for SpectraBatch<T> {
         Ok(Some(self.with_copy(device, copy)))
     }
 
-    fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<(), NnError> {
+    fn overwrite(&self, device: &CudaDevice, with: &Self) -> Result<()> {
         let to = self.on_cuda(device)?;
         if let Some(points) = with.points() {
             let from = points.send(device, &with.mass, &with.eigenvalues)?;
@@ -357,15 +351,6 @@ fn join_bases<T: Real>(batches: &[&SpectraBatch<T>], columns: &[usize]) -> Vec<T
     bases
 }
 
-fn views(sent: &Spectra<DeviceBuffer<f32>>) -> Spectra<DeviceSlice<'_, f32>> {
-    Spectra {
-        mass: sent.mass.view(),
-        bases: sent.bases.view(),
-        eigenvalues: sent.eigenvalues.view(),
-        packed: sent.packed.view(),
-    }
-}
-
 /// Appends rows of `found` numbers as rows of `wanted` numbers: the first ones, then zeros.
 fn append_padded<T: Real>(to: &mut Vec<T>, values: &[f64], rows: usize, columns: (usize, usize)) {
     compiled!(append_rows as fn(&mut Vec<T>, &[f64], usize, (usize, usize)))(to, values, rows, columns);
@@ -384,7 +369,7 @@ impl<T: Real> ArraysOn<'_, SpectraArrays<T>, Spectra<DeviceBuffer<f32>>> {
     pub fn view(&self) -> OnDevice<Spectra<&[T]>, Spectra<DeviceSlice<'_, f32>>> {
         match self.get() {
             OnDevice::Host(batch) => OnDevice::Host(batch.arrays()),
-            OnDevice::Cuda(sent) => OnDevice::Cuda(views(sent)),
+            OnDevice::Cuda(sent) => OnDevice::Cuda(sent.each_ref().map(DeviceBuffer::view)),
         }
     }
 }

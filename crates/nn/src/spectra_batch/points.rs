@@ -2,7 +2,7 @@
 
 use super::SpectraBatch;
 use crate::device::{DeviceCopy, expect_f32, f32_slice};
-use crate::{CellPoints, Device, Extra, NnError};
+use crate::{CellPoints, Device, Extra, Result};
 use gemcnn_kernels::cuda::{CudaDevice, DeviceBuffer};
 use gemcnn_kernels::diffusion::basis_width;
 use gemcnn_kernels::diffusion::points::{DeviceCellPoints, MovedBases, bases_at_points};
@@ -47,10 +47,10 @@ impl<T: Real> PointsBatch<T> {
     }
 
     /// A copy that does not share the bases at vertices on a GPU.
-    pub fn detached(&self) -> Result<Self, NnError> {
+    pub fn detached(&self) -> Result<Self> {
         let detached =
             |mesh: &MovedMesh<T>| Ok(MovedMesh { origin: Arc::new(mesh.origin.detached()?), ..mesh.clone() });
-        Ok(Self::of(self.meshes.iter().map(detached).collect::<Result<_, NnError>>()?))
+        Ok(Self::of(self.meshes.iter().map(detached).collect::<Result<_>>()?))
     }
 
     fn of(meshes: Vec<MovedMesh<T>>) -> Self {
@@ -85,7 +85,7 @@ impl<T: Real> PointsBatch<T> {
 
     /// Copies the points, and bases at vertices that are not there yet, to a GPU. `mass` and `eigenvalues` are those of
     /// the batch.
-    pub fn send(&self, device: &CudaDevice, mass: &[T], eigenvalues: &[T]) -> Result<Arc<DevicePoints>, NnError> {
+    pub fn send(&self, device: &CudaDevice, mass: &[T], eigenvalues: &[T]) -> Result<Arc<DevicePoints>> {
         for origin in self.origins() {
             origin.send(&Device::Cuda(device.clone()))?;
         }
@@ -106,7 +106,7 @@ impl<T: Real> PointsBatch<T> {
         columns: &[usize],
         sent: &DevicePoints,
         to: &DeviceBuffer<f32>,
-    ) -> Result<(), NnError> {
+    ) -> Result<()> {
         expect_f32::<T>()?;
         let origins = self.origins().map(|origin| origin.on_cuda(device));
         let origins = origins.collect::<Result<Vec<_>, _>>()?;

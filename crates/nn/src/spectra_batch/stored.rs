@@ -1,8 +1,8 @@
 //! Eigenbases in 16 bits for each number, as they are stored.
 
 use super::SpectraBatch;
-use crate::NnError;
 use crate::error::check_size;
+use crate::{NnError, Result};
 use gemcnn_kernels::diffusion::basis_width;
 use gemcnn_kernels::irrep_dimension;
 use gemcnn_mesh::surface::Jets;
@@ -31,7 +31,7 @@ impl SpectraBatch<f32> {
         eigenvalues: Vec<f32>,
         (steps, numbers): (&[f32], &[i16]),
         jets: &Jets,
-    ) -> Result<Self, NnError> {
+    ) -> Result<Self> {
         let (vertices, gradients) = (mass.len(), columns.first().copied().unwrap_or(0));
         let width = basis_width(&columns);
         check_size("vertices of jets", vertices, jets.vertex_count())?;
@@ -54,7 +54,7 @@ impl SpectraBatch<f32> {
     ///
     /// # Errors
     /// Jets of another mesh.
-    pub fn rounded(&self, jets: &Jets) -> Result<Self, NnError> {
+    pub fn rounded(&self, jets: &Jets) -> Result<Self> {
         let (steps, numbers) = self.in_16_bits();
         let (mass, eigenvalues) = (self.mass.clone(), self.eigenvalues.clone());
         Self::from_16_bits(self.columns.clone(), mass, eigenvalues, (&steps, &numbers), jets)

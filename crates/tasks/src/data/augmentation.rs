@@ -4,7 +4,7 @@ use super::classes::Classes;
 use super::motions::{Mirrors, Rotations};
 use crate::features::Fields;
 use crate::registry::is_default;
-use crate::{Element, Task, TaskError};
+use crate::{Element, Result, Task, TaskError};
 use gemcnn_mesh::remesh::{
     Crop, FlipRandomly, Isotropic, Jitter, MeshSize, RefineLocally, RemeshKind, Remeshed, Resample, Sequence, Simplify,
     Subdivide, remesh,
@@ -92,7 +92,7 @@ impl Augmentation {
     ///
     /// # Errors
     /// The first invalid setting, with what is allowed.
-    pub fn check(&self) -> Result<(), TaskError> {
+    pub fn check(&self) -> Result<()> {
         let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("augmentation.{what}"), problem));
         if self.versions > MAX_VERSIONS {
             return refuse("versions", format!("must be at most {MAX_VERSIONS}"));
@@ -171,7 +171,7 @@ impl Augmentation {
     ///
     /// # Errors
     /// A correspondence, whose classes have no mirror images, targets at edges, or pairs that are not of the classes.
-    pub(super) fn swaps(&self, (task, per): (Task, Element), classes: Option<&Classes>) -> Result<Vec<u32>, TaskError> {
+    pub(super) fn swaps(&self, (task, per): (Task, Element), classes: Option<&Classes>) -> Result<Vec<u32>> {
         if self.mirror != Mirrors::None && per == Element::Edge {
             let problem = "the edges of a mirrored mesh come in another order; leave it out for targets at edges";
             return Err(TaskError::setting("augmentation.mirror", problem));
@@ -271,7 +271,7 @@ impl Change {
     }
 
     /// The mesh after the remeshing, with what carries fields along. `None` if it is not remeshed.
-    pub fn remeshed(&self, name: &str, mesh: &Mesh) -> Result<Option<Remeshed>, TaskError> {
+    pub fn remeshed(&self, name: &str, mesh: &Mesh) -> Result<Option<Remeshed>> {
         let Some((kind, seed)) = &self.remesher else { return Ok(None) };
         match remesh(mesh, kind, *seed) {
             Ok(remeshed) => Ok(Some(remeshed)),
@@ -281,7 +281,7 @@ impl Change {
     }
 
     /// The mesh with its fields, smoothed and roughened, deformed, mirrored and rotated, after the remeshing.
-    pub fn moved(&self, name: &str, mesh: &Mesh, fields: Fields) -> Result<(Mesh, Fields), TaskError> {
+    pub fn moved(&self, name: &str, mesh: &Mesh, fields: Fields) -> Result<(Mesh, Fields)> {
         let refuse = |error: gemcnn_mesh::MeshError| TaskError::setting(name, error.to_string());
         let mut mesh = mesh.clone();
         if let Some(relief) = &self.relief {

@@ -6,7 +6,7 @@
 //! entry is computed again. Errors of the folder, and a full one, never stop a run.
 
 use super::cache_room::{CACHE_LIMIT_VARIABLE, CacheFile, CacheLimit, Room};
-use crate::TaskError;
+use crate::{Result, TaskError};
 use gemcnn_mesh::{SharedFolder, is_leftover, write_atomically};
 use std::fmt;
 use std::fs::File;
@@ -113,7 +113,7 @@ impl Cache {
     ///
     /// # Errors
     /// A variable that is not a size.
-    pub fn limited(self, limit: Option<CacheLimit>) -> Result<Self, TaskError> {
+    pub fn limited(self, limit: Option<CacheLimit>) -> Result<Self> {
         let Some(folder) = self.folder else {
             return Ok(Self::none());
         };
@@ -213,7 +213,7 @@ impl Cache {
     ///
     /// # Errors
     /// A folder that cannot be read. A missing folder is empty.
-    pub fn usage(&self) -> Result<CacheUsage, TaskError> {
+    pub fn usage(&self) -> Result<CacheUsage> {
         let mut usage = CacheUsage::default();
         self.each_file(|_, kind, metadata| {
             match kind {
@@ -231,7 +231,7 @@ impl Cache {
     ///
     /// # Errors
     /// A file that cannot be removed.
-    pub fn clear(&self) -> Result<CacheUsage, TaskError> {
+    pub fn clear(&self) -> Result<CacheUsage> {
         let mut usage = CacheUsage::default();
         self.each_file(|path, kind, metadata| {
             match kind {
@@ -249,7 +249,7 @@ impl Cache {
     }
 
     /// All files that count.
-    fn files(&self) -> Result<Vec<CacheFile>, TaskError> {
+    fn files(&self) -> Result<Vec<CacheFile>> {
         let mut files = Vec::new();
         self.each_file(|path, kind, metadata| {
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -260,10 +260,7 @@ impl Cache {
         Ok(files)
     }
 
-    fn each_file(
-        &self,
-        mut act: impl FnMut(&Path, Kind, &std::fs::Metadata) -> Result<(), TaskError>,
-    ) -> Result<(), TaskError> {
+    fn each_file(&self, mut act: impl FnMut(&Path, Kind, &std::fs::Metadata) -> Result<()>) -> Result<()> {
         let Some(folder) = self.folder() else {
             return Ok(());
         };

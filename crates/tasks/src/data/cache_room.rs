@@ -1,6 +1,6 @@
 //! Room in a cache: its limit, the share of the disk that stays free, and the entries that leave first.
 
-use crate::TaskError;
+use crate::{Result, TaskError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -31,7 +31,7 @@ impl FromStr for CacheLimit {
     type Err = TaskError;
 
     /// A number with a unit: `20 GB`, `500MB`, `1.5 TB`, `0`.
-    fn from_str(text: &str) -> Result<Self, TaskError> {
+    fn from_str(text: &str) -> Result<Self> {
         let refuse = || {
             let problem = format!("`{text}` is not a size; write a number and a unit, such as `20 GB`");
             TaskError::setting("limit of the cache", problem)
@@ -91,12 +91,7 @@ impl Room {
     ///
     /// # Errors
     /// There is no room, or the folder cannot be read.
-    pub fn admit(
-        &self,
-        folder: &Path,
-        bytes: u64,
-        files: impl FnOnce() -> Result<Vec<CacheFile>, TaskError>,
-    ) -> io::Result<()> {
+    pub fn admit(&self, folder: &Path, bytes: u64, files: impl FnOnce() -> Result<Vec<CacheFile>>) -> io::Result<()> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let disk = Disk::of(folder);
         // Space that is missing on the disk.

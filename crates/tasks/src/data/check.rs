@@ -9,7 +9,7 @@ use super::groups::SplitConfig;
 use super::open::gather;
 use super::split::Split;
 use super::target::ValueColumns;
-use crate::{Element, Task, TaskError};
+use crate::{Element, Result, Task, TaskError};
 use gemcnn_mesh::{GeometryError, NormalWeighting, vertex_normals};
 use gemcnn_nn::{IGNORE, Target};
 use rayon::prelude::*;
@@ -226,7 +226,7 @@ fn examine(inner: &Inner, item: usize) -> MeshContents {
     found
 }
 
-fn examine_mesh(inner: &Inner, index: usize, found: &mut MeshContents) -> Result<(), TaskError> {
+fn examine_mesh(inner: &Inner, index: usize, found: &mut MeshContents) -> Result<()> {
     let item = &inner.items[index];
     let content = inner.content(index)?;
     found.hash = Some(content.hash());
@@ -251,7 +251,7 @@ fn examine_mesh(inner: &Inner, index: usize, found: &mut MeshContents) -> Result
     read_target(inner, index, &content, found)
 }
 
-fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut MeshContents) -> Result<(), TaskError> {
+fn read_target(inner: &Inner, index: usize, content: &Content, found: &mut MeshContents) -> Result<()> {
     let (item, targets) = (&inner.items[index], &inner.targets);
     match targets.given(item, content, found.vertices)? {
         Target::Unknown => {}

@@ -1,7 +1,7 @@
 //! Source data of a mesh, parsed on demand.
 
 use super::fields::{connected, read_fields};
-use crate::TaskError;
+use crate::Result;
 use crate::features::{FieldName, Fields};
 use gemcnn_mesh::shapes::BodyFamily;
 use gemcnn_mesh::{FileError, FileProblem, Location, Mesh, VertexAttribute, data_files, parse_mesh_file, read_file};
@@ -29,7 +29,7 @@ enum Origin<'a> {
 }
 
 impl<'a> Content<'a> {
-    pub fn read(path: &Path) -> Result<Self, TaskError> {
+    pub fn read(path: &Path) -> Result<Self> {
         if !path.is_file() {
             // Returns the error of the mesh reader.
             gemcnn_mesh::read_mesh(path)?;
@@ -76,22 +76,22 @@ impl<'a> Content<'a> {
     }
 
     /// The mesh. The points of a cloud are connected to a surface.
-    pub fn mesh(&self) -> Result<&Mesh, TaskError> {
+    pub fn mesh(&self) -> Result<&Mesh> {
         Ok(&self.made()?.mesh)
     }
 
     /// Vertex attributes of its file.
-    pub fn attributes(&self) -> Result<&[VertexAttribute], TaskError> {
+    pub fn attributes(&self) -> Result<&[VertexAttribute]> {
         Ok(&self.made()?.attributes)
     }
 
     /// Face attributes of its file.
-    pub fn face_attributes(&self) -> Result<&[VertexAttribute], TaskError> {
+    pub fn face_attributes(&self) -> Result<&[VertexAttribute]> {
         Ok(&self.made()?.face_attributes)
     }
 
     /// Fields that features need.
-    pub fn fields(&self, names: &[FieldName]) -> Result<Fields, TaskError> {
+    pub fn fields(&self, names: &[FieldName]) -> Result<Fields> {
         if names.is_empty() {
             return Ok(Fields::default());
         }
@@ -104,11 +104,11 @@ impl<'a> Content<'a> {
     }
 
     /// True if the file has points without faces.
-    pub fn is_cloud(&self) -> Result<bool, TaskError> {
+    pub fn is_cloud(&self) -> Result<bool> {
         Ok(self.made()?.is_cloud)
     }
 
-    fn made(&self) -> Result<&Made, TaskError> {
+    fn made(&self) -> Result<&Made> {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }

@@ -13,7 +13,7 @@ use super::splits::Splits;
 use super::target::TargetReader;
 use super::template::TemplateDistances;
 use crate::features::{FieldName, Fields};
-use crate::{DataError, Element, Task, TaskError};
+use crate::{DataError, Element, Result, Task, TaskError};
 use gemcnn_mesh::Mesh;
 use gemcnn_mesh::shapes::BodyFamily;
 use gemcnn_nn::{FeatureType, Target};
@@ -73,7 +73,7 @@ impl Inner {
         }
     }
 
-    pub fn content(&self, item: usize) -> Result<Content<'_>, TaskError> {
+    pub fn content(&self, item: usize) -> Result<Content<'_>> {
         match &self.bodies {
             Some(family) => Ok(Content::body(family, item as u64)),
             None => Content::read(&self.items[item].path),
@@ -86,13 +86,13 @@ impl Dataset {
     ///
     /// # Errors
     /// All problems of its description and lists.
-    pub fn open(config: &DataConfig) -> Result<Self, TaskError> {
+    pub fn open(config: &DataConfig) -> Result<Self> {
         Self::open_as(config, &SplitConfig::default(), None)
     }
 
     /// Opens a data set for a task. A data set for another task is refused. In a folder without a description, a
     /// target for the task is inferred.
-    pub fn open_for(config: &DataConfig, task: Task) -> Result<Self, TaskError> {
+    pub fn open_for(config: &DataConfig, task: Task) -> Result<Self> {
         Self::open_as(config, &SplitConfig::default(), Some(task))
     }
 
@@ -101,7 +101,7 @@ impl Dataset {
     ///
     /// # Errors
     /// All other problems of its description and lists, or no mesh that can be read.
-    pub fn open_with(config: &DataConfig, task: Option<Task>, strict: bool) -> Result<Self, TaskError> {
+    pub fn open_with(config: &DataConfig, task: Option<Task>, strict: bool) -> Result<Self> {
         Self::open_split(config, &SplitConfig::default(), task, strict)
     }
 
@@ -109,16 +109,11 @@ impl Dataset {
     ///
     /// # Errors
     /// Also groups of data other than a folder, or a fold without groups.
-    pub fn open_split(
-        config: &DataConfig,
-        split: &SplitConfig,
-        task: Option<Task>,
-        strict: bool,
-    ) -> Result<Self, TaskError> {
+    pub fn open_split(config: &DataConfig, split: &SplitConfig, task: Option<Task>, strict: bool) -> Result<Self> {
         if strict { Self::open_as(config, split, task) } else { Self::open_usable(config, split, task) }
     }
 
-    fn open_usable(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self, TaskError> {
+    fn open_usable(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self> {
         let (mut inner, mut problems) = gather(config, split, task)?;
         for (item, problem) in &problems.of_meshes {
             inner.leave_out(*item, problem.to_string());
@@ -129,12 +124,12 @@ impl Dataset {
         Self::without_problems(inner, problems)
     }
 
-    fn open_as(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self, TaskError> {
+    fn open_as(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<Self> {
         let (inner, problems) = gather(config, split, task)?;
         Self::without_problems(inner, problems)
     }
 
-    fn without_problems(inner: Inner, problems: Problems) -> Result<Self, TaskError> {
+    fn without_problems(inner: Inner, problems: Problems) -> Result<Self> {
         let mut problems = problems.all();
         match problems.len() {
             0 => Ok(Self { inner: Arc::new(inner) }),
@@ -191,7 +186,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A template on which distances cannot be computed.
-    pub(crate) fn distances(&self) -> Result<Option<&TemplateDistances>, TaskError> {
+    pub(crate) fn distances(&self) -> Result<Option<&TemplateDistances>> {
         let Some(template) = &self.inner.template else { return Ok(None) };
         if self.inner.distances.get().is_none() {
             let made = TemplateDistances::new(template)?;
@@ -279,7 +274,7 @@ impl Dataset {
     ///
     /// # Errors
     /// An index out of range, or a mesh that cannot be read.
-    pub fn mesh(&self, split: Split, index: usize) -> Result<Mesh, TaskError> {
+    pub fn mesh(&self, split: Split, index: usize) -> Result<Mesh> {
         let item = self.item(split, index)?;
         Ok(self.inner.content(item)?.mesh()?.clone())
     }
@@ -288,13 +283,13 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`mesh`](Self::mesh), or a field that is not there.
-    pub fn fields(&self, split: Split, index: usize, names: &[FieldName]) -> Result<Fields, TaskError> {
+    pub fn fields(&self, split: Split, index: usize, names: &[FieldName]) -> Result<Fields> {
         let item = self.item(split, index)?;
         self.inner.content(item)?.fields(names)
     }
 
     /// The place of a mesh of a split among all meshes.
-    fn item(&self, split: Split, index: usize) -> Result<usize, TaskError> {
+    fn item(&self, split: Split, index: usize) -> Result<usize> {
         let items = self.inner.splits.of(split);
         items.get(index).copied().ok_or_else(|| {
             let problem = format!("mesh {index} is out of range: there are {}", items.len());
@@ -306,7 +301,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`mesh`](Self::mesh), or a target that cannot be read or does not fit the mesh.
-    pub(crate) fn labels(&self, split: Split, index: usize) -> Result<Vec<u32>, TaskError> {
+    pub(crate) fn labels(&self, split: Split, index: usize) -> Result<Vec<u32>> {
         let item = self.item(split, index)?;
         let content = self.inner.content(item)?;
         let (targets, item) = (&self.inner.targets, &self.inner.items[item]);
@@ -334,7 +329,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A share outside [0, 1).
-    pub fn with_validation(mut self, share: f64) -> Result<Self, TaskError> {
+    pub fn with_validation(mut self, share: f64) -> Result<Self> {
         if !(0.0..1.0).contains(&share) {
             let problem = format!("{share} must be at least 0 and below 1");
             return Err(TaskError::setting("training.validation", problem));
@@ -384,7 +379,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A data set for another task, no such meshes, or a mesh without its text file.
-    pub fn in_other_meshing(&self, folder: &Path, kind: &str) -> Result<Self, TaskError> {
+    pub fn in_other_meshing(&self, folder: &Path, kind: &str) -> Result<Self> {
         let Inner { targets, template, .. } = &*self.inner;
         require(folder, self.task(), Some(Task::Correspondence))?;
         let within = folder.join("data");

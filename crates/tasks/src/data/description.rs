@@ -5,7 +5,7 @@ use super::groups::GroupSource;
 use super::pattern::Pattern;
 use super::split::Split;
 use crate::registry::is_default;
-use crate::{DataError, Element, Task, TaskError};
+use crate::{DataError, Element, Result, Task, TaskError};
 use gemcnn_mesh::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -199,7 +199,7 @@ impl Description {
     ///
     /// # Errors
     /// A file that cannot be read or is invalid.
-    pub fn read(folder: &Path) -> Result<Option<Self>, TaskError> {
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(DESCRIPTION_FILE);
         let text = match gemcnn_mesh::read_text(&path) {
             Ok(text) => text,
@@ -222,7 +222,7 @@ impl Description {
     ///
     /// # Errors
     /// Files that cannot be written.
-    pub fn write(mut self, folder: &Path, meshes: [Option<Vec<String>>; 3]) -> Result<(), TaskError> {
+    pub fn write(mut self, folder: &Path, meshes: [Option<Vec<String>>; 3]) -> Result<()> {
         let write = |file: &Path, text: &str| {
             let path = folder.join(file);
             write_atomically(&path, |file| file.write_all(text.as_bytes())).map_err(TaskError::file(&path))

@@ -1,7 +1,7 @@
 //! The FAUST registrations: 100 bodies in correspondence.
 
 use super::meshes::Item;
-use crate::{DataError, TaskError};
+use crate::{DataError, Result, TaskError};
 use gemcnn_mesh::{Mesh, read_mesh};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -41,10 +41,7 @@ pub(crate) fn is_faust(folder: &Path) -> bool {
 }
 
 /// Reads and checks all registrations. Returns them in order, and the first valid mesh.
-pub(crate) fn registrations(
-    folder: &Path,
-    problems: &mut Vec<TaskError>,
-) -> Result<(Vec<Item>, Option<Mesh>), TaskError> {
+pub(crate) fn registrations(folder: &Path, problems: &mut Vec<TaskError>) -> Result<(Vec<Item>, Option<Mesh>)> {
     let wrong = |problem: String| DataError::Faust { folder: folder.into(), problem };
     let Some((place, there)) = place(folder) else {
         let problem = format!(
@@ -68,7 +65,7 @@ pub(crate) fn registrations(
     }
     let items: Vec<Item> =
         (0..COUNT).map(|number| Item::new(file_name(number), place.join(file_name(number)))).collect();
-    let meshes: Vec<Result<Mesh, TaskError>> = items.par_iter().map(|item| Ok(read_mesh(&item.path)?.mesh)).collect();
+    let meshes: Vec<Result<Mesh>> = items.par_iter().map(|item| Ok(read_mesh(&item.path)?.mesh)).collect();
     let mut first: Option<Mesh> = None;
     for (item, mesh) in items.iter().zip(meshes) {
         let mesh = match mesh {

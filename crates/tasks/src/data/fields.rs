@@ -2,7 +2,7 @@
 
 use super::npy;
 use crate::features::{FieldName, Fields};
-use crate::{FeatureConfig, TaskError};
+use crate::{FeatureConfig, Result, TaskError};
 use gemcnn_mesh::{
     Mesh, MeshError, MeshFile, VertexAttribute, connect_points, parse_mesh_file, read_mesh, vector_name,
 };
@@ -24,16 +24,16 @@ impl SurfaceFile {
     ///
     /// # Errors
     /// A file that cannot be read, or a field that is not there, has another size, or has a number that is not finite.
-    pub fn read(path: &Path, features: &FeatureConfig) -> Result<Self, TaskError> {
+    pub fn read(path: &Path, features: &FeatureConfig) -> Result<Self> {
         Self::new(path, read_mesh(path)?, features)
     }
 
     /// The same from the bytes of a file. Fields and data that are not in it are read next to `path`.
-    pub fn parse(path: &Path, bytes: &[u8], features: &FeatureConfig) -> Result<Self, TaskError> {
+    pub fn parse(path: &Path, bytes: &[u8], features: &FeatureConfig) -> Result<Self> {
         Self::new(path, parse_mesh_file(path, bytes)?, features)
     }
 
-    fn new(path: &Path, file: MeshFile, features: &FeatureConfig) -> Result<Self, TaskError> {
+    fn new(path: &Path, file: MeshFile, features: &FeatureConfig) -> Result<Self> {
         let (vertices, names) = (file.mesh.vertex_count(), features.fields());
         let fields = read_fields(path, vertices, &file.attributes, &names)?;
         let mut notes = file.notes;
@@ -47,7 +47,7 @@ impl SurfaceFile {
 }
 
 /// The surface of a cloud of points; `None` for a mesh with faces.
-pub(crate) fn connected(mesh: &Mesh) -> Result<Option<Mesh>, TaskError> {
+pub(crate) fn connected(mesh: &Mesh) -> Result<Option<Mesh>> {
     let surface = (mesh.face_count() == 0).then(|| connect_points(mesh.vertices()));
     let refuse = |error: MeshError| TaskError::setting("cloud", error.to_string());
     surface.transpose().map_err(refuse)
@@ -62,7 +62,7 @@ pub(crate) fn read_fields(
     vertices: usize,
     attributes: &[VertexAttribute],
     names: &[FieldName],
-) -> Result<Fields, TaskError> {
+) -> Result<Fields> {
     let mut fields = Vec::with_capacity(names.len());
     for field in names {
         let refuse =
@@ -101,7 +101,7 @@ fn of_array(
     field: &FieldName,
     vertices: usize,
     refuse: &dyn Fn(String) -> TaskError,
-) -> Result<Option<Vec<f64>>, TaskError> {
+) -> Result<Option<Vec<f64>>> {
     let array = array_path(path, field);
     if !array.is_file() {
         return Ok(None);

@@ -9,7 +9,7 @@ use super::split::Split;
 use super::table::{NumberTable, TextTable};
 use super::target::{TargetReader, ValueColumns};
 use crate::layout::is_made;
-use crate::{DataError, Element, Task, TaskError};
+use crate::{DataError, Element, Result, Task, TaskError};
 use gemcnn_mesh::{AttributeValues, Mesh, VertexAttribute};
 use gemcnn_nn::Target;
 use rayon::prelude::*;
@@ -37,7 +37,7 @@ impl Candidate {
 }
 
 /// Infers the description of a folder for a task, or for any task, with notes for the user.
-pub(crate) fn infer(folder: &Path, task: Option<Task>) -> Result<(Description, Vec<String>), TaskError> {
+pub(crate) fn infer(folder: &Path, task: Option<Task>) -> Result<(Description, Vec<String>)> {
     let items = find_meshes(folder, "**/*")?;
     let (below, top): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| item.name.contains('/'));
     match (top.len(), below.len()) {
@@ -63,12 +63,7 @@ pub(crate) fn infer(folder: &Path, task: Option<Task>) -> Result<(Description, V
 }
 
 /// Infers the description for the meshes of a pattern, or for those with the only extension that have targets.
-fn infer_within(
-    folder: &Path,
-    meshes: &str,
-    items: &[Item],
-    task: Option<Task>,
-) -> Result<(Description, Vec<String>), TaskError> {
+fn infer_within(folder: &Path, meshes: &str, items: &[Item], task: Option<Task>) -> Result<(Description, Vec<String>)> {
     let extension = |item: &Item| item.path.extension().unwrap_or_default().to_string_lossy().into_owned();
     let extensions: BTreeSet<String> = items.iter().map(extension).collect();
     let mut with_targets = Vec::new();
@@ -89,12 +84,7 @@ fn infer_within(
 }
 
 /// Infers the description for the meshes of a pattern.
-fn infer_for(
-    folder: &Path,
-    meshes: &str,
-    items: &[Item],
-    task: Option<Task>,
-) -> Result<(Description, Vec<String>), TaskError> {
+fn infer_for(folder: &Path, meshes: &str, items: &[Item], task: Option<Task>) -> Result<(Description, Vec<String>)> {
     let probes = probes(items)?;
     let (first, content) = &probes[0];
     let fits = |other: Task| task.is_none_or(|task| task == other);
@@ -244,7 +234,7 @@ fn properties(element: &str, attributes: &[VertexAttribute], task: Option<Task>)
 ///
 /// # Errors
 /// The first problem, if none can be read.
-fn probes(items: &[Item]) -> Result<Vec<(&Item, Content<'static>)>, TaskError> {
+fn probes(items: &[Item]) -> Result<Vec<(&Item, Content<'static>)>> {
     let last = items.len() - 1;
     let places = BTreeSet::from([0, last / 2, last]);
     let read = |item: &Item| {
@@ -273,7 +263,7 @@ fn files(
     items: &[Item],
     probes: &[(&Item, Content)],
     task: Option<Task>,
-) -> Result<(Vec<Candidate>, Option<TaskError>), TaskError> {
+) -> Result<(Vec<Candidate>, Option<TaskError>)> {
     let beside = with_extensions(folder, items, "{name}");
     let has_all = |pattern: &String| {
         let source = TargetSource::files(folder, pattern);
@@ -312,7 +302,7 @@ fn files(
                 continue;
             }
         };
-        let mut given = |targets: &TargetReader| -> Result<Vec<_>, TaskError> {
+        let mut given = |targets: &TargetReader| -> Result<Vec<_>> {
             let mut found = Vec::new();
             for (item, content) in &with_file {
                 match targets.given(item, content, content.mesh()?.vertex_count()) {
@@ -353,7 +343,7 @@ fn files(
 }
 
 /// Patterns of files that belong to meshes by the folder or by the start of the name, and that every mesh has.
-fn further_patterns(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskError> {
+fn further_patterns(folder: &Path, items: &[Item]) -> Result<Vec<String>> {
     let is_target = |name: &String| {
         let path = Path::new(name);
         TextTable::has_name(path) || path.extension().is_some_and(|e| e == "npy") || gemcnn_mesh::has_value_name(path)
@@ -432,7 +422,7 @@ fn with_extensions(folder: &Path, items: &[Item], place: &str) -> Vec<String> {
 }
 
 /// Folders without meshes, prediction results or runs, sorted.
-fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>, TaskError> {
+fn target_folders(folder: &Path, items: &[Item]) -> Result<Vec<String>> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(TaskError::file(folder))? {
         let entry = entry.map_err(TaskError::file(folder))?;
@@ -478,7 +468,7 @@ fn class_folders(items: &[Item]) -> Option<Candidate> {
 }
 
 /// Registered meshes: correspondence by vertex index.
-fn registered(folder: &Path, items: &[Item]) -> Result<Candidate, TaskError> {
+fn registered(folder: &Path, items: &[Item]) -> Result<Candidate> {
     // Meshes that cannot be read are found again later.
     let count = |item: &Item| Some(Mesh::read(&item.path).ok()?.vertex_count());
     let counts: Vec<Option<usize>> = items.par_iter().map(count).collect();

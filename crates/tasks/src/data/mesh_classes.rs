@@ -6,7 +6,7 @@ use super::meshes::{Item, Names};
 use super::pattern::Pattern;
 use super::problems::Problems;
 use super::table::{NumberTable, Row, read_rows};
-use crate::{DataError, TaskError};
+use crate::{DataError, Result, TaskError};
 use gemcnn_nn::Target;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn mesh_classes(
     description: &Description,
     items: &[Item],
     problems: &mut Problems,
-) -> Result<Vec<Option<String>>, TaskError> {
+) -> Result<Vec<Option<String>>> {
     let target = &description.target;
     let unknown = |word: &String| {
         let label = word.parse();
@@ -56,7 +56,7 @@ pub(super) fn words_in_table(
     column: Option<&Column>,
     items: &[Item],
     problems: &mut Problems,
-) -> Result<Vec<Option<String>>, TaskError> {
+) -> Result<Vec<Option<String>>> {
     let mut rows = read_rows(path)?;
     if path.extension().is_some_and(|extension| extension == "cla") {
         rows = rows_of_list(path, &rows, items)?;
@@ -77,7 +77,7 @@ pub(super) fn words_in_table(
 /// The rows of a classification list of the Princeton Shape Benchmark, also used by SHREC: `PSB 1`, the numbers of
 /// classes and meshes, and for each class its name, that of the class above it and the number of its meshes, which
 /// follow. Meshes may be called by the number alone that is in their names.
-pub(super) fn rows_of_list(path: &Path, rows: &[Row], items: &[Item]) -> Result<Vec<Row>, TaskError> {
+pub(super) fn rows_of_list(path: &Path, rows: &[Row], items: &[Item]) -> Result<Vec<Row>> {
     let refuse = |line: usize, problem: &str| TaskError::from(DataError::table(path, Some(line), problem));
     let names = Names::new(items);
     let prefix = items.first().map_or("", |item| item.stem().trim_end_matches(|c: char| c.is_ascii_digit()));
@@ -168,7 +168,7 @@ pub(super) fn assign_values(
     description: &Description,
     items: &mut [Item],
     problems: &mut Problems,
-) -> Result<(), TaskError> {
+) -> Result<()> {
     let rows = read_rows(path)?;
     let columns = rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
     let places: Option<Vec<usize>> = match &description.target.column {
@@ -222,7 +222,7 @@ pub(super) fn assign_classes(
     items: &mut [Item],
     given: Option<Classes>,
     problems: &mut Problems,
-) -> Result<Classes, TaskError> {
+) -> Result<Classes> {
     let words = mesh_classes(folder, description, items, problems)?;
     let classes = given.unwrap_or_else(|| classes_from_words(words.iter().flatten()));
     for (number, (item, word)) in items.iter_mut().zip(&words).enumerate() {

@@ -3,7 +3,7 @@
 use super::pattern::Pattern;
 use super::table::NumberTable;
 use crate::layout::is_made;
-use crate::{DataError, TaskError};
+use crate::{DataError, Result, TaskError};
 use gemcnn_nn::Target;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ fn trimmed(name: &str) -> &str {
 }
 
 /// The matching meshes of a folder, sorted by name. `meshes` is a folder or a pattern.
-pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, TaskError> {
+pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>> {
     let within = meshes.strip_prefix("./").unwrap_or(meshes);
     let within = within.trim_end_matches('/');
     let text = match within {
@@ -156,7 +156,7 @@ pub(crate) fn find_meshes(folder: &Path, meshes: &str) -> Result<Vec<Item>, Task
 ///
 /// # Errors
 /// A folder that cannot be read.
-pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
+pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     collect(folder, "", &|_| false, &mut HashSet::new(), &mut |_, path| {
         if is_mesh(&path) {
@@ -168,7 +168,7 @@ pub fn mesh_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
 }
 
 /// All files of a folder other than meshes, by their names within it, sorted.
-pub(super) fn other_files(folder: &Path) -> Result<Vec<String>, TaskError> {
+pub(super) fn other_files(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     collect(folder, "", &|_| false, &mut HashSet::new(), &mut |name, path| {
         if !is_mesh(&path) {
@@ -192,7 +192,7 @@ fn collect(
     is_meant: &dyn Fn(&str) -> bool,
     seen: &mut HashSet<PathBuf>,
     found: &mut dyn FnMut(String, PathBuf),
-) -> Result<(), TaskError> {
+) -> Result<()> {
     if !seen.insert(folder.canonicalize().map_err(TaskError::file(folder))?) {
         return Ok(());
     }

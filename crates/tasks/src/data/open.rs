@@ -15,7 +15,7 @@ use super::split::Split;
 use super::splits::Splits;
 use super::target::{Learned, TargetReader, ValueColumns};
 use super::{faust, infer};
-use crate::{DataError, Element, Task, TaskError};
+use crate::{DataError, Element, Result, Task, TaskError};
 use gemcnn_mesh::shapes::{BodyFamily, BodyOptions, BodyPart};
 use gemcnn_mesh::{Mesh, PointIndex};
 use gemcnn_nn::Target;
@@ -30,11 +30,7 @@ const MANY_CLASSES: usize = 100;
 const MAX_INFERRED_CLASSES: usize = 10_000;
 
 /// Opens a data set and collects the problems of its lists, and of meshes that had to be read.
-pub(crate) fn gather(
-    config: &DataConfig,
-    split: &SplitConfig,
-    task: Option<Task>,
-) -> Result<(Inner, Problems), TaskError> {
+pub(crate) fn gather(config: &DataConfig, split: &SplitConfig, task: Option<Task>) -> Result<(Inner, Problems)> {
     let mut problems = Problems::default();
     let inner = match config {
         DataConfig::Folder(folder) => {
@@ -55,14 +51,14 @@ pub(crate) fn gather(
     Ok((inner, problems))
 }
 
-pub(super) fn require(folder: &Path, found: Task, wanted: Option<Task>) -> Result<(), TaskError> {
+pub(super) fn require(folder: &Path, found: Task, wanted: Option<Task>) -> Result<()> {
     match wanted {
         Some(wanted) if wanted != found => Err(DataError::OtherTask { folder: folder.into(), found, wanted }.into()),
         _ => Ok(()),
     }
 }
 
-fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Problems) -> Result<Inner, TaskError> {
+fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Problems) -> Result<Inner> {
     require(folder, Task::Correspondence, task)?;
     let mut found = Vec::new();
     let (items, template) = faust::registrations(folder, &mut found)?;
@@ -81,7 +77,7 @@ fn open_faust(folder: &Path, task: Option<Task>, problems: &mut Problems) -> Res
     Ok(registered(folder.display().to_string(), items, Splits::first(faust::TRAIN, faust::COUNT), template, vec![note]))
 }
 
-fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner, TaskError> {
+fn open_bodies(config: &BodiesConfig, task: Option<Task>) -> Result<Inner> {
     const NAME: &str = "synthetic bodies";
     let refuse = |problem: String| TaskError::setting(NAME, problem);
     BodiesConfig::sound_count(config.count)
@@ -142,12 +138,7 @@ fn registered(name: String, items: Vec<Item>, splits: Splits, template: Option<M
     }
 }
 
-fn open_folder(
-    folder: &Path,
-    split: &SplitConfig,
-    task: Option<Task>,
-    problems: &mut Problems,
-) -> Result<Inner, TaskError> {
+fn open_folder(folder: &Path, split: &SplitConfig, task: Option<Task>, problems: &mut Problems) -> Result<Inner> {
     if !folder.is_dir() {
         // Returns the system error.
         std::fs::read_dir(folder).map_err(TaskError::file(folder))?;
@@ -251,7 +242,7 @@ fn assign_targets(
     description: &Description,
     items: &mut [Item],
     problems: &mut Problems,
-) -> Result<Learned, TaskError> {
+) -> Result<Learned> {
     let given = description.given_classes();
     Ok(match (description.task, &description.target.table) {
         (Task::Classification, _) => {
@@ -282,7 +273,7 @@ fn find_template(inner: &mut Inner, folder: &Path, description: &Description, pr
 }
 
 /// Infers the classes from the labels of all meshes.
-fn find_classes(inner: &mut Inner, problems: &mut Problems) -> Result<(), TaskError> {
+fn find_classes(inner: &mut Inner, problems: &mut Problems) -> Result<()> {
     let found = found_labels(&inner.items, &inner.targets, problems);
     if found.len() > MAX_INFERRED_CLASSES {
         let problem = format!(
@@ -375,7 +366,7 @@ fn shared_targets<'a>(items: impl Iterator<Item = &'a Item>, source: &TargetSour
 fn first_usable<R>(
     mut of: impl Iterator<Item = usize>,
     problems: &mut Problems,
-    read: impl Fn(usize) -> Result<R, TaskError>,
+    read: impl Fn(usize) -> Result<R>,
 ) -> Option<R> {
     loop {
         let item = of.next()?;
@@ -393,7 +384,7 @@ fn first_usable<R>(
 }
 
 /// What the targets are for: given, or found from their number.
-fn element(description: &Description, targets: &TargetReader, items: &[Item]) -> Result<Element, TaskError> {
+fn element(description: &Description, targets: &TargetReader, items: &[Item]) -> Result<Element> {
     let target = &description.target;
     match (&targets.source, target.per) {
         (TargetSource::WholeMesh, _) => Ok(Element::Mesh),
@@ -408,7 +399,7 @@ fn element(description: &Description, targets: &TargetReader, items: &[Item]) ->
 
 /// The distinct labels of all meshes.
 fn found_labels(items: &[Item], targets: &TargetReader, problems: &mut Problems) -> BTreeSet<i64> {
-    let labels_of = |item: &Item| -> Result<BTreeSet<i64>, TaskError> {
+    let labels_of = |item: &Item| -> Result<BTreeSet<i64>> {
         let content = Content::read(&item.path)?;
         let vertices = content.mesh()?.vertex_count();
         let labels = targets.given(item, &content, vertices)?.classes().unwrap_or_default();

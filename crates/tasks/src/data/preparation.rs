@@ -3,7 +3,7 @@
 use super::extras::{ExtraConfig, all_extras, in_key};
 use crate::features::{Fields, Surface};
 use crate::registry::is_default;
-use crate::{Element, FeatureConfig, Sample, TaskError};
+use crate::{Element, FeatureConfig, Result, Sample, TaskError};
 use gemcnn_mesh::features::shot;
 use gemcnn_mesh::surface::{BasisSource, OperatorOptions, SurfaceOperators};
 use gemcnn_mesh::{
@@ -129,7 +129,7 @@ fn no_limit() -> usize {
 impl Preparation {
     /// Prepares a mesh without fields. `name` is for messages and determines the rotation. The sample has no target,
     /// and its features are not scaled.
-    pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Sample, TaskError> {
+    pub fn prepare(&self, name: &str, mesh: &Mesh) -> Result<Sample> {
         self.prepare_with(name, mesh, &Fields::default())
     }
 
@@ -137,12 +137,12 @@ impl Preparation {
     ///
     /// # Errors
     /// Geometry, levels or features that cannot be computed, or a field that is not there.
-    pub fn prepare_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {
+    pub fn prepare_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample> {
         Ok(self.prepare_mesh(name, mesh, fields)?.0)
     }
 
     /// Prepares a mesh, and returns it as the sample has it: normalised and rotated.
-    pub(super) fn prepare_mesh(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<(Sample, Mesh), TaskError> {
+    pub(super) fn prepare_mesh(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<(Sample, Mesh)> {
         let mesh = self.placed(name, mesh)?;
         let fields = match self.rotation_of(name) {
             None => Cow::Borrowed(fields),
@@ -153,7 +153,7 @@ impl Preparation {
     }
 
     /// A mesh, normalised and rotated.
-    pub(super) fn placed<'m>(&self, name: &str, mesh: &'m Mesh) -> Result<Cow<'m, Mesh>, TaskError> {
+    pub(super) fn placed<'m>(&self, name: &str, mesh: &'m Mesh) -> Result<Cow<'m, Mesh>> {
         let refuse = |error: MeshError| TaskError::setting(name, error.to_string());
         let mut mesh = match self.geometry.normalise {
             false => Cow::Borrowed(mesh),
@@ -165,7 +165,7 @@ impl Preparation {
         Ok(mesh)
     }
 
-    fn prepare_as_it_is(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {
+    fn prepare_as_it_is(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample> {
         let geometry = |source| TaskError::Geometry { name: name.into(), source };
         let options = self.graph_options(mesh).map_err(geometry)?;
         let gauge = options.gauge.clone();
@@ -208,7 +208,7 @@ impl Preparation {
         plain: Option<&GaugeGraph>,
         operators: Option<&SurfaceOperators>,
         fields: &Fields,
-    ) -> Result<Sample, TaskError> {
+    ) -> Result<Sample> {
         let surface = Surface {
             mesh,
             graph: plain.unwrap_or(hierarchy.graph()),

@@ -13,7 +13,7 @@ use super::target::Sources;
 use crate::elements::origins;
 use crate::features::Fields;
 use crate::sample::root_of_area;
-use crate::{Sample, SampleSource, TaskError, Visit};
+use crate::{Result, Sample, SampleSource, TaskError, Visit};
 use gemcnn_mesh::remesh::{RemeshKind, carry_labels};
 use gemcnn_mesh::{Faces, Mesh};
 use gemcnn_nn::{Device, Elements, Target};
@@ -69,7 +69,7 @@ impl Dataset {
     ///
     /// # Errors
     /// None at present.
-    pub fn split(&self, split: Split, preparation: &Preparation, cache: &Cache) -> Result<PreparedSplit, TaskError> {
+    pub fn split(&self, split: Split, preparation: &Preparation, cache: &Cache) -> Result<PreparedSplit> {
         Ok(PreparedSplit::new(
             Arc::clone(&self.inner),
             self.inner.splits.of(split).to_vec(),
@@ -109,7 +109,7 @@ impl PreparedSplit {
     ///
     /// # Errors
     /// Mirroring that does not fit the targets.
-    pub fn augmented(mut self, augmentation: &Augmentation) -> Result<Self, TaskError> {
+    pub fn augmented(mut self, augmentation: &Augmentation) -> Result<Self> {
         let Inner { task, targets, .. } = &*self.dataset;
         self.swaps = augmentation.swaps((*task, targets.per), targets.classes())?;
         self.augmentation = augmentation.clone();
@@ -142,7 +142,7 @@ impl PreparedSplit {
     }
 
     /// The change of a version of a mesh; `None` if it stays as it is.
-    fn change(&self, item: &Item, content: &Content<'_>, version: u64) -> Result<Option<Change>, TaskError> {
+    fn change(&self, item: &Item, content: &Content<'_>, version: u64) -> Result<Option<Change>> {
         Ok(match &self.meshing {
             Some((kind, seed)) => {
                 let hash = blake3::hash(item.name.as_bytes());
@@ -183,7 +183,7 @@ impl PreparedSplit {
     ///
     /// # Errors
     /// The first problem that is not of a single mesh.
-    pub fn examine(&mut self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Vec<(usize, TaskError)>, TaskError> {
+    pub fn examine(&mut self, go_on: &(dyn Fn() -> bool + Sync)) -> Result<Vec<(usize, TaskError)>> {
         self.keep_usable(go_on, |split, index| {
             let (outline, _) = split.unprepared(split.place(index).0)?;
             if split.change_is_none(index) {
@@ -205,16 +205,16 @@ impl PreparedSplit {
         &mut self,
         go_on: &(dyn Fn() -> bool + Sync),
         loaded: &(dyn Fn(&Sample) + Sync),
-    ) -> Result<Vec<(usize, TaskError)>, TaskError> {
+    ) -> Result<Vec<(usize, TaskError)>> {
         self.keep_usable(go_on, |split, index| split.load(index).map(|sample| loaded(&sample)))
     }
 
     fn keep_usable(
         &mut self,
         go_on: &(dyn Fn() -> bool + Sync),
-        read: impl Fn(&Self, usize) -> Result<(), TaskError> + Sync,
-    ) -> Result<Vec<(usize, TaskError)>, TaskError> {
-        let results: Vec<Result<(), TaskError>> = (0..self.len())
+        read: impl Fn(&Self, usize) -> Result<()> + Sync,
+    ) -> Result<Vec<(usize, TaskError)>> {
+        let results: Vec<Result<()>> = (0..self.len())
             .into_par_iter()
             .step_by(self.versions())
             .map(|index| if go_on() { read(self, index) } else { Ok(()) })
@@ -248,7 +248,7 @@ impl PreparedSplit {
     }
 
     /// Extent and target of a mesh as its file has it.
-    fn unprepared(&self, item: usize) -> Result<(Outline, Target), TaskError> {
+    fn unprepared(&self, item: usize) -> Result<(Outline, Target)> {
         let content = self.dataset.content(item)?;
         let Inner { items, targets, .. } = &*self.dataset;
         let item = &items[item];
@@ -269,7 +269,7 @@ impl PreparedSplit {
         self.meshing.is_none() && !self.is_copied && self.place(index).1 == 0
     }
 
-    fn outline(&self, index: usize) -> Result<Outline, TaskError> {
+    fn outline(&self, index: usize) -> Result<Outline> {
         let known = || self.outlines.get(index).and_then(OnceLock::get).copied();
         if let Some(outline) = known() {
             return Ok(outline);
@@ -286,12 +286,12 @@ impl PreparedSplit {
     ///
     /// # Errors
     /// The first version that cannot be loaded.
-    pub fn prepare_versions(&self, loaded: &(dyn Fn(&Sample) + Sync)) -> Result<(), TaskError> {
+    pub fn prepare_versions(&self, loaded: &(dyn Fn(&Sample) + Sync)) -> Result<()> {
         let versions = (0..self.len()).into_par_iter().filter(|index| index % self.versions() != 0);
         versions.try_for_each(|index| self.load(index).map(|sample| loaded(&sample)))
     }
 
-    fn read(&self, index: usize) -> Result<Sample, TaskError> {
+    fn read(&self, index: usize) -> Result<Sample> {
         let (item, version) = self.place(index);
         let made = match self.make(item, version as u64, &self.cache) {
             // It is known only now that this version cannot be prepared.
@@ -315,7 +315,7 @@ impl PreparedSplit {
     }
 
     /// Labels of the vertices of a mesh, carried to those of a sample of it. Without labels there are none.
-    pub(crate) fn carried(&self, index: usize, labels: Vec<u32>) -> Result<Vec<u32>, TaskError> {
+    pub(crate) fn carried(&self, index: usize, labels: Vec<u32>) -> Result<Vec<u32>> {
         let (item, version) = self.place(index);
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
@@ -325,7 +325,7 @@ impl PreparedSplit {
     }
 
     /// A sample with what the scores of a segmentation need besides.
-    pub(crate) fn load_scored(&self, index: usize) -> Result<(Sample, Scoring), TaskError> {
+    pub(crate) fn load_scored(&self, index: usize) -> Result<(Sample, Scoring)> {
         let (item, version) = self.place(index);
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
@@ -350,7 +350,7 @@ impl PreparedSplit {
     }
 
     /// Makes a version of a mesh, and returns the checksum of the content of the mesh.
-    fn make(&self, item: usize, version: u64, cache: &Cache) -> Result<(Sample, blake3::Hash), TaskError> {
+    fn make(&self, item: usize, version: u64, cache: &Cache) -> Result<(Sample, blake3::Hash)> {
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
         let change = self.change(item, &content, version)?;
@@ -359,13 +359,7 @@ impl PreparedSplit {
     }
 
     /// A mesh after a change, as a sample.
-    fn make_from(
-        &self,
-        item: &Item,
-        content: &Content<'_>,
-        change: Option<Change>,
-        cache: &Cache,
-    ) -> Result<Sample, TaskError> {
+    fn make_from(&self, item: &Item, content: &Content<'_>, change: Option<Change>, cache: &Cache) -> Result<Sample> {
         let fields = content.fields(&self.preparation.features.fields())?;
         let key = self.key(&item.name, content.hash(), &fields, change.as_ref());
         let stored = cache.get(key).and_then(|bytes| entry::decode(&item.name, &bytes, &self.preparation));
@@ -385,13 +379,7 @@ impl PreparedSplit {
     }
 
     /// The sample of an entry of a mesh after a change, with its target.
-    fn with_target(
-        &self,
-        item: &Item,
-        content: &Content<'_>,
-        change: Option<Change>,
-        entry: Entry,
-    ) -> Result<Sample, TaskError> {
+    fn with_target(&self, item: &Item, content: &Content<'_>, change: Option<Change>, entry: Entry) -> Result<Sample> {
         let Entry { mut sample, sources, .. } = entry;
         let elements = sample.extras.get().map_or(&[][..], |elements: &Elements<f32>| &elements.origins);
         let sources = Sources { vertices: &sources, elements };
@@ -408,7 +396,7 @@ impl PreparedSplit {
     }
 
     /// Prepares a sample without the cache, and returns it with the size of its entry in bytes.
-    pub(crate) fn measure(&self, index: usize) -> Result<(Sample, usize), TaskError> {
+    pub(crate) fn measure(&self, index: usize) -> Result<(Sample, usize)> {
         let (item, version) = self.place(index);
         let content = self.dataset.content(item)?;
         let item = &self.dataset.items[item];
@@ -420,7 +408,7 @@ impl PreparedSplit {
     }
 
     /// Changes and prepares a mesh.
-    fn prepare(&self, item: &Item, mesh: &Mesh, fields: &Fields, change: Option<&Change>) -> Result<Entry, TaskError> {
+    fn prepare(&self, item: &Item, mesh: &Mesh, fields: &Fields, change: Option<&Change>) -> Result<Entry> {
         let name = &item.name;
         let Some(change) = change else {
             let (sample, mesh) = self.preparation.prepare_mesh(name, mesh, fields)?;
@@ -442,7 +430,7 @@ impl PreparedSplit {
     }
 
     /// True if the places of a remeshed mesh are on the mesh of a file.
-    fn lies_on(&self, entry: &Entry, content: &Content<'_>) -> Result<bool, TaskError> {
+    fn lies_on(&self, entry: &Entry, content: &Content<'_>) -> Result<bool> {
         if entry.sources.is_empty() {
             return Ok(true);
         }
@@ -510,7 +498,7 @@ impl SampleSource for PreparedSplit {
         }
     }
 
-    fn load(&self, index: usize) -> Result<Sample, TaskError> {
+    fn load(&self, index: usize) -> Result<Sample> {
         let kept = self.kept.get(index).ok_or_else(|| {
             TaskError::setting("sample", format!("sample {index} is out of range: there are {}", self.len()))
         })?;
@@ -522,7 +510,7 @@ impl SampleSource for PreparedSplit {
         Ok(sample)
     }
 
-    fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
+    fn visit(&self, index: usize, visit: Visit) -> Result<Sample> {
         let mut random = visit.random(index);
         let sample = match self.augmentation.every_epoch && index < self.len() {
             true => {
@@ -545,14 +533,14 @@ impl SampleSource for PreparedSplit {
         self.preparation.features.dropped(&mut random)
     }
 
-    fn target(&self, index: usize) -> Result<Target, TaskError> {
+    fn target(&self, index: usize) -> Result<Target> {
         match index < self.len() && self.change_is_none(index) {
             true => Ok(self.unprepared(self.place(index).0)?.1),
             false => Ok(self.load(index)?.target),
         }
     }
 
-    fn extent(&self, index: usize) -> Result<(usize, Option<f64>), TaskError> {
+    fn extent(&self, index: usize) -> Result<(usize, Option<f64>)> {
         let Outline { vertices, size, .. } = self.outline(index)?;
         Ok((vertices, size))
     }
@@ -568,7 +556,7 @@ impl SampleSource for PreparedSplit {
         meshes.into_iter().map(|mesh| mesh * self.versions()).collect()
     }
 
-    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+    fn checksum(&self, index: usize) -> Result<[u8; 32]> {
         Ok(self.outline(index)?.checksum)
     }
 }

@@ -5,7 +5,7 @@
 //! cell, drops a share of them, and changes what differs between meshings by about as much as it does there. The
 //! number of rows stays, so that captured steps can be replayed: dropped points have no area and no target.
 
-use crate::{Sample, TaskError};
+use crate::{Result, Sample};
 use gemcnn_nn::draws::{choices, noise, perturb, uniform};
 use gemcnn_nn::{CellPoints, Elements, FeatureType, IGNORE, SpectraBatch, Target};
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +24,7 @@ pub(super) fn resampled(
     outputs: &FeatureType,
     share: f64,
     random: &mut ChaCha8Rng,
-) -> Result<Sample, TaskError> {
+) -> Result<Sample> {
     let Some(spectra) = sample.extras.shared::<SpectraBatch<f32>>() else { return Ok(sample) };
     let (vertices, width) = (sample.graph().vertex_count(), outputs.dimension());
     let points = CellPoints::random(sample.graph(), &mut || uniform(random));

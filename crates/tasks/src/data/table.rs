@@ -4,7 +4,7 @@
 //! line is an error, not a cell that extends over the rest of the file. So the reader is our own.
 
 use super::description::Column;
-use crate::{DataError, TaskError};
+use crate::{DataError, Result, TaskError};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(crate) struct TextTable {
 }
 
 /// The rows of a list or table of names, without empty ones.
-pub(crate) fn read_rows(path: &Path) -> Result<Vec<Row>, TaskError> {
+pub(crate) fn read_rows(path: &Path) -> Result<Vec<Row>> {
     let bytes = gemcnn_mesh::read_file(path).map_err(TaskError::file(path))?;
     let mut rows = TextTable::parse(path, &bytes)?.rows;
     rows.retain(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));

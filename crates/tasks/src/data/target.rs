@@ -7,7 +7,7 @@ use super::meshes::Item;
 use super::source::TargetSource;
 use super::table::{NumberTable, TextTable, Words};
 use super::{npy, vectors};
-use crate::{DataError, Element, TaskError};
+use crate::{DataError, Element, Result, TaskError};
 use gemcnn_mesh::remesh::{SurfacePoint, carry_labels, carry_values};
 use gemcnn_mesh::{DVec3, Frame, ValueFile, VertexAttribute};
 use gemcnn_nn::{FeatureType, IGNORE, Target};
@@ -97,7 +97,7 @@ impl TargetReader {
         content: &Content,
         (vertices, frames): (usize, &[Frame]),
         (motion, sources): (Option<DMat3>, Sources<'_>),
-    ) -> Result<Target, TaskError> {
+    ) -> Result<Target> {
         let is_remeshed = !sources.vertices.is_empty();
         let vertices = if is_remeshed { content.mesh()?.vertex_count() } else { vertices };
         let carries = is_remeshed && self.per != Element::Mesh;
@@ -125,12 +125,7 @@ impl TargetReader {
     }
 
     /// The target of a mesh as its files give it.
-    pub fn given(
-        &self,
-        item: &Item,
-        content: &Content,
-        vertices: usize,
-    ) -> Result<Target<Labels, NumberTable>, TaskError> {
+    pub fn given(&self, item: &Item, content: &Content, vertices: usize) -> Result<Target<Labels, NumberTable>> {
         let learned = self.learned.as_ref();
         learned.try_map(|_| self.labels(item, content, vertices), |_| self.values(item, content, vertices))
     }
@@ -181,7 +176,7 @@ impl TargetReader {
     }
 
     /// Number of rows of the target of a mesh.
-    fn rows(&self, content: &Content, vertices: usize) -> Result<usize, TaskError> {
+    fn rows(&self, content: &Content, vertices: usize) -> Result<usize> {
         Ok(match self.per {
             Element::Vertex => vertices,
             Element::Mesh => 1,
@@ -190,7 +185,7 @@ impl TargetReader {
     }
 
     /// Labels of the elements.
-    fn labels(&self, item: &Item, content: &Content, vertices: usize) -> Result<Labels, TaskError> {
+    fn labels(&self, item: &Item, content: &Content, vertices: usize) -> Result<Labels> {
         match self.source {
             TargetSource::VertexNumber => return Ok((0..vertices as i64).map(Some).collect()),
             TargetSource::Registered(ref labels) => {
@@ -223,7 +218,7 @@ impl TargetReader {
     }
 
     /// Fails unless a target has a row for each element.
-    fn check_rows(&self, item: &Item, content: &Content, (rows, vertices): (usize, usize)) -> Result<(), TaskError> {
+    fn check_rows(&self, item: &Item, content: &Content, (rows, vertices): (usize, usize)) -> Result<()> {
         let expected = self.rows(content, vertices)?;
         if rows == expected {
             return Ok(());
@@ -251,7 +246,7 @@ impl TargetReader {
     pub fn found_element<'i, 'c>(
         &self,
         meshes: impl Iterator<Item = (&'i Item, impl Borrow<Content<'c>>)>,
-    ) -> Result<Element, TaskError> {
+    ) -> Result<Element> {
         let mut possible = Vec::new();
         let mut first = None;
         for (item, content) in meshes {
@@ -277,7 +272,7 @@ impl TargetReader {
     }
 
     /// The elements that the target of a mesh may be for.
-    fn fitting(&self, item: &Item, content: &Content) -> Result<Vec<Element>, TaskError> {
+    fn fitting(&self, item: &Item, content: &Content) -> Result<Vec<Element>> {
         if let TargetSource::Property(names) = &self.source {
             let has_all = |attributes: &[VertexAttribute]| {
                 let has = |name: &String| attributes.iter().any(|a| a.name == *name);
@@ -312,7 +307,7 @@ impl TargetReader {
     }
 
     /// Classes of labels.
-    pub fn classes_of(&self, item: &Item, labels: &Labels) -> Result<Vec<u32>, TaskError> {
+    pub fn classes_of(&self, item: &Item, labels: &Labels) -> Result<Vec<u32>> {
         let Some(classes) = self.classes() else { return Ok(vec![IGNORE; labels.len()]) };
         let mut found = Vec::with_capacity(labels.len());
         let [element, _] = self.per.words();
@@ -343,7 +338,7 @@ impl TargetReader {
 
     /// The classes that each edge may have by MeshCNN's soft labels: `NAME.seseg` next to `NAME.eseg`, or in the folder
     /// `sseg` next to `seg`, with a line for each edge and a weight for each class. `None` without such a file.
-    pub fn soft_classes(&self, item: &Item, rows: usize) -> Result<Option<Vec<Vec<u32>>>, TaskError> {
+    pub fn soft_classes(&self, item: &Item, rows: usize) -> Result<Option<Vec<Vec<u32>>>> {
         let (Some(classes), Some(hard)) = (self.classes(), self.source.file(item)) else { return Ok(None) };
         if self.per != Element::Edge || hard.extension().is_none_or(|e| e != "eseg") {
             return Ok(None);
@@ -370,7 +365,7 @@ impl TargetReader {
     }
 
     /// Values of the elements; NaN if unknown.
-    fn values(&self, item: &Item, content: &Content, vertices: usize) -> Result<NumberTable, TaskError> {
+    fn values(&self, item: &Item, content: &Content, vertices: usize) -> Result<NumberTable> {
         let mut table = self.table(item, content)?;
         for value in &mut table.values {
             if self.unknown.iter().any(|&unknown| unknown as f64 == *value) {
@@ -414,7 +409,7 @@ impl TargetReader {
     }
 
     /// The selected columns of the target of a mesh.
-    fn table(&self, item: &Item, content: &Content) -> Result<NumberTable, TaskError> {
+    fn table(&self, item: &Item, content: &Content) -> Result<NumberTable> {
         match &self.source {
             TargetSource::Property(names) => self.properties(item, content, names),
             TargetSource::WholeMesh => (item.target.clone().values())
@@ -469,7 +464,7 @@ impl TargetReader {
     }
 
     /// Vertex or face properties of a mesh file as columns.
-    fn properties(&self, item: &Item, content: &Content, names: &[String]) -> Result<NumberTable, TaskError> {
+    fn properties(&self, item: &Item, content: &Content, names: &[String]) -> Result<NumberTable> {
         let (attributes, rows) = match self.per {
             Element::Face => (content.face_attributes()?, content.mesh()?.face_count()),
             _ => (content.attributes()?, content.mesh()?.vertex_count()),

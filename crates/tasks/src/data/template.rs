@@ -1,6 +1,6 @@
 //! Geodesic distances on the template of a correspondence.
 
-use crate::TaskError;
+use crate::{Result, TaskError};
 use gemcnn_mesh::{GeodesicError, GeodesicSolver, Mesh, MeshReport};
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ fn refuse(error: GeodesicError) -> TaskError {
 }
 
 impl TemplateDistances {
-    pub fn new(template: &Mesh) -> Result<Self, TaskError> {
+    pub fn new(template: &Mesh) -> Result<Self> {
         let vertices = template.vertex_count();
         let bytes = vertices.saturating_mul(vertices).saturating_mul(4);
         let kept = if bytes <= MAX_BYTES { vertices } else { 0 };
@@ -34,7 +34,7 @@ impl TemplateDistances {
     }
 
     /// Distances of all vertices from one, in square roots of the area; infinite on other components.
-    pub fn from(&self, vertex: u32) -> Result<Cow<'_, [f32]>, TaskError> {
+    pub fn from(&self, vertex: u32) -> Result<Cow<'_, [f32]>> {
         let compute = || {
             let row = self.solver.distances_from(vertex as usize).map_err(refuse)?;
             Ok::<_, TaskError>(row.iter().map(|d| (d / self.unit) as f32).collect::<Vec<f32>>())

@@ -12,6 +12,9 @@ use gemcnn_nn::NnError;
 use gemcnn_view::plot::WriteError;
 use std::path::{Path, PathBuf};
 
+/// The result of functions that fail with a [`TaskError`].
+pub type Result<T, E = TaskError> = std::result::Result<T, E>;
+
 /// An error of a data set, a run or an evaluation.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {

@@ -4,7 +4,7 @@ use super::{Relabelled, check_elements, class_map};
 use crate::data::{Cache, Dataset, PreparedSplit, Split, SurfaceFile};
 use crate::predict::{MAX_PROBABILITIES, Prediction};
 use crate::train::TrainedModel;
-use crate::{Sample, SampleSource, Task, TaskError};
+use crate::{Result, Sample, SampleSource, Task};
 use gemcnn_mesh::{Frame, Mesh};
 use gemcnn_nn::{FeatureType, Target, Workspace};
 
@@ -40,7 +40,7 @@ impl Assessment {
         name: &str,
         file: SurfaceFile,
         notes: &mut Vec<String>,
-    ) -> Result<Self, TaskError> {
+    ) -> Result<Self> {
         let sample = model.sample_with(name, &file.mesh, &file.fields)?;
         notes.extend(file.notes);
         notes.extend(model.ranges.iter().flat_map(|ranges| ranges.notes(&sample)));
@@ -56,7 +56,7 @@ impl Assessment {
         sample: Sample,
         features: Vec<f32>,
         mesh: Mesh,
-    ) -> Result<Self, TaskError> {
+    ) -> Result<Self> {
         let count = model.classes.as_ref().map_or(0, |classes| classes.count());
         let has_probabilities = model.config.task == Task::Segmentation && count <= MAX_PROBABILITIES;
         let (prediction, probabilities) = match has_probabilities {
@@ -94,7 +94,7 @@ impl<'a> Assessor<'a> {
     ///
     /// # Errors
     /// Data for another task or with unknown classes.
-    pub fn new(model: &TrainedModel, dataset: &'a Dataset, split: Split, cache: &Cache) -> Result<Self, TaskError> {
+    pub fn new(model: &TrainedModel, dataset: &'a Dataset, split: Split, cache: &Cache) -> Result<Self> {
         check_elements(model, dataset)?;
         let preparation = model.preparation();
         Ok(Self {
@@ -119,12 +119,7 @@ impl<'a> Assessor<'a> {
     ///
     /// # Errors
     /// A mesh that cannot be loaded, or an output that is not finite.
-    pub fn assess(
-        &self,
-        model: &TrainedModel,
-        workspace: &mut Workspace<f32>,
-        index: usize,
-    ) -> Result<Assessment, TaskError> {
+    pub fn assess(&self, model: &TrainedModel, workspace: &mut Workspace<f32>, index: usize) -> Result<Assessment> {
         let source = Relabelled { source: &self.samples, classes: self.classes.clone(), geometry: None };
         let mut sample = source.load(index)?;
         let features = sample.features.clone();

@@ -3,7 +3,7 @@
 //! true one on the template. Radii are in units of the square root of the template's area.
 
 use crate::data::{Dataset, Split, TemplateDistances};
-use crate::{Task, TaskError};
+use crate::{Result, Task, TaskError};
 use gemcnn_nn::IGNORE;
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use rayon::prelude::*;
@@ -53,7 +53,7 @@ impl GeodesicScores {
     ///
     /// # Errors
     /// A data set without a template, a mesh without targets, or a map that does not fit its meshes.
-    pub fn of_maps(dataset: &Dataset, split: Split, maps: &[MeshMap]) -> Result<Self, TaskError> {
+    pub fn of_maps(dataset: &Dataset, split: Split, maps: &[MeshMap]) -> Result<Self> {
         let template = dataset.distances()?.filter(|_| dataset.task() == Task::Correspondence);
         let template =
             template.ok_or_else(|| TaskError::setting(dataset.name(), "there is no template to compare on"))?;
@@ -87,7 +87,7 @@ impl GeodesicScores {
     }
 
     /// Computes the scores from the wrong ones of `counted` predictions.
-    pub(super) fn new(template: &TemplateDistances, confusions: &Confusions, counted: u64) -> Result<Self, TaskError> {
+    pub(super) fn new(template: &TemplateDistances, confusions: &Confusions, counted: u64) -> Result<Self> {
         let errors = distances(template, confusions)?;
         let wrong: u64 = confusions.values().sum();
         let reached = errors.iter().filter(|(distance, _)| distance.is_finite());
@@ -156,10 +156,10 @@ fn median(errors: &[(f64, u64)], counted: u64) -> f64 {
 }
 
 /// The distance and count of each wrong prediction, in square roots of the area.
-fn distances(template: &TemplateDistances, confusions: &Confusions) -> Result<Vec<(f64, u64)>, TaskError> {
+fn distances(template: &TemplateDistances, confusions: &Confusions) -> Result<Vec<(f64, u64)>> {
     let pairs: Vec<(u32, u32, u64)> = confusions.iter().map(|(&(a, b), &n)| (a, b, n)).collect();
     let sources: Vec<&[(u32, u32, u64)]> = pairs.chunk_by(|a, b| a.0 == b.0).collect();
-    let found: Result<Vec<Vec<(f64, u64)>>, TaskError> = sources
+    let found: Result<Vec<Vec<(f64, u64)>>> = sources
         .par_iter()
         .map(|pairs| {
             let row = template.from(pairs.first().map_or(0, |pair| pair.0))?;
@@ -187,7 +187,7 @@ mod tests {
     use gemcnn_mesh::Mesh;
     use gemcnn_mesh::shapes::{self, Cells};
 
-    fn scored(template: &Mesh, confusions: &Confusions, counted: u64) -> Result<GeodesicScores, TaskError> {
+    fn scored(template: &Mesh, confusions: &Confusions, counted: u64) -> Result<GeodesicScores> {
         GeodesicScores::new(&TemplateDistances::new(template)?, confusions, counted)
     }
 

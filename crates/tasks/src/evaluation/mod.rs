@@ -17,7 +17,7 @@ use crate::train::{
     BatchPlan, BatchSource, Division, GeometryCache, Outputs, Prefetch, RunConfig, Scaled, Scores, Tally, TrainedModel,
     evaluate_batch, names,
 };
-use crate::{Element, Sample, SampleSource, Task, TaskError};
+use crate::{Element, Result, Sample, SampleSource, Task, TaskError};
 use gemcnn_mesh::remesh::RemeshKind;
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::{Device, IGNORE, Objective, Target, Workspace};
@@ -113,7 +113,7 @@ impl Evaluation {
 
     /// Writes `stem.json`, and `stem.csv`, `stem.png` and `stem.svg` if there is a table or a chart. Returns the
     /// paths.
-    pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    pub fn write(&self, stem: &Path) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         let write = |extension: &str, text: String| {
             let path = stem.with_added_extension(extension);
@@ -137,7 +137,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// A file that cannot be read or is invalid.
-    pub fn read(stem: &Path) -> Result<Option<Self>, TaskError> {
+    pub fn read(stem: &Path) -> Result<Option<Self>> {
         let path = stem.with_added_extension("json");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -186,7 +186,7 @@ pub fn evaluate(
     options: EvaluationOptions,
     cache: &Cache,
     device: &Device,
-) -> Result<Evaluation, TaskError> {
+) -> Result<Evaluation> {
     let config = &model.config;
     let EvaluationOptions { split, rotation, strict, meshing, frames, compare } = options;
     if dataset.task() != config.task {
@@ -243,15 +243,11 @@ pub fn evaluate(
 }
 
 /// Fraction of the vertices with another predicted class than on the plain meshes; `None` if none are predicted.
-fn changed(
-    model: &TrainedModel,
-    [plain, samples]: [&PreparedSplit; 2],
-    device: &Device,
-) -> Result<Option<f64>, TaskError> {
+fn changed(model: &TrainedModel, [plain, samples]: [&PreparedSplit; 2], device: &Device) -> Result<Option<f64>> {
     let mut workspace = Workspace::new(device.clone());
     let (mut differ, mut all) = (0, 0);
     for index in 0..samples.len() {
-        let mut predicted = |split: &PreparedSplit| -> Result<Vec<u32>, TaskError> {
+        let mut predicted = |split: &PreparedSplit| -> Result<Vec<u32>> {
             let mut sample = split.load(index)?;
             model.scaling.apply_limited(&sample.kind, &mut sample.features);
             match model.predict(&mut workspace, &sample)? {
@@ -312,7 +308,7 @@ fn run(
     objective: Objective<f32>,
     device: &Device,
     counts: &mut Counts,
-) -> Result<Scores, TaskError> {
+) -> Result<Scores> {
     let scaled = Scaled { source: samples, features: &model.scaling, targets: model.target_scaling.as_ref() };
     let plan = BatchPlan {
         samples: samples.len(),
@@ -363,7 +359,7 @@ fn run(
 }
 
 /// Fails unless the targets of a data set are for what the model predicts.
-fn check_elements(model: &TrainedModel, dataset: &Dataset) -> Result<(), TaskError> {
+fn check_elements(model: &TrainedModel, dataset: &Dataset) -> Result<()> {
     if dataset.per() == model.per {
         return Ok(());
     }
@@ -373,7 +369,7 @@ fn check_elements(model: &TrainedModel, dataset: &Dataset) -> Result<(), TaskErr
 }
 
 /// The class of the model for each class of a data set; `None` if they are the same.
-fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>, TaskError> {
+fn class_map(model: &TrainedModel, dataset: &Dataset) -> Result<Option<Vec<u32>>> {
     let refuse = |problem: String| Err(TaskError::setting(dataset.name(), problem));
     let (Some(known), Some(found)) = (&model.classes, dataset.classes()) else {
         let (found, known) = (dataset.outputs(), model.network.output());
@@ -437,7 +433,7 @@ impl SampleSource for Relabelled<'_> {
         self.source.name(index)
     }
 
-    fn load(&self, index: usize) -> Result<Sample, TaskError> {
+    fn load(&self, index: usize) -> Result<Sample> {
         let (mut sample, scoring) = match &self.geometry {
             Some(_) => {
                 let (sample, scoring) = self.source.load_scored(index)?;

@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::registry::settings;
-use crate::{Settings, Task, TaskError};
+use crate::{Result, Settings, Task, TaskError};
 use gemcnn_mesh::patches::AnisotropicHeat;
 use gemcnn_nn::{Activation, Builder, Module, NetworkConfig, Real, SparseMap};
 use serde::Serialize;
@@ -31,7 +31,7 @@ settings! {
 
 impl AcnnModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("angles", self.angles, 1..=128)?;
         within("steps", self.steps.len(), 1..=64)?;
         for &steps in &self.steps {
@@ -51,7 +51,7 @@ impl AcnnModel {
 }
 
 impl Model for AcnnModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -2,7 +2,7 @@
 
 use super::graph::scalar_relu;
 use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
-use crate::TaskError;
+use crate::Result;
 use crate::data::GaugeChoice;
 use crate::registry::settings;
 use gemcnn_nn::layers::{Angular, GlobalPool};
@@ -33,7 +33,7 @@ settings! {
 
 impl AngularModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         let input = &spec.input;
         within("layers", self.layers, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
@@ -53,7 +53,7 @@ impl AngularModel {
 }
 
 impl Model for AngularModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

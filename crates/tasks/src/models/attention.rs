@@ -2,8 +2,8 @@
 
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
-use crate::TaskError;
 use crate::registry::settings;
+use crate::{Result, TaskError};
 use gemcnn_nn::layers::{Attention, Gauge, GlobalPool};
 use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 
@@ -41,7 +41,7 @@ settings! {
 
 impl AttentionModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
         within("scalars", self.scalars, WIDTHS)?;
@@ -74,7 +74,7 @@ impl AttentionModel {
 }
 
 impl Model for AttentionModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

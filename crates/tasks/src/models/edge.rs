@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
-use crate::{Settings, Task, TaskError};
+use crate::{Result, Settings, Task};
 use gemcnn_mesh::PointIndex;
 use gemcnn_nn::layers::{EquivariantNormConfig, LinearConfig};
 use gemcnn_nn::{Activation, Builder, FeatureType, Module, NetworkConfig, Real, SparseMap};
@@ -24,7 +24,7 @@ settings! {
 
 impl EdgeModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("neighbours", self.neighbours, 1..=256)?;
         let conv = |outputs| edge_conv(self.neighbours, outputs);
         (self.layers).network(Self::KIND, spec, (true, Activation::Relu), conv)
@@ -32,7 +32,7 @@ impl EdgeModel {
 }
 
 impl Model for EdgeModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
-use crate::{Settings, Task, TaskError};
+use crate::{Result, Settings, Task};
 use gemcnn_nn::layers::{EquivariantNormConfig, LinearConfig};
 use gemcnn_nn::{Activation, Aggregation, Builder, FeatureType, Module, NetworkConfig, PatchBatch, Real, SparseMap};
 use serde::Serialize;
@@ -23,7 +23,7 @@ settings! {
 
 impl FeastModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("matrices", self.matrices, 1..=1024)?;
         let conv = |outputs| feast_conv(self.matrices, outputs);
         (self.layers).network(Self::KIND, spec, (false, Activation::Relu), conv)
@@ -31,7 +31,7 @@ impl FeastModel {
 }
 
 impl Model for FeastModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -2,8 +2,8 @@
 
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, ORDERS, WIDTHS, within};
-use crate::TaskError;
 use crate::registry::settings;
+use crate::{Result, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{Gates, GlobalPool, Identity, Nonlinearity, Norms, Regular};
 use gemcnn_nn::{Activation, Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
@@ -83,7 +83,7 @@ impl NonlinearityChoice {
 
 impl GemModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         let ModelSpec { input, outputs, .. } = spec;
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels, WIDTHS)?;
@@ -116,7 +116,7 @@ impl GemModel {
 }
 
 impl Model for GemModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::registry::settings;
-use crate::{Settings, Task, TaskError};
+use crate::{Result, Settings, Task};
 use gemcnn_mesh::patches::polar_bins;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::LinearConfig;
@@ -29,7 +29,7 @@ settings! {
 
 impl GeodesicModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("rings", self.rings, 1..=64)?;
         within("angles", self.angles, 1..=128)?;
         check_radius(self.radius)?;
@@ -39,7 +39,7 @@ impl GeodesicModel {
 }
 
 impl Model for GeodesicModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{DEPTHS, GemModel, Head, Model, ModelSpec, WIDTHS, within};
 use crate::registry::settings;
-use crate::{Element, Task, TaskError};
+use crate::{Element, Result, Task, TaskError};
 use gemcnn_nn::layers::{GlobalPool, Isotropic, Regular};
 use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 
@@ -33,7 +33,7 @@ settings! {
 impl GraphModel {
     /// The model with the architecture of a [`GemModel`] and the width for which the number of parameters is
     /// closest to it, for an input type.
-    pub fn matching(gem: &GemModel, input: &FeatureType) -> Result<Self, TaskError> {
+    pub fn matching(gem: &GemModel, input: &FeatureType) -> Result<Self> {
         // Both have the same last layer, so the difference does not depend on the number of outputs.
         let spec = ModelSpec {
             input: input.clone(),
@@ -41,8 +41,7 @@ impl GraphModel {
             per: Element::Vertex,
             outputs: FeatureType::scalars(1),
         };
-        let trained =
-            |network: NetworkConfig<f32>| -> Result<usize, TaskError> { Ok(network.init(0)?.1.trained_count()) };
+        let trained = |network: NetworkConfig<f32>| -> Result<usize> { Ok(network.init(0)?.1.trained_count()) };
         let target = trained(gem.network(&spec)?)?;
         let with = |width: usize| Self {
             blocks: gem.blocks,
@@ -54,7 +53,7 @@ impl GraphModel {
             pool: gem.pool,
             decay: gem.decay,
         };
-        let count = |width: usize| -> Result<usize, TaskError> { trained(with(width).network(&spec)?) };
+        let count = |width: usize| -> Result<usize> { trained(with(width).network(&spec)?) };
         let (mut low, mut high) = (1, 1);
         while count(high)? < target {
             (low, high) = (high, 2 * high);
@@ -73,7 +72,7 @@ impl GraphModel {
     }
 
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         let input = &spec.input;
         if !input.is_scalar() {
             return Err(TaskError::setting(
@@ -109,7 +108,7 @@ pub(super) fn scalar_relu(batch_norm: bool) -> Regular {
 }
 
 impl Model for GraphModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

@@ -1,7 +1,7 @@
 //! The last layers of a model: from scalars of vertices to the output of the task.
 
 use super::{ModelSpec, WIDTHS, within};
-use crate::{Element, Task, TaskError};
+use crate::{Element, Result, Task, TaskError};
 use gemcnn_nn::layers::GlobalPool;
 use gemcnn_nn::{Activation, NetworkConfig, Real};
 
@@ -22,7 +22,7 @@ impl Head {
     ///
     /// # Errors
     /// Outputs that are not scalars, no outputs, or a setting out of range.
-    pub fn add<T: Real>(&self, mut network: NetworkConfig<T>, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn add<T: Real>(&self, mut network: NetworkConfig<T>, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         let ModelSpec { task, outputs, .. } = spec;
         if !outputs.is_scalar() {
             return Err(TaskError::setting(
@@ -58,7 +58,7 @@ impl Head {
 
 /// True if the outputs have orders above 0 and rotate with the frames, so that a convolution has to compute
 /// them.
-pub(super) fn rotates_with_frames(spec: &ModelSpec) -> Result<bool, TaskError> {
+pub(super) fn rotates_with_frames(spec: &ModelSpec) -> Result<bool> {
     let ModelSpec { task, outputs, .. } = spec;
     match task {
         _ if outputs.is_scalar() => Ok(false),

@@ -2,7 +2,7 @@
 
 use super::head::rotates_with_frames;
 use super::{DEPTHS, Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
-use crate::TaskError;
+use crate::Result;
 use crate::registry::settings;
 use gemcnn_nn::layers::{GlobalPool, MessageBlockConfig};
 use gemcnn_nn::{Aggregation, Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
@@ -43,7 +43,7 @@ settings! {
 
 impl HermesModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("blocks", self.blocks, DEPTHS)?;
         within("edge_layers", self.edge_layers, DEPTHS)?;
         within("node_layers", self.node_layers, DEPTHS)?;
@@ -74,7 +74,7 @@ impl HermesModel {
 }
 
 impl Model for HermesModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 }

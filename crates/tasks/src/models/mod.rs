@@ -26,7 +26,7 @@ pub use surface::DiffusionChoice;
 
 use crate::data::{ExtraConfig, GaugeChoice, HierarchySettings};
 use crate::registry::{Choice, Chosen, Registry, Settings, filled, kinds, parser};
-use crate::{Element, Task, TaskError};
+use crate::{Element, Result, Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::{Builder, FeatureType, Module, Parameters};
 use std::fmt;
@@ -52,7 +52,7 @@ pub trait Model: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Incompatible settings, types and tasks; the message says what to change.
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError>;
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>>;
 
     /// The coarser graphs that the model needs, if it pools (default: none).
     fn hierarchy(&self) -> Option<HierarchySettings> {
@@ -135,7 +135,7 @@ pub type ModelWithParameters = (Box<dyn Module<f32>>, Parameters<f32>);
 
 impl ModelConfig {
     /// Builds the network with parameters initialised from `seed`.
-    pub fn init(&self, spec: &ModelSpec, seed: u64) -> Result<ModelWithParameters, TaskError> {
+    pub fn init(&self, spec: &ModelSpec, seed: u64) -> Result<ModelWithParameters> {
         if spec.input.dimension() == 0 {
             let problem = "the input type has no components";
             return Err(TaskError::setting("features", problem));
@@ -152,7 +152,7 @@ const WIDTHS: RangeInclusive<usize> = 1..=65_536;
 const ORDERS: RangeInclusive<usize> = 0..=64;
 
 /// Checks that a setting is in its range.
-fn within(name: &str, value: usize, range: RangeInclusive<usize>) -> Result<(), TaskError> {
+fn within(name: &str, value: usize, range: RangeInclusive<usize>) -> Result<()> {
     match range.contains(&value) {
         true => Ok(()),
         false => Err(TaskError::setting(

@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, GaugeChoice, Patches, SparseMaps};
 use crate::features::{FeatureError, Shot, Surface};
 use crate::registry::settings;
-use crate::{Settings, Task, TaskError};
+use crate::{Result, Settings, Task};
 use gemcnn_nn::layers::LinearConfig;
 use gemcnn_nn::{
     Activation, Aggregation, Builder, FeatureType, Grouping, Module, NetworkConfig, PatchBatch, Real, SparseMap,
@@ -32,7 +32,7 @@ settings! {
 
 impl MonetModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("kernels", self.kernels, 1..=1024)?;
         check_radius(self.radius)?;
         let conv = |outputs| monet_conv(self.kernels, outputs);
@@ -41,7 +41,7 @@ impl MonetModel {
 }
 
 impl Model for MonetModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
-use crate::{Settings, Task, TaskError};
+use crate::{Result, Settings, Task};
 use gemcnn_mesh::patches::spirals;
 use gemcnn_nn::{Activation, Builder, Module, NetworkConfig, Real, SparseMap};
 use serde::Serialize;
@@ -25,7 +25,7 @@ settings! {
 
 impl SpiralModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("length", self.length, 1..=256)?;
         within("dilation", self.dilation, 1..=256)?;
         let conv = |outputs| patch_conv(Self::KIND, self.length, outputs);
@@ -34,7 +34,7 @@ impl SpiralModel {
 }
 
 impl Model for SpiralModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

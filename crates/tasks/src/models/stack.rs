@@ -1,9 +1,9 @@
 //! The architecture that the published single-scale networks share, and what their layers have in common.
 
 use super::{Head, ModelSpec, WIDTHS, within};
-use crate::TaskError;
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
+use crate::{Result, TaskError};
 use gemcnn_mesh::patches::Discs;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::{GlobalPool, Linear, LinearConfig};
@@ -40,7 +40,7 @@ impl Stack {
         spec: &ModelSpec,
         (batch_norm, activation): (bool, Activation),
         conv: impl Fn(usize) -> L,
-    ) -> Result<NetworkConfig<T>, TaskError> {
+    ) -> Result<NetworkConfig<T>> {
         if !spec.input.is_scalar() {
             return Err(TaskError::setting(
                 format!("model: {kind} on features of type {}", spec.input),
@@ -239,7 +239,7 @@ pub(super) fn discs(surface: Surface<'_>, radius: f64) -> Result<(Discs, f64), F
 }
 
 /// Checks the radius of a disc.
-pub(super) fn check_radius(radius: f64) -> Result<(), TaskError> {
+pub(super) fn check_radius(radius: f64) -> Result<()> {
     match radius > 0.0 && radius <= 1.0 {
         true => Ok(()),
         false => {

@@ -5,7 +5,7 @@ use super::{DEPTHS, Head, Model, ModelSpec, Recipe, WIDTHS, within};
 use crate::data::{Eigenvectors, ExtraConfig, ImplicitDiffusion};
 use crate::features::{Combined, HeatKernel, Position};
 use crate::registry::settings;
-use crate::{Task, TaskError};
+use crate::{Result, Task, TaskError};
 use gemcnn_nn::layers::{DiffusionBlockConfig, GlobalPool};
 use gemcnn_nn::{Builder, FeatureType, Module, Network, NetworkConfig, Real, WeightDecay};
 use serde::{Deserialize, Serialize};
@@ -57,11 +57,11 @@ pub enum DiffusionChoice {
 
 impl SurfaceModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         self.layers(spec, true)
     }
 
-    fn layers<T: Real>(&self, spec: &ModelSpec, oriented: bool) -> Result<NetworkConfig<T>, TaskError> {
+    fn layers<T: Real>(&self, spec: &ModelSpec, oriented: bool) -> Result<NetworkConfig<T>> {
         within("blocks", self.blocks, DEPTHS)?;
         within("channels", self.channels[0], WIDTHS)?;
         let features = FeatureType::new(&self.channels);
@@ -109,7 +109,7 @@ impl SurfaceModel {
 }
 
 impl Model for SurfaceModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 
@@ -183,7 +183,7 @@ impl DiffusionModel {
 }
 
 impl Model for DiffusionModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.surface().layers(spec, self.oriented)?.build(builder)?))
     }
 

@@ -4,7 +4,7 @@ use super::head::rotates_with_frames;
 use super::{Head, Model, ModelSpec, NonlinearityChoice, ORDERS, WIDTHS, within};
 use crate::data::HierarchySettings;
 use crate::registry::settings;
-use crate::{Element, TaskError};
+use crate::{Element, Result, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::layers::{ConvConfig, GlobalPool, Linear, ResidualBlock, ResidualBlockConfig};
 use gemcnn_nn::{
@@ -56,11 +56,7 @@ settings! {
 
 impl UNetModel {
     /// Builds the network in either precision.
-    pub fn module<T: Real>(
-        &self,
-        spec: &ModelSpec,
-        builder: &mut Builder<'_, T>,
-    ) -> Result<Box<dyn Module<T>>, TaskError> {
+    pub fn module<T: Real>(&self, spec: &ModelSpec, builder: &mut Builder<'_, T>) -> Result<Box<dyn Module<T>>> {
         let rotates = self.check(spec)?;
         let act = (self.nonlinearity).with(self.band_limit, self.samples, self.batch_norm);
         let hidden = |channels: usize| FeatureType::uniform(channels, self.band_limit);
@@ -137,7 +133,7 @@ impl UNetModel {
 }
 
 impl Model for UNetModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         self.module(spec, builder)
     }
 
@@ -156,7 +152,7 @@ impl Model for UNetModel {
 
 impl UNetModel {
     /// Checks all settings; true if the outputs rotate with the frames.
-    fn check(&self, spec: &ModelSpec) -> Result<bool, TaskError> {
+    fn check(&self, spec: &ModelSpec) -> Result<bool> {
         if self.channels.is_empty() {
             return Err(TaskError::setting(
                 "model: channels",

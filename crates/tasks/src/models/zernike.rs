@@ -5,7 +5,7 @@ use super::{Model, ModelSpec, Recipe, Stack, within};
 use crate::data::{ExtraConfig, Patches, SparseMaps};
 use crate::features::{FeatureError, Surface};
 use crate::registry::settings;
-use crate::{Settings, Task, TaskError};
+use crate::{Result, Settings, Task};
 use gemcnn_mesh::patches::ZernikeFit;
 use gemcnn_mesh::vertex_areas;
 use gemcnn_nn::layers::{EquivariantNormConfig, LinearConfig};
@@ -30,7 +30,7 @@ settings! {
 
 impl ZernikeModel {
     /// The layers of the network.
-    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>, TaskError> {
+    pub fn network<T: Real>(&self, spec: &ModelSpec) -> Result<NetworkConfig<T>> {
         within("degree", self.degree, 0..=12)?;
         within("rotations", self.rotations, 1..=128)?;
         check_radius(self.radius)?;
@@ -40,7 +40,7 @@ impl ZernikeModel {
 }
 
 impl Model for ZernikeModel {
-    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>, TaskError> {
+    fn build(&self, spec: &ModelSpec, builder: &mut Builder<'_, f32>) -> Result<Box<dyn Module<f32>>> {
         Ok(Box::new(self.network(spec)?.build(builder)?))
     }
 

@@ -3,7 +3,7 @@
 use super::{Pictures, Prediction, PredictionFiles, UniqueNames};
 use crate::data::{Dataset, Split};
 use crate::train::TrainedModel;
-use crate::{Element, TaskError};
+use crate::{Element, Result};
 use gemcnn_nn::{Device, Workspace};
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub fn write_examples(
     split: Split,
     device: &Device,
     directory: &Path,
-) -> Result<(), TaskError> {
+) -> Result<()> {
     let mut workspace = Workspace::new(device.clone());
     let mut names = UniqueNames::default();
     let mut files = None;

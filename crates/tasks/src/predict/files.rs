@@ -5,7 +5,7 @@ use crate::data::{Classes, npy_f32, npy_i64, vectors};
 use crate::elements::edges;
 use crate::layout::RESULTS_MARK;
 use crate::train::TrainedModel;
-use crate::{Element, TaskError};
+use crate::{Element, Result, TaskError};
 use gemcnn_mesh::{
     AttributeValues, DVec3, Frame, Mesh, MeshReport, SharedFolder, VertexAttribute, WriteOptions, write_atomically,
     write_mesh_with_faces,
@@ -50,7 +50,7 @@ impl PredictionFiles {
     ///
     /// # Errors
     /// A directory that cannot be created, or that contains other files, which results could replace.
-    pub fn new(directory: &Path, model: &TrainedModel, pictures: Option<Pictures>) -> Result<Self, TaskError> {
+    pub fn new(directory: &Path, model: &TrainedModel, pictures: Option<Pictures>) -> Result<Self> {
         std::fs::create_dir_all(directory).map_err(TaskError::file(directory))?;
         let mark = mark(directory)?;
         let folder = SharedFolder::open(directory, &mark).map_err(TaskError::file(&mark))?;
@@ -79,7 +79,7 @@ impl PredictionFiles {
         frames: &[Frame],
         prediction: &Prediction,
         probabilities: Option<&[f32]>,
-    ) -> Result<Vec<PathBuf>, TaskError> {
+    ) -> Result<Vec<PathBuf>> {
         let (per, rows) = match prediction {
             Prediction::MeshClass { .. } => (Element::Mesh, 1),
             Prediction::Classes { per, classes } => (*per, classes.len()),
@@ -229,7 +229,7 @@ pub fn holds_results(directory: &Path) -> bool {
 }
 
 /// Marks an empty directory as one of prediction results. Returns the mark.
-fn mark(directory: &Path) -> Result<PathBuf, TaskError> {
+fn mark(directory: &Path) -> Result<PathBuf> {
     let mark = directory.join(RESULTS_MARK);
     if mark.exists() {
         return Ok(mark);

@@ -2,7 +2,7 @@
 
 use super::prediction::{TILE, UNDIVIDED};
 use crate::train::TrainedModel;
-use crate::{Task, TaskError};
+use crate::{Result, Task, TaskError};
 use gemcnn_mesh::NeighbourWeights;
 use gemcnn_nn::Part;
 
@@ -52,7 +52,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// [`TaskError::TooLarge`]. Where the free memory is not known, there is none.
-    pub fn check_memory(&self, name: &str, vertices: usize) -> Result<(), TaskError> {
+    pub fn check_memory(&self, name: &str, vertices: usize) -> Result<()> {
         let needed = self.memory_for(vertices);
         match free_memory() {
             Some(free) if needed > free => Err(TaskError::TooLarge { name: name.into(), vertices, needed, free }),

@@ -4,7 +4,7 @@ use super::tiles::Tiles;
 use crate::data::{Preparation, connected};
 use crate::features::Fields;
 use crate::train::TrainedModel;
-use crate::{Element, Sample, Task, TaskError};
+use crate::{Element, Result, Sample, Task, TaskError};
 use gemcnn_mesh::surface::SurfaceOperators;
 use gemcnn_mesh::{GaugeGraph, Mesh};
 use gemcnn_nn::{FeatureType, Levels, Tape, Var, Workspace};
@@ -50,7 +50,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// Geometry or features that cannot be computed.
-    pub fn sample(&self, name: &str, mesh: &Mesh) -> Result<Sample, TaskError> {
+    pub fn sample(&self, name: &str, mesh: &Mesh) -> Result<Sample> {
         self.sample_with(name, mesh, &Fields::default())
     }
 
@@ -59,7 +59,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// Geometry or features that cannot be computed, or a field that is not there.
-    pub fn sample_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample, TaskError> {
+    pub fn sample_with(&self, name: &str, mesh: &Mesh, fields: &Fields) -> Result<Sample> {
         self.check_memory(name, mesh.vertex_count())?;
         let surface = connected(mesh)?;
         let mesh = surface.as_ref().unwrap_or(mesh);
@@ -78,13 +78,13 @@ impl TrainedModel {
         mesh: &Mesh,
         graph: &GaugeGraph,
         operators: &SurfaceOperators,
-    ) -> Result<Sample, TaskError> {
+    ) -> Result<Sample> {
         let hierarchy = graph.clone().into();
         self.scaled(self.preparation().assemble(name, mesh, hierarchy, None, Some(operators), &Fields::default())?)
     }
 
     /// A sample with scaled features.
-    fn scaled(&self, mut sample: Sample) -> Result<Sample, TaskError> {
+    fn scaled(&self, mut sample: Sample) -> Result<Sample> {
         self.scaling.apply_limited(&sample.kind, &mut sample.features);
         if let Some(at) = sample.features.iter().position(|v| !v.is_finite()) {
             let vertex = at / sample.kind.dimension().max(1);
@@ -101,7 +101,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// A sample that does not fit the model, outputs that are not finite, or a failed GPU operation.
-    pub fn predict(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<Prediction, TaskError> {
+    pub fn predict(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<Prediction> {
         if let Task::Segmentation | Task::Correspondence = self.config.task {
             let per = self.per;
             let classes = self
@@ -131,7 +131,7 @@ impl TrainedModel {
         &self,
         workspace: &mut Workspace<f32>,
         sample: &Sample,
-    ) -> Result<(Vec<u32>, Vec<f32>), TaskError> {
+    ) -> Result<(Vec<u32>, Vec<f32>)> {
         if self.config.task != Task::Segmentation {
             let problem =
                 format!("a model for {} has no probabilities of classes of vertices, faces or edges", self.config.task);
@@ -150,7 +150,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// As [`predict`](Self::predict), or a model without a last linear layer.
-    pub fn embedding(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<(usize, Vec<f32>), TaskError> {
+    pub fn embedding(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<(usize, Vec<f32>)> {
         let Some((body, _)) = self.network.split_head() else {
             return Err(TaskError::setting("embedding", "the model does not end with a linear layer"));
         };
@@ -163,7 +163,7 @@ impl TrainedModel {
     }
 
     /// The outputs of the network for each row.
-    fn outputs(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<Vec<f32>, TaskError> {
+    fn outputs(&self, workspace: &mut Workspace<f32>, sample: &Sample) -> Result<Vec<f32>> {
         let width = self.network.output().dimension();
         self.rows(workspace, sample, width, |tape, levels, x| {
             let outputs = self.network.forward(tape, levels, x)?;
@@ -178,8 +178,8 @@ impl TrainedModel {
         workspace: &mut Workspace<f32>,
         sample: &Sample,
         width: usize,
-        run: impl for<'t> Fn(&mut Tape<'t, f32>, Levels<'t, f32>, Var<f32>) -> Result<Vec<R>, TaskError> + Sync,
-    ) -> Result<Vec<R>, TaskError> {
+        run: impl for<'t> Fn(&mut Tape<'t, f32>, Levels<'t, f32>, Var<f32>) -> Result<Vec<R>> + Sync,
+    ) -> Result<Vec<R>> {
         let device = workspace.device().clone();
         let mut run = |sample: &Sample| {
             let geometry = sample.geometry()?;
@@ -210,7 +210,7 @@ impl TrainedModel {
     }
 }
 
-fn check_finite(name: &str, values: &[f32]) -> Result<(), TaskError> {
+fn check_finite(name: &str, values: &[f32]) -> Result<()> {
     match values.iter().all(|value| value.is_finite()) {
         true => Ok(()),
         false => Err(TaskError::setting(name, "the output of the model is not finite")),

@@ -1,7 +1,7 @@
 //! Tiles of large meshes. A network that reaches a known number of rings sees each tile with the rings around it, so
 //! that its memory depends on the size of a tile and not on that of the mesh.
 
-use crate::{Sample, TaskError};
+use crate::{Result, Sample};
 use gemcnn_nn::{Elements, Extras, Target};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl<'a> Tiles<'a> {
         vertices
     }
 
-    fn tile(&mut self, tile: usize) -> Result<Tile, TaskError> {
+    fn tile(&mut self, tile: usize) -> Result<Tile> {
         let end = self.order.len().min((tile + 1) * self.size);
         let core = self.order[tile * self.size..end].to_vec();
         let sample = self.sample;
@@ -122,7 +122,7 @@ impl<'a> Tiles<'a> {
 }
 
 impl Iterator for Tiles<'_> {
-    type Item = Result<Tile, TaskError>;
+    type Item = Result<Tile>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let tile = self.next;

@@ -4,7 +4,7 @@
 //! batch.
 
 use super::batch_size::BatchSize;
-use crate::{SampleSource, TaskError, Visit};
+use crate::{Result, SampleSource, Visit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) enum Division {
 
 impl Division {
     /// The division into batches of a size.
-    pub fn new(samples: &dyn SampleSource, size: BatchSize) -> Result<Self, TaskError> {
+    pub fn new(samples: &dyn SampleSource, size: BatchSize) -> Result<Self> {
         Ok(match size {
             BatchSize::Meshes(meshes) => Self::Meshes(meshes),
             BatchSize::Vertices(vertices) => Self::Packed(Packing::new(samples, vertices)?),
@@ -52,10 +52,10 @@ pub(crate) struct Packing {
 
 impl Packing {
     /// Steps of about `vertices` vertices.
-    fn new(samples: &dyn SampleSource, vertices: usize) -> Result<Self, TaskError> {
+    fn new(samples: &dyn SampleSource, vertices: usize) -> Result<Self> {
         let size = |index: usize| Ok(samples.extent(index)?.0);
         let meshes = (0..samples.len()).step_by(samples.versions().max(1));
-        let sizes: Vec<usize> = meshes.map(size).collect::<Result<_, TaskError>>()?;
+        let sizes: Vec<usize> = meshes.map(size).collect::<Result<_>>()?;
         let steps = sizes.iter().sum::<usize>().div_ceil(vertices.max(1));
         Ok(Self { steps: steps.clamp(1, sizes.len().max(1)), sizes: sizes.into() })
     }

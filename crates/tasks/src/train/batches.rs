@@ -1,7 +1,7 @@
 //! Batches, and threads that prepare them ahead.
 
 use super::batch_plan::BatchPlan;
-use crate::{Sample, SampleSource, TaskError, Visit};
+use crate::{Result, Sample, SampleSource, TaskError, Visit};
 use gemcnn_nn::{Device, FeatureType, Geometry, IGNORE, Objective, SharedExtra, Target, TrainingBatch};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -73,7 +73,7 @@ impl GeometryCache {
     }
 
     /// The joined geometry of samples, from that of each.
-    fn join(&self, samples: &[Sample]) -> Result<Geometry<f32>, TaskError> {
+    fn join(&self, samples: &[Sample]) -> Result<Geometry<f32>> {
         let mut singles: Vec<Geometry<f32>> = samples.iter().map(|sample| self.of(sample)).collect::<Result<_, _>>()?;
         if singles.len() == 1 {
             return Ok(singles.remove(0));
@@ -83,7 +83,7 @@ impl GeometryCache {
 
     /// The geometry of one sample. Extras that only this sample holds are not needed again. Others stay on the GPU
     /// while there is memory for them.
-    fn of(&self, sample: &Sample) -> Result<Geometry<f32>, TaskError> {
+    fn of(&self, sample: &Sample) -> Result<Geometry<f32>> {
         let keep = |value: SharedExtra, bytes: usize| self.kept().keep(value, bytes, self.max_bytes);
         Ok(self.graphs_of(sample)?.with_extras(sample.extras.for_batch(&self.device, &keep)?)?)
     }
@@ -92,7 +92,7 @@ impl GeometryCache {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn graphs_of(&self, sample: &Sample) -> Result<Geometry<f32>, TaskError> {
+    fn graphs_of(&self, sample: &Sample) -> Result<Geometry<f32>> {
         let key = Arc::as_ptr(&sample.hierarchy).addr();
         if let Some(graphs) = self.kept().graphs.get(&key) {
             return Ok(graphs.clone());
@@ -108,7 +108,7 @@ impl GeometryCache {
 
 impl PreparedBatch {
     /// Loads samples, joins them and starts their copy to a GPU. A `visit` may change them at random.
-    pub fn load(source: BatchSource<'_>, samples: &[usize], visit: Option<Visit>) -> Result<Self, TaskError> {
+    pub fn load(source: BatchSource<'_>, samples: &[usize], visit: Option<Visit>) -> Result<Self> {
         let BatchSource { samples: source, objective, cache, device } = source;
         let mut loaded = Vec::with_capacity(samples.len());
         for &index in samples {
@@ -149,7 +149,7 @@ impl PreparedBatch {
 }
 
 /// Checks the number of features and targets of a sample, and the range of its labels.
-fn check(sample: &Sample, objective: &Objective<f32>) -> Result<(), TaskError> {
+fn check(sample: &Sample, objective: &Objective<f32>) -> Result<()> {
     let refuse = |problem: String| Err(TaskError::setting(&sample.name, problem));
     let vertices = sample.graph().vertex_count();
     let expected = vertices * sample.kind.dimension();
@@ -190,7 +190,7 @@ fn loading_threads() -> usize {
 /// An iterator over batches, which threads prepare ahead.
 pub(crate) struct Prefetch {
     /// Thread `n % threads` prepares batch `n`.
-    threads: Vec<Receiver<Result<PreparedBatch, TaskError>>>,
+    threads: Vec<Receiver<Result<PreparedBatch>>>,
     next: usize,
 }
 
@@ -247,7 +247,7 @@ impl Prefetch {
 }
 
 impl Iterator for Prefetch {
-    type Item = Result<PreparedBatch, TaskError>;
+    type Item = Result<PreparedBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let thread = self.threads.get(self.next)?;
@@ -281,7 +281,7 @@ mod tests {
             self.0[index].name.clone()
         }
 
-        fn load(&self, index: usize) -> Result<Sample, TaskError> {
+        fn load(&self, index: usize) -> Result<Sample> {
             Ok(self.0[index].clone())
         }
     }
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch, TaskError> {
+    fn load(samples: Vec<Sample>, which: &[usize]) -> Result<PreparedBatch> {
         let objective = Arc::new(Objective::classes(2));
         let cache = GeometryCache::new(&Device::Cpu);
         let source =
@@ -358,7 +358,7 @@ mod tests {
             self.samples.name(index)
         }
 
-        fn load(&self, index: usize) -> Result<Sample, TaskError> {
+        fn load(&self, index: usize) -> Result<Sample> {
             let sample = self.samples.load(index)?;
             let mut loaded = self.loaded.lock().unwrap();
             let (all, most) = &mut *loaded;

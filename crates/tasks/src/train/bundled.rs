@@ -2,7 +2,7 @@
 
 use super::model::TrainedModel;
 use super::seal::{read_sealed, sealed, unsealed};
-use crate::TaskError;
+use crate::{Result, TaskError};
 use gemcnn_mesh::write_atomically;
 use gemcnn_nn::Archive;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl BundledModel {
     ///
     /// # Errors
     /// None in a program that was built without changes.
-    pub fn open(&self) -> Result<TrainedModel, TaskError> {
+    pub fn open(&self) -> Result<TrainedModel> {
         TrainedModel::from_bytes(self.bytes)
     }
 
@@ -62,7 +62,7 @@ impl BundledModel {
     ///
     /// # Errors
     /// A run without a model, weights that are too large for half precision, or a file that cannot be written.
-    pub fn pack(run: &Path, file: &Path) -> Result<(), TaskError> {
+    pub fn pack(run: &Path, file: &Path) -> Result<()> {
         let archive = read_sealed(&TrainedModel::file_of(run))?.in_half_precision()?;
         let bytes = sealed(archive)?;
         unsealed(Archive::from_bytes(&bytes)?, file)?;

@@ -6,7 +6,7 @@ use super::metrics::{Record, Tally};
 use super::ranges::TrainingRanges;
 use super::run_directory::RunDirectory;
 use super::seal::{not_finite, read_sealed, sealed};
-use crate::{FeatureScaling, TaskError};
+use crate::{FeatureScaling, Result, TaskError};
 use gemcnn_nn::{Archive, NnError, Optimiser, Parameters, Plateau};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,7 +62,7 @@ impl Checkpoint {
         progress: &Progress,
         parameters: &Parameters<f32>,
         optimiser: &Optimiser<f32>,
-    ) -> Result<Written, TaskError> {
+    ) -> Result<Written> {
         let mut archive = Archive::new();
         parameters.store(&mut archive, WEIGHTS)?;
         optimiser.store(&mut archive, OPTIMISER, parameters)?;
@@ -79,7 +79,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A damaged file.
-    pub fn read(path: &Path) -> Result<Option<Self>, TaskError> {
+    pub fn read(path: &Path) -> Result<Option<Self>> {
         if !path.try_exists().map_err(TaskError::file(path))? {
             return Ok(None);
         }
@@ -92,7 +92,7 @@ impl Checkpoint {
     }
 
     /// Loads weights and optimiser.
-    pub fn load(&self, path: &Path, parameters: &mut Parameters<f32>) -> Result<Optimiser<f32>, TaskError> {
+    pub fn load(&self, path: &Path, parameters: &mut Parameters<f32>) -> Result<Optimiser<f32>> {
         parameters
             .load(&self.archive, WEIGHTS)
             .and_then(|()| Optimiser::load(&self.archive, OPTIMISER, parameters))
@@ -111,7 +111,7 @@ pub(super) enum Written {
 
 /// Completed epochs, and completed steps of the current epoch, of a run. Compares its settings with those of the
 /// checkpoint, or of the configuration file if there is no checkpoint.
-pub(crate) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u64), TaskError> {
+pub(crate) fn begun_with(run: &RunDirectory, settings: &Value) -> Result<(u64, u64)> {
     let (path, stored, done) = match Checkpoint::read(&run.checkpoint())? {
         Some(Checkpoint { identity, progress, .. }) => {
             (run.checkpoint(), identity.settings, (progress.epoch, progress.step))

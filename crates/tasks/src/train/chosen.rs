@@ -1,6 +1,6 @@
 //! Some samples of a source.
 
-use crate::{Sample, SampleSource, TaskError};
+use crate::{Result, Sample, SampleSource};
 use gemcnn_nn::Target;
 
 /// Some samples of a source, without versions.
@@ -30,19 +30,19 @@ impl SampleSource for Chosen<'_> {
         self.source.name(self.samples[index])
     }
 
-    fn load(&self, index: usize) -> Result<Sample, TaskError> {
+    fn load(&self, index: usize) -> Result<Sample> {
         self.source.load(self.samples[index])
     }
 
-    fn target(&self, index: usize) -> Result<Target, TaskError> {
+    fn target(&self, index: usize) -> Result<Target> {
         self.source.target(self.samples[index])
     }
 
-    fn extent(&self, index: usize) -> Result<(usize, Option<f64>), TaskError> {
+    fn extent(&self, index: usize) -> Result<(usize, Option<f64>)> {
         self.source.extent(self.samples[index])
     }
 
-    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+    fn checksum(&self, index: usize) -> Result<[u8; 32]> {
         self.source.checksum(self.samples[index])
     }
 }

@@ -1,6 +1,6 @@
 //! Weights of classes in the loss.
 
-use crate::{SampleSource, TaskError};
+use crate::{Result, SampleSource};
 use gemcnn_nn::{IGNORE, Target};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub enum ClassWeights {
 
 impl ClassWeights {
     /// The weights of a number of classes. Balanced weights are computed from the labels of the training split.
-    pub(super) fn of(&self, classes: usize, source: &dyn SampleSource) -> Result<Option<Vec<f32>>, TaskError> {
+    pub(super) fn of(&self, classes: usize, source: &dyn SampleSource) -> Result<Option<Vec<f32>>> {
         Ok(match self {
             Self::None => None,
             Self::Given { weights } => Some(weights.iter().map(|&weight| weight as f32).collect()),

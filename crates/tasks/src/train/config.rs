@@ -6,7 +6,7 @@ use super::settings::TrainingConfig;
 use crate::data::{Augmentation, DataConfig, Dataset, GeometrySettings, Preparation, SplitConfig};
 use crate::models::Preset;
 use crate::registry::is_default;
-use crate::{Element, FeatureConfig, ModelConfig, Task, TaskError};
+use crate::{Element, FeatureConfig, ModelConfig, Result, Task, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,7 +68,7 @@ struct RawConfig {
 }
 
 /// The defaults of a table, with the given settings in their place.
-fn over<S: Serialize + DeserializeOwned>(defaults: S, given: Option<&toml::Value>) -> Result<S, TaskError> {
+fn over<S: Serialize + DeserializeOwned>(defaults: S, given: Option<&toml::Value>) -> Result<S> {
     let Some(toml::Value::Table(given)) = given else { return Ok(defaults) };
     let refuse = |error: String| TaskError::setting("configuration", error);
     let mut all = toml::Table::try_from(defaults).map_err(|error| refuse(error.to_string()))?;
@@ -121,7 +121,7 @@ impl RunConfig {
     ///
     /// # Errors
     /// A file that cannot be read, an unknown key, or an invalid value, with its line.
-    pub fn read(path: &Path) -> Result<Self, TaskError> {
+    pub fn read(path: &Path) -> Result<Self> {
         let text = gemcnn_mesh::read_text(path).map_err(TaskError::file(path))?;
         let mut config = Self::parse(&text).map_err(|error| match error {
             TaskError::Setting { problem, .. } => TaskError::at(path, problem),
@@ -137,7 +137,7 @@ impl RunConfig {
     ///
     /// # Errors
     /// An unknown key or an invalid value, with its line.
-    pub fn parse(text: &str) -> Result<Self, TaskError> {
+    pub fn parse(text: &str) -> Result<Self> {
         let refuse = |error: toml::de::Error| TaskError::setting("configuration", error.to_string());
         let given: RawConfig = toml::from_str(text).map_err(refuse)?;
         let tables: toml::Table = toml::from_str(text).map_err(refuse)?;
@@ -161,12 +161,12 @@ impl RunConfig {
     }
 
     /// The configuration as TOML, with all defaults filled in.
-    pub fn to_toml(&self) -> Result<String, TaskError> {
+    pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
     /// The configuration as a JSON object, with all defaults filled in.
-    pub fn to_json(&self) -> Result<Value, TaskError> {
+    pub fn to_json(&self) -> Result<Value> {
         serde_json::to_value(self).map_err(|error| TaskError::setting("configuration", error.to_string()))
     }
 
@@ -174,7 +174,7 @@ impl RunConfig {
     ///
     /// # Errors
     /// The first invalid setting, with what is allowed, or an unknown current directory.
-    pub fn checked(self) -> Result<Checked<Self>, TaskError> {
+    pub fn checked(self) -> Result<Checked<Self>> {
         // A forgotten folder should not train on parts of bodies: they have to be asked for.
         let is_for_bodies = match self.task {
             Task::Correspondence => true,
@@ -202,7 +202,7 @@ impl RunConfig {
     ///
     /// # Errors
     /// An unknown current directory.
-    pub fn anchored(mut self) -> Result<Self, TaskError> {
+    pub fn anchored(mut self) -> Result<Self> {
         let absolute = |path: &mut PathBuf| {
             *path = std::path::absolute(&*path).map_err(TaskError::file(&*path))?;
             Ok::<_, TaskError>(())
@@ -236,7 +236,7 @@ impl RunConfig {
     ///
     /// # Errors
     /// As [`Dataset::open_split`] and [`Dataset::with_validation`].
-    pub fn dataset(&self) -> Result<Dataset, TaskError> {
+    pub fn dataset(&self) -> Result<Dataset> {
         let dataset = Dataset::open_split(&self.data, &self.split, Some(self.task), self.training.strict)?;
         dataset.with_validation(self.training.validation)
     }

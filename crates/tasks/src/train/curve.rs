@@ -1,13 +1,13 @@
 //! The learning curve of a run.
 
 use super::metrics::{Record, Scores};
-use crate::TaskError;
+use crate::Result;
 use gemcnn_view::plot::{Axis, Chart, Panel, Series};
 use std::path::{Path, PathBuf};
 
 /// Plots the loss, and the error rate or the regression error, over epochs. Writes `stem.png` and `stem.svg`
 /// and returns their paths.
-pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathBuf; 2], TaskError> {
+pub fn draw_curve(title: &str, records: &[Record], stem: &Path) -> Result<[PathBuf; 2]> {
     let epochs = records.last().map_or(1.0, |record| record.epoch as f64);
     let panel = |name: &str, axis: &str, value: fn(Scores) -> Option<f64>| {
         let series = |name: &str, scores: fn(&Record) -> Option<Scores>| {

@@ -4,7 +4,7 @@ use super::batch_plan::{BatchPlan, Division};
 use super::batches::{BatchSource, GeometryCache, Prefetch};
 use super::metrics::{Scores, Tally};
 use super::objective::{Outputs, evaluate_batch};
-use crate::{FeatureScaling, SampleSource, TaskError};
+use crate::{FeatureScaling, Result, SampleSource, TaskError};
 use gemcnn_nn::{Module, Objective, Parameters, Workspace};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) fn evaluate(
     (objective, scaling): (&Arc<Objective<f32>>, Option<&FeatureScaling>),
     cache: &GeometryCache,
     batch: usize,
-) -> Result<Option<Scores>, TaskError> {
+) -> Result<Option<Scores>> {
     let plan = BatchPlan {
         samples: source.len(),
         versions: 1,

@@ -4,7 +4,7 @@ use super::chosen::Chosen;
 use super::problem::Problem;
 use super::settings::TrainingConfig;
 use crate::data::Classes;
-use crate::{SampleSource, TaskError};
+use crate::{Result, SampleSource, TaskError};
 use gemcnn_nn::Device;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,7 +28,7 @@ impl Identity {
     ///
     /// # Errors
     /// A sample that cannot be loaded.
-    pub fn new(problem: Problem<'_>, device: &Device) -> Result<Self, TaskError> {
+    pub fn new(problem: Problem<'_>, device: &Device) -> Result<Self> {
         Ok(Self {
             settings: problem.settings.clone(),
             training: checksum(&Chosen::originals(problem.training))?,
@@ -111,7 +111,7 @@ pub fn device_name(device: &Device) -> String {
 }
 
 /// Checksum of all samples.
-fn checksum(source: &dyn SampleSource) -> Result<String, TaskError> {
+fn checksum(source: &dyn SampleSource) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for index in 0..source.len() {
         hasher.update(&source.checksum(index)?);
@@ -119,7 +119,7 @@ fn checksum(source: &dyn SampleSource) -> Result<String, TaskError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-fn checksum_of_classes(classes: Option<&Classes>) -> Result<String, TaskError> {
+fn checksum_of_classes(classes: Option<&Classes>) -> Result<String> {
     let text = serde_json::to_vec(&classes).map_err(|error| TaskError::setting("classes", error.to_string()))?;
     Ok(blake3::hash(&text).to_hex().to_string())
 }

@@ -1,6 +1,6 @@
 //! Interval between checkpoints.
 
-use crate::TaskError;
+use crate::{Result, TaskError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Default for Interval {
 }
 
 impl Interval {
-    pub(super) fn check(&self) -> Result<(), TaskError> {
+    pub(super) fn check(&self) -> Result<()> {
         let sensible = match *self {
             Self::Minutes(minutes) => (0.0..1e6).contains(&minutes),
             Self::Epochs(count) | Self::Steps(count) => count > 0,

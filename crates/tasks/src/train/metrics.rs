@@ -1,7 +1,7 @@
 //! Scores, and the metrics file with one JSON object for each epoch.
 
 use super::run_directory::RunDirectory;
-use crate::TaskError;
+use crate::{Result, TaskError};
 use gemcnn_mesh::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -138,7 +138,7 @@ pub(super) struct MetricsLog {
 impl MetricsLog {
     /// Rewrites the file with the records of a checkpoint. Later records and an incomplete last line of a
     /// killed process are dropped.
-    pub fn rewrite(path: &Path, records: &[Record]) -> Result<Self, TaskError> {
+    pub fn rewrite(path: &Path, records: &[Record]) -> Result<Self> {
         let mut text = String::new();
         for record in records {
             text.push_str(&line(record)?);
@@ -149,7 +149,7 @@ impl MetricsLog {
         Ok(Self { path: path.into(), file })
     }
 
-    pub fn append(&mut self, run: &RunDirectory, record: &Record) -> Result<(), TaskError> {
+    pub fn append(&mut self, run: &RunDirectory, record: &Record) -> Result<()> {
         let line = line(record)?;
         let write = || {
             let before = self.file.metadata()?.len();
@@ -164,7 +164,7 @@ impl MetricsLog {
     }
 }
 
-fn line(record: &Record) -> Result<String, TaskError> {
+fn line(record: &Record) -> Result<String> {
     let text = serde_json::to_string(record).map_err(|error| TaskError::setting("metrics", error.to_string()))?;
     Ok(text + "\n")
 }
@@ -174,7 +174,7 @@ fn line(record: &Record) -> Result<String, TaskError> {
 /// # Errors
 /// A file that cannot be read, or an invalid line. An incomplete last line, which a running process may be
 /// writing, is skipped.
-pub fn read_metrics(path: &Path) -> Result<Vec<Record>, TaskError> {
+pub fn read_metrics(path: &Path) -> Result<Vec<Record>> {
     let text = std::fs::read_to_string(path).map_err(TaskError::file(path))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut records = Vec::new();

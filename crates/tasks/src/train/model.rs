@@ -9,7 +9,7 @@ use super::seal::{not_finite, read_sealed, sealed, unsealed};
 use crate::data::{Classes, Preparation};
 use crate::layout;
 use crate::models::ModelSpec;
-use crate::{Element, FeatureScaling, Task, TaskError};
+use crate::{Element, FeatureScaling, Result, Task, TaskError};
 use gemcnn_mesh::{Mesh, write_atomically};
 use gemcnn_nn::{Archive, FeatureType, Module, NnError, Parameters, Target};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl TrainedModel {
     /// # Errors
     /// A run without a model, or a file that is not a whole model: damaged, with weights that are not finite, or with
     /// settings that do not fit its weights.
-    pub fn read(path: &Path) -> Result<Self, TaskError> {
+    pub fn read(path: &Path) -> Result<Self> {
         if let Some(bundled) = path.to_str().and_then(BundledModel::named)
             && !path.exists()
         {
@@ -95,7 +95,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// Bytes that are not a whole model, as in [`read`](Self::read).
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TaskError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::without_template(&unsealed(Archive::from_bytes(bytes)?, Path::new(MODEL))?)
     }
 
@@ -105,7 +105,7 @@ impl TrainedModel {
     /// # Errors
     /// A model that cannot be read, weights that it does not have, of another size or not finite, or a file that cannot
     /// be written.
-    pub fn rewrite(path: &Path, file: &Path, weights: &[(&str, &[f32])]) -> Result<(), TaskError> {
+    pub fn rewrite(path: &Path, file: &Path, weights: &[(&str, &[f32])]) -> Result<()> {
         let mut archive = read_sealed(&Self::file_of(path))?;
         for &(name, values) in weights {
             let stored = format!("{WEIGHTS}/{name}");
@@ -139,7 +139,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// An archive that is not a model, or a template that cannot be read.
-    pub fn from_archive(archive: &Archive, file: &Path) -> Result<Self, TaskError> {
+    pub fn from_archive(archive: &Archive, file: &Path) -> Result<Self> {
         let mut model = Self::without_template(archive)?;
         let template = file.with_file_name(TEMPLATE);
         if model.config.task == Task::Correspondence && template.exists() {
@@ -148,7 +148,7 @@ impl TrainedModel {
         Ok(model)
     }
 
-    fn without_template(archive: &Archive) -> Result<Self, TaskError> {
+    fn without_template(archive: &Archive) -> Result<Self> {
         let config: RunConfig = archive.json(CONFIG)?;
         let output: String = archive.json(OUTPUT)?;
         let per: Option<Element> = archive.json(PER)?;

@@ -1,6 +1,6 @@
 //! Ranges of the meshes that a model was trained on.
 
-use crate::{Sample, SampleSource, TaskError};
+use crate::{Result, Sample, SampleSource};
 use serde::{Deserialize, Serialize};
 
 /// A mesh is noted if it has more than this many times the vertices of the largest training mesh, or fewer than those
@@ -20,7 +20,7 @@ pub struct TrainingRanges {
 
 impl TrainingRanges {
     /// The ranges of some samples; `None` if their areas are not known.
-    pub(super) fn of(samples: &dyn SampleSource) -> Result<Option<Self>, TaskError> {
+    pub(super) fn of(samples: &dyn SampleSource) -> Result<Option<Self>> {
         let mut found: Option<Self> = None;
         for index in 0..samples.len() {
             let (vertices, Some(size)) = samples.extent(index)? else { return Ok(None) };
@@ -84,7 +84,7 @@ mod tests {
             index.to_string()
         }
 
-        fn load(&self, index: usize) -> Result<Sample, TaskError> {
+        fn load(&self, index: usize) -> Result<Sample> {
             Ok(self.0[index].clone())
         }
     }

@@ -1,7 +1,7 @@
 //! The directory of a run: its lock and its files.
 
-use crate::TaskError;
 use crate::layout::{CONFIG, LOCK};
+use crate::{Result, TaskError};
 use gemcnn_mesh::{is_leftover, remove_leftovers};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -34,7 +34,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// A directory that cannot be created.
-    pub fn create_next(runs: &Path, name: &str) -> Result<Self, TaskError> {
+    pub fn create_next(runs: &Path, name: &str) -> Result<Self> {
         fs::create_dir_all(runs).map_err(TaskError::file(runs))?;
         let entries = fs::read_dir(runs).map_err(TaskError::file(runs))?;
         let prefix = format!("{name}-");
@@ -59,7 +59,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// A directory that cannot be created or has other files, or in which another process trains.
-    pub fn create(path: &Path) -> Result<Self, TaskError> {
+    pub fn create(path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(TaskError::file(path))?;
         let is_begun = path.join(LOCK).exists();
         for entry in fs::read_dir(path).map_err(TaskError::file(path))? {
@@ -79,7 +79,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// A directory without a run, or in which another process trains.
-    pub fn open(path: &Path) -> Result<Self, TaskError> {
+    pub fn open(path: &Path) -> Result<Self> {
         if !path.join(CONFIG).is_file() {
             let problem = format!("not a run directory: there is no file {CONFIG}");
             return Err(TaskError::at(path, problem));
@@ -91,14 +91,14 @@ impl RunDirectory {
     ///
     /// # Errors
     /// A directory that cannot be created, or in which another process trains.
-    pub fn open_or_create(path: &Path) -> Result<Self, TaskError> {
+    pub fn open_or_create(path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(TaskError::file(path))?;
         let run = Self::hold(path.into())?;
         remove_leftovers(path).map_err(TaskError::file(path))?;
         Ok(run)
     }
 
-    fn hold(path: PathBuf) -> Result<Self, TaskError> {
+    fn hold(path: PathBuf) -> Result<Self> {
         let file = path.join(LOCK);
         let lock = (OpenOptions::new().write(true).create(true).truncate(false))
             .open(&file)
@@ -114,12 +114,12 @@ impl RunDirectory {
     }
 
     /// Removes models, predictions, evaluations and learning curve of a run.
-    pub(crate) fn remove_results(&self) -> Result<(), TaskError> {
+    pub(crate) fn remove_results(&self) -> Result<()> {
         self.remove(&[MODEL, BEST, PREDICTIONS, FINISHED, EVALUATION, "curve."])
     }
 
     /// Removes the checkpoint, so that the run begins again.
-    pub(crate) fn forget(&self) -> Result<(), TaskError> {
+    pub(crate) fn forget(&self) -> Result<()> {
         let file = self.checkpoint();
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TaskError::file(file)(error)),
@@ -128,7 +128,7 @@ impl RunDirectory {
     }
 
     /// Marks a run as finished once all its results are there. Evaluations of earlier models are removed.
-    pub(crate) fn finish(&self) -> Result<(), TaskError> {
+    pub(crate) fn finish(&self) -> Result<()> {
         if self.is_finished() {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl RunDirectory {
     }
 
     /// Marks a run as not finished.
-    pub(crate) fn reopen(&self) -> Result<(), TaskError> {
+    pub(crate) fn reopen(&self) -> Result<()> {
         self.remove(&[FINISHED])
     }
 
@@ -147,7 +147,7 @@ impl RunDirectory {
     }
 
     /// Removes all files and folders whose names begin like this.
-    fn remove(&self, beginnings: &[&str]) -> Result<(), TaskError> {
+    fn remove(&self, beginnings: &[&str]) -> Result<()> {
         for entry in fs::read_dir(&self.path).map_err(TaskError::file(&self.path))? {
             let path = entry.map_err(TaskError::file(&self.path))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -222,7 +222,7 @@ impl RunDirectory {
 
     /// Writes a file completely or not at all, and flushes both the file and the directory to disk, so that
     /// it survives a power cut.
-    pub(crate) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), TaskError> {
+    pub(crate) fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         self.with_reserve(|| gemcnn_mesh::write_atomically(path, |file| file.write_all(bytes)))
             .and_then(|()| self.sync())
             .map_err(TaskError::file(path))
@@ -246,7 +246,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// The disk does not have the space.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), TaskError> {
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<()> {
         self.reserved.store(bytes, Ordering::Relaxed);
         self.fill(bytes).map_err(TaskError::file(&self.path))
     }
@@ -305,7 +305,7 @@ mod tests {
 
     /// Fails unless a directory is refused, and named.
     #[track_caller]
-    fn assert_refused(result: Result<RunDirectory, TaskError>, path: &Path) {
+    fn assert_refused(result: Result<RunDirectory>, path: &Path) {
         match result.unwrap_err() {
             TaskError::Setting { what, .. } => assert_eq!(what, path.display().to_string()),
             other => panic!("{other}"),

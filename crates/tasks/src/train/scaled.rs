@@ -1,6 +1,6 @@
 //! Samples with scaled features and target values.
 
-use crate::{FeatureScaling, Sample, SampleSource, TaskError, Visit};
+use crate::{FeatureScaling, Result, Sample, SampleSource, TaskError, Visit};
 use gemcnn_nn::columns::clear;
 use gemcnn_nn::{Geometry, Target};
 use std::sync::Arc;
@@ -29,17 +29,17 @@ impl SampleSource for Scaled<'_> {
         self.source.name(index)
     }
 
-    fn load(&self, index: usize) -> Result<Sample, TaskError> {
+    fn load(&self, index: usize) -> Result<Sample> {
         self.scale(self.source.load(index)?)
     }
 
-    fn visit(&self, index: usize, visit: Visit) -> Result<Sample, TaskError> {
+    fn visit(&self, index: usize, visit: Visit) -> Result<Sample> {
         let mut sample = self.scale(self.source.visit(index, visit)?)?;
         clear(&mut sample.features, sample.kind.dimension(), &self.source.dropped(index, visit));
         Ok(sample)
     }
 
-    fn checksum(&self, index: usize) -> Result<[u8; 32], TaskError> {
+    fn checksum(&self, index: usize) -> Result<[u8; 32]> {
         self.source.checksum(index)
     }
 
@@ -49,7 +49,7 @@ impl SampleSource for Scaled<'_> {
 }
 
 impl Scaled<'_> {
-    fn scale(&self, mut sample: Sample) -> Result<Sample, TaskError> {
+    fn scale(&self, mut sample: Sample) -> Result<Sample> {
         if sample.kind.dimension() != self.features.dimension() {
             return Err(TaskError::setting(
                 &sample.name,

@@ -4,9 +4,9 @@ use super::batch_size::BatchSize;
 use super::checked::Checked;
 use super::class_weights::ClassWeights;
 use super::interval::Interval;
-use crate::TaskError;
 use crate::data::Classes;
 use crate::registry::settings;
+use crate::{Result, TaskError};
 use gemcnn_nn::{FeatureType, Method, Objective, Penalty, Plateau, ProductMode, Schedule, Target};
 use gemcnn_view::render::Up;
 use serde::{Deserialize, Serialize};
@@ -98,12 +98,12 @@ impl TrainingConfig {
     ///
     /// # Errors
     /// The first invalid setting, with what is allowed.
-    pub fn checked(self) -> Result<Checked<Self>, TaskError> {
+    pub fn checked(self) -> Result<Checked<Self>> {
         self.check()?;
         Ok(Checked(self))
     }
 
-    pub(super) fn check(&self) -> Result<(), TaskError> {
+    pub(super) fn check(&self) -> Result<()> {
         let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("training.{what}"), problem));
         let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
         if !(1..=1_000_000_000).contains(&self.epochs) {
@@ -149,7 +149,7 @@ impl TrainingConfig {
     ///
     /// # Errors
     /// Class weights or smoothing that do not fit.
-    pub fn objective(&self, learned: Target<&Classes, FeatureType>) -> Result<Objective<f32>, TaskError> {
+    pub fn objective(&self, learned: Target<&Classes, FeatureType>) -> Result<Objective<f32>> {
         let refuse = |what: &str, problem: String| Err(TaskError::setting(format!("training.{what}"), problem));
         match (learned, &self.class_weights) {
             (Target::Classes(classes), ClassWeights::Given { weights }) if weights.len() != classes.count() => {
@@ -315,7 +315,7 @@ impl Default for ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    fn check(&self) -> Result<(), TaskError> {
+    fn check(&self) -> Result<()> {
         let shares = match *self {
             Self::Cosine { warm_up, last } => vec![warm_up, last],
             Self::OneCycle { rise, first, last } => vec![rise, first, last],
@@ -347,7 +347,7 @@ impl ScheduleConfig {
     }
 
     /// Initial state of the plateau schedule; `None` for the others.
-    pub(super) fn plateau(&self) -> Result<Option<Plateau>, TaskError> {
+    pub(super) fn plateau(&self) -> Result<Option<Plateau>> {
         match *self {
             Self::Plateau { factor, patience, threshold, .. } => Ok(Some(Plateau::new(factor, patience, threshold)?)),
             _ => Ok(None),

@@ -1,7 +1,7 @@
 //! The formulas of the module documentation in f64, irrep by irrep.
 
 use crate::Real;
-use crate::batch_norm::{BatchNorm, HostNormalisation, NormGradients, Origin, Statistics, moment_weight};
+use crate::batch_norm::{BatchNorm, HostNormalisation, Origin, Statistics, moment_weight};
 
 /// Mean and variance of every slot, in two passes.
 pub fn statistics<T: Real>(config: &BatchNorm, vertices: usize, x: &[T]) -> Statistics {
@@ -49,7 +49,7 @@ pub fn backward<T: Real>(
     x: &[T],
     dy: &[T],
     dx: &mut [T],
-    gradients: &mut NormGradients<&mut [T]>,
+    gradients: [&mut [T]; 2],
 ) {
     let columns: Vec<(usize, usize)> = normalisation.config.columns().collect();
     let slots = normalisation.gamma.len();
@@ -73,7 +73,7 @@ pub fn backward<T: Real>(
         *dx = T::of(scale * (dy.as_f64() - through * through_statistics));
     }
     for slot in 0..slots {
-        gradients.gamma[slot] += T::of(dgamma[slot]);
-        gradients.beta[slot] += T::of(dbeta[slot]);
+        gradients[0][slot] += T::of(dgamma[slot]);
+        gradients[1][slot] += T::of(dbeta[slot]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::pool::Pool;
 use super::products::{Operand, Product, ProductMode};
-use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice};
+use super::{CudaDevice, CudaError, DeviceBuffer, DeviceSlice, Result};
 use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ const WORKSPACE: usize = 32 << 20;
 
 impl Handle {
     /// On a stream; the context is current.
-    pub fn new(pool: &Arc<Pool>, stream: cudarc::driver::sys::CUstream) -> Result<Self, CudaError> {
+    pub fn new(pool: &Arc<Pool>, stream: cudarc::driver::sys::CUstream) -> Result<Self> {
         let workspace = DeviceBuffer::new(pool, WORKSPACE)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the library is there and the context current; the workspace lives as long as the
@@ -44,7 +44,7 @@ impl Handle {
         handle: sys::cublasHandle_t,
         stream: cudarc::driver::sys::CUstream,
         workspace: DeviceSlice<'_, u8>,
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         // SAFETY: as above; the library is there and the context current.
         unsafe {
             check("cublasSetStream", sys::cublasSetStream_v2(handle, stream.cast()))?;
@@ -61,7 +61,7 @@ impl Handle {
     }
 }
 
-fn check(call: &'static str, status: cublasStatus_t) -> Result<(), CudaError> {
+fn check(call: &'static str, status: cublasStatus_t) -> Result<()> {
     if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
@@ -75,7 +75,7 @@ impl CudaDevice {
         product: &Product<'_>,
         c: DeviceSlice<'_, f32>,
         (stride, batch_stride): (usize, usize),
-    ) -> Result<(), CudaError> {
+    ) -> Result<()> {
         let &Product { m, n, k, batches, .. } = product;
         let compute = match self.product_mode() {
             ProductMode::Tf32 | ProductMode::Bf16 if self.capability() >= (8, 0) => {

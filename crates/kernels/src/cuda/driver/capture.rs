@@ -4,7 +4,7 @@ use super::context::{CaptureGuard, Context};
 use super::device::{Lane, locked};
 use super::pool::KeptBlocks;
 use super::status::driver;
-use super::{CudaDevice, CudaError};
+use super::{CudaDevice, CudaError, Result};
 use cudarc::driver::sys;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// [`CudaError::Capture`] during a capture, or a failed driver call.
-    pub fn event(&self) -> Result<Event, CudaError> {
+    pub fn event(&self) -> Result<Event> {
         self.expect_no_capture("recording an event")?;
         self.bind()?;
         let mut handle = std::ptr::null_mut();
@@ -51,7 +51,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// [`CudaError::Capture`] during a capture, or a failed driver call.
-    pub fn wait_for(&self, event: &Event) -> Result<(), CudaError> {
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
         self.expect_no_capture("waiting for an event")?;
         self.bind()?;
         // SAFETY: stream and event are alive.
@@ -100,7 +100,7 @@ struct Capture<'a> {
 }
 
 impl<'a> Capture<'a> {
-    fn begin(device: &'a CudaDevice) -> Result<Self, CudaError> {
+    fn begin(device: &'a CudaDevice) -> Result<Self> {
         if !matches!(device.lane, Lane::Compute) {
             return Err(CudaError::Capture { what: "copies that run ahead, and work on streams of the caller" });
         }
@@ -131,12 +131,12 @@ impl<'a> Capture<'a> {
     }
 
     /// The captured work, and the memory that it uses.
-    fn end(mut self) -> (Result<Graph, CudaError>, KeptBlocks) {
+    fn end(mut self) -> (Result<Graph>, KeptBlocks) {
         let graph = self.stop();
         (graph, self.leave())
     }
 
-    fn stop(&mut self) -> Result<Graph, CudaError> {
+    fn stop(&mut self) -> Result<Graph> {
         self.ended = true;
         let mut graph = Graph(std::ptr::null_mut());
         // SAFETY: the stream is being captured since `begin`, and `graph` outlives the call.
@@ -181,7 +181,7 @@ impl<R> CudaGraph<R> {
     ///
     /// # Errors
     /// [`CudaError::Capture`] during another capture, or a failed driver call.
-    pub fn replay(&self) -> Result<(), CudaError> {
+    pub fn replay(&self) -> Result<()> {
         self.device.expect_no_capture("replaying a CUDA graph")?;
         self.device.bind()?;
         // SAFETY: the executable and the stream are alive, and so are the buffers, as the caller of

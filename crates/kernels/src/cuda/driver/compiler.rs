@@ -5,7 +5,7 @@
 //! folder cannot be written, the source is compiled again.
 
 use super::sources::hash;
-use super::{CudaError, Define, KernelSource, library};
+use super::{CudaError, Define, KernelSource, Result, library};
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(super) type Image = Vec<u8>;
 ///
 /// # Errors
 /// [`CudaError::NoNvrtc`] if it is not found.
-pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
+pub fn nvrtc_version() -> Result<(i32, i32)> {
     library::nvrtc()?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the library is there, and both places outlive the call.
@@ -29,14 +29,14 @@ pub fn nvrtc_version() -> Result<(i32, i32), CudaError> {
 ///
 /// # Errors
 /// [`CudaError::NoNvrtc`], or [`CudaError::Compile`] with the log of the compiler.
-pub fn compile_for(source: KernelSource, defines: &[Define], capability: i32) -> Result<Vec<u8>, CudaError> {
+pub fn compile_for(source: KernelSource, defines: &[Define], capability: i32) -> Result<Vec<u8>> {
     nvrtc_version()?;
     let options = options(defines, capability)?;
     compile(source.name(), &source.text(), &options)
 }
 
 /// Options of the compiler; the architecture is the last one.
-fn options(defines: &[Define], capability: i32) -> Result<Vec<String>, CudaError> {
+fn options(defines: &[Define], capability: i32) -> Result<Vec<String>> {
     let mut options = vec!["--std=c++17".to_string()];
     for (name, value) in defines {
         options.push(format!("-D{name}={value}"));
@@ -46,7 +46,7 @@ fn options(defines: &[Define], capability: i32) -> Result<Vec<String>, CudaError
 }
 
 /// The architecture if this NVRTC supports it, else PTX for the newest supported one before it.
-fn architecture(capability: i32) -> Result<String, CudaError> {
+fn architecture(capability: i32) -> Result<String> {
     let mut count = 0;
     // SAFETY: the place outlives the call.
     check("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) })?;
@@ -66,12 +66,7 @@ fn architecture(capability: i32) -> Result<String, CudaError> {
 }
 
 /// Takes a compiled source from the cache, or compiles it.
-pub(super) fn compile_cached(
-    source: KernelSource,
-    defines: &[Define],
-    capability: i32,
-    driver: i32,
-) -> Result<Image, CudaError> {
+pub(super) fn compile_cached(source: KernelSource, defines: &[Define], capability: i32, driver: i32) -> Result<Image> {
     let (name, text) = (source.name(), source.text());
     let (major, minor) = nvrtc_version()?;
     let options = options(defines, capability)?;
@@ -90,7 +85,7 @@ pub(super) fn compile_cached(
     Ok(image)
 }
 
-fn compile(name: &str, text: &str, options: &[String]) -> Result<Image, CudaError> {
+fn compile(name: &str, text: &str, options: &[String]) -> Result<Image> {
     let architecture = options.last().cloned().unwrap_or_default();
     let broken = |what: &str| CudaError::Compile {
         source_name: name.into(),
@@ -126,7 +121,7 @@ fn compile(name: &str, text: &str, options: &[String]) -> Result<Image, CudaErro
 struct Program(sys::nvrtcProgram);
 
 impl Program {
-    fn new(text: &CString, title: &CString) -> Result<Self, CudaError> {
+    fn new(text: &CString, title: &CString) -> Result<Self> {
         let mut program = std::ptr::null_mut();
         // SAFETY: both texts end in a zero byte, and NVRTC copies them.
         check("nvrtcCreateProgram", unsafe {
@@ -140,7 +135,7 @@ impl Program {
         &self,
         size: unsafe fn(sys::nvrtcProgram, *mut usize) -> nvrtcResult,
         fill: unsafe fn(sys::nvrtcProgram, *mut std::ffi::c_char) -> nvrtcResult,
-    ) -> Result<Vec<u8>, CudaError> {
+    ) -> Result<Vec<u8>> {
         let mut count = 0;
         // SAFETY: the program is alive.
         check("nvrtcGetSize", unsafe { size(self.0, &mut count) })?;
@@ -158,7 +153,7 @@ impl Drop for Program {
     }
 }
 
-fn check(call: &'static str, status: nvrtcResult) -> Result<(), CudaError> {
+fn check(call: &'static str, status: nvrtcResult) -> Result<()> {
     if status == nvrtcResult::NVRTC_SUCCESS {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The context of a device, and its streams.
 
-use super::CudaError;
+use super::Result;
 use super::status::driver;
 use cudarc::driver::sys;
 use std::cell::Cell;
@@ -20,7 +20,7 @@ unsafe impl Sync for Context {}
 
 impl Context {
     /// Makes it the calling thread's context.
-    pub fn bind(&self) -> Result<(), CudaError> {
+    pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is alive as long as `self`.
         driver("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.handle) })
     }
@@ -83,7 +83,7 @@ unsafe impl Sync for Stream {}
 
 impl Stream {
     /// A new stream that does not synchronise with the legacy default stream.
-    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+    pub fn new(context: &Arc<Context>) -> Result<Self> {
         context.bind()?;
         let mut handle = std::ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;

@@ -6,7 +6,7 @@ use super::launch::Modules;
 use super::pool::{Pool, PoolLane};
 use super::staging::Staging;
 use super::status::{describe, driver};
-use super::{CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse, ProductMode, compiler, library};
+use super::{CudaError, DeviceBuffer, DeviceSlice, DeviceSliceMut, MemoryUse, ProductMode, Result, compiler, library};
 use crate::error::check_count;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
@@ -97,7 +97,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// A missing driver, device or library, with the way to get it.
-    pub fn new(ordinal: usize) -> Result<Self, CudaError> {
+    pub fn new(ordinal: usize) -> Result<Self> {
         Self::open(ordinal, Stream::new)
     }
 
@@ -111,15 +111,12 @@ impl CudaDevice {
     /// # Safety
     /// The stream must belong to the primary context of the device, and must outlive the returned value, its
     /// clones, and all buffers, events and CUDA graphs made with them.
-    pub unsafe fn on_stream(ordinal: usize, stream: *mut std::ffi::c_void) -> Result<Self, CudaError> {
+    pub unsafe fn on_stream(ordinal: usize, stream: *mut std::ffi::c_void) -> Result<Self> {
         // SAFETY: the caller vouches for it.
         Self::open(ordinal, |context| unsafe { Ok(Stream::borrowed(context, stream.cast())) })
     }
 
-    fn open(
-        ordinal: usize,
-        make_stream: impl FnOnce(&Arc<Context>) -> Result<Stream, CudaError>,
-    ) -> Result<Self, CudaError> {
+    fn open(ordinal: usize, make_stream: impl FnOnce(&Arc<Context>) -> Result<Stream>) -> Result<Self> {
         library::driver()?;
         let mut version = 0;
         // SAFETY: the library is there, and the place outlives the call.
@@ -267,7 +264,7 @@ impl CudaDevice {
     }
 
     /// A buffer of `length` values that are not initialised.
-    pub fn buffer<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
+    pub fn buffer<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>> {
         let pool = match &self.lane {
             Lane::Compute => &self.inner.pool,
             Lane::Ahead => &self.inner.ahead_pool,
@@ -277,7 +274,7 @@ impl CudaDevice {
     }
 
     /// A buffer of `length` values, all zero.
-    pub fn zeros<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>, CudaError> {
+    pub fn zeros<T: Pod>(&self, length: usize) -> Result<DeviceBuffer<T>> {
         let mut buffer = self.buffer(length)?;
         self.clear(buffer.view_mut())?;
         Ok(buffer)
@@ -285,14 +282,14 @@ impl CudaDevice {
 
     /// A copy of `values` on the device. `values` may be changed or freed as soon as this returns; the copy
     /// itself runs in stream order.
-    pub fn upload<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, CudaError> {
+    pub fn upload<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {
         let mut buffer = self.buffer(values.len())?;
         self.write(buffer.view_mut(), values)?;
         Ok(buffer)
     }
 
     /// Copies `values` to a slice of the device, as [`upload`](Self::upload) does.
-    pub fn write<T: Pod>(&self, to: DeviceSliceMut<'_, T>, values: &[T]) -> Result<(), CudaError> {
+    pub fn write<T: Pod>(&self, to: DeviceSliceMut<'_, T>, values: &[T]) -> Result<()> {
         check_count("copy to the device", "values", values.len(), to.len())?;
         if values.is_empty() {
             return Ok(());
@@ -309,7 +306,7 @@ impl CudaDevice {
     }
 
     /// Copies a slice to the host. Waits for all work queued before.
-    pub fn read<T: Pod>(&self, from: DeviceSlice<'_, T>, values: &mut [T]) -> Result<(), CudaError> {
+    pub fn read<T: Pod>(&self, from: DeviceSlice<'_, T>, values: &mut [T]) -> Result<()> {
         check_count("copy from the device", "values", values.len(), from.len())?;
         if values.is_empty() {
             return Ok(());
@@ -324,7 +321,7 @@ impl CudaDevice {
     }
 
     /// Copies a slice to another on the device, in stream order.
-    pub fn copy<T: Pod>(&self, from: DeviceSlice<'_, T>, to: DeviceSliceMut<'_, T>) -> Result<(), CudaError> {
+    pub fn copy<T: Pod>(&self, from: DeviceSlice<'_, T>, to: DeviceSliceMut<'_, T>) -> Result<()> {
         check_count("copy on the device", "destination", to.len(), from.len())?;
         if from.is_empty() {
             return Ok(());
@@ -337,7 +334,7 @@ impl CudaDevice {
     }
 
     /// Sets all bytes of a slice to zero, in stream order.
-    pub fn clear<T: Pod>(&self, slice: DeviceSliceMut<'_, T>) -> Result<(), CudaError> {
+    pub fn clear<T: Pod>(&self, slice: DeviceSliceMut<'_, T>) -> Result<()> {
         if slice.is_empty() {
             return Ok(());
         }
@@ -348,14 +345,14 @@ impl CudaDevice {
     }
 
     /// Waits for all work queued so far.
-    pub fn synchronise(&self) -> Result<(), CudaError> {
+    pub fn synchronise(&self) -> Result<()> {
         self.expect_no_capture("synchronisation")?;
         self.bind()?;
         // SAFETY: the stream is alive.
         driver("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.stream()) })
     }
 
-    pub(super) fn bind(&self) -> Result<(), CudaError> {
+    pub(super) fn bind(&self) -> Result<()> {
         self.inner.context.bind()
     }
 
@@ -368,7 +365,7 @@ impl CudaDevice {
     }
 
     /// Fails while work of this lane is being captured.
-    pub(super) fn expect_no_capture(&self, what: &'static str) -> Result<(), CudaError> {
+    pub(super) fn expect_no_capture(&self, what: &'static str) -> Result<()> {
         match (&self.lane, &*locked(&self.inner.capturing)) {
             (Lane::Compute, Some(_)) => Err(CudaError::Capture { what }),
             (Lane::Foreign(foreign), _) => foreign.expect_no_capture(what),
@@ -377,7 +374,7 @@ impl CudaDevice {
     }
 
     /// Fails while another thread captures work of this lane.
-    pub(super) fn expect_own_capture(&self) -> Result<(), CudaError> {
+    pub(super) fn expect_own_capture(&self) -> Result<()> {
         let current = || std::thread::current().id();
         match (&self.lane, &*locked(&self.inner.capturing)) {
             (Lane::Compute, Some(thread)) if *thread != current() => {
@@ -414,8 +411,8 @@ impl CudaDevice {
         &self,
         name: &'static str,
         key: Vec<usize>,
-        make: impl FnOnce() -> Result<R, CudaError>,
-    ) -> Result<Arc<R>, CudaError> {
+        make: impl FnOnce() -> Result<R>,
+    ) -> Result<Arc<R>> {
         let key = (TypeId::of::<R>(), name, key);
         if let Some(table) = locked(&self.inner.tables).get(&key)
             && let Ok(table) = Arc::clone(table).downcast::<R>()

@@ -8,7 +8,7 @@ use super::context::Stream;
 use super::device::Lane;
 use super::pool::{Pool, PoolLane};
 use super::status::driver;
-use super::{CudaDevice, CudaError, DeviceMemory, ProductMode};
+use super::{CudaDevice, CudaError, DeviceMemory, ProductMode, Result};
 use cudarc::driver::sys;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -31,7 +31,7 @@ impl Foreign {
     }
 
     /// Fails while the caller captures the stream.
-    pub fn expect_no_capture(&self, what: &'static str) -> Result<(), CudaError> {
+    pub fn expect_no_capture(&self, what: &'static str) -> Result<()> {
         let mut status = sys::CUstreamCaptureStatus_enum::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive, and `status` outlives the call.
         driver("cuStreamIsCapturing", unsafe { sys::cuStreamIsCapturing(self.stream(), &mut status) })?;

@@ -2,7 +2,7 @@
 
 use super::device::{Lane, locked};
 use super::status::{describe, driver};
-use super::{Arg, CudaDevice, CudaError, Define, KernelSource, compiler};
+use super::{Arg, CudaDevice, CudaError, Define, KernelSource, Result, compiler, uncountable};
 use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -37,12 +37,7 @@ impl CudaDevice {
     /// # Errors
     /// [`CudaError::Compile`] or [`CudaError::Load`] for a source that does not compile or load,
     /// [`CudaError::Capture`] while another thread captures a CUDA graph, or a name that the source lacks.
-    pub fn function(
-        &self,
-        source: KernelSource,
-        defines: &[Define],
-        name: &'static str,
-    ) -> Result<Launch<'_>, CudaError> {
+    pub fn function(&self, source: KernelSource, defines: &[Define], name: &'static str) -> Result<Launch<'_>> {
         self.expect_own_capture()?;
         let module = self.module(source, defines)?;
         let mut functions = locked(&module.functions);
@@ -60,7 +55,7 @@ impl CudaDevice {
                 function as usize
             }
         };
-        Ok(Launch { device: self, function: function as sys::CUfunction, shared_bytes: 0 })
+        Ok(Launch { device: self, name, function: function as sys::CUfunction, shared_bytes: 0 })
     }
 
     /// A kernel whose blocks get `shared_bytes` of dynamic shared memory.
@@ -73,7 +68,7 @@ impl CudaDevice {
         defines: &[Define],
         name: &'static str,
         shared_bytes: usize,
-    ) -> Result<Launch<'_>, CudaError> {
+    ) -> Result<Launch<'_>> {
         let launch = self.function(source, defines, name)?;
         self.bind()?;
         let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -89,7 +84,7 @@ impl CudaDevice {
         matches!(self.lane, Lane::Compute) && self.inner.capability >= (9, 0) && self.inner.driver >= 12_030
     }
 
-    fn module(&self, source: KernelSource, defines: &[Define]) -> Result<Arc<Module>, CudaError> {
+    fn module(&self, source: KernelSource, defines: &[Define]) -> Result<Arc<Module>> {
         let key = (source.key(), defines.to_vec());
         let mut modules = locked(&self.inner.modules);
         if let Some(module) = modules.get(&key) {
@@ -118,6 +113,7 @@ impl CudaDevice {
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
     device: &'a CudaDevice,
+    name: &'static str,
     function: sys::CUfunction,
     shared_bytes: usize,
 }
@@ -131,12 +127,7 @@ impl Launch<'_> {
     /// # Safety
     /// The arguments must match those of the kernel in number, order and type, and the kernel must stay
     /// within the buffers they point to.
-    pub unsafe fn run(
-        self,
-        blocks: (usize, usize),
-        threads: (usize, usize),
-        arguments: &[Arg],
-    ) -> Result<(), CudaError> {
+    pub unsafe fn run(self, blocks: (usize, usize), threads: (usize, usize), arguments: &[Arg]) -> Result<()> {
         if blocks.0 == 0 || blocks.1 == 0 {
             return Ok(());
         }
@@ -147,7 +138,10 @@ impl Launch<'_> {
             return Err(refused(format!("{} arguments, at most {} are possible", arguments.len(), pointers.len())));
         }
         for (pointer, argument) in pointers.iter_mut().zip(arguments) {
-            *pointer = std::ptr::from_ref(&argument.0).cast_mut().cast();
+            *pointer = std::ptr::from_ref(&argument.bits).cast_mut().cast();
+        }
+        if let Some(count) = arguments.iter().find_map(|argument| argument.too_large) {
+            return Err(uncountable(self.name, count).into());
         }
         self.device.bind()?;
         let mut attribute = sys::CUlaunchAttribute {
@@ -179,7 +173,7 @@ impl Launch<'_> {
     ///
     /// # Safety
     /// As [`run`](Self::run).
-    pub unsafe fn over(self, count: usize, arguments: &[Arg]) -> Result<(), CudaError> {
+    pub unsafe fn over(self, count: usize, arguments: &[Arg]) -> Result<()> {
         // SAFETY: the caller vouches for it.
         unsafe { self.run((count.div_ceil(256), 1), (256, 1), arguments) }
     }
@@ -188,7 +182,7 @@ impl Launch<'_> {
     ///
     /// # Safety
     /// As [`run`](Self::run).
-    pub unsafe fn over_fours(self, count: usize, arguments: &[Arg]) -> Result<(), CudaError> {
+    pub unsafe fn over_fours(self, count: usize, arguments: &[Arg]) -> Result<()> {
         // SAFETY: the caller vouches for it.
         unsafe { self.run((count.div_ceil(4 * 256), 1), (256, 1), arguments) }
     }

@@ -3,24 +3,24 @@
 //! The dynamic loader is tried first, then the usual folders of a toolkit and of Python packages. A library
 //! opened by its path is afterwards found by its name.
 
-use super::CudaError;
+use super::{CudaError, Result};
 use std::path::{Path, PathBuf};
 
 /// The searched places, for messages.
 type Searched = String;
 
-pub(super) fn driver() -> Result<(), CudaError> {
+pub(super) fn driver() -> Result<()> {
     // SAFETY: opening the driver's library runs its initialisers only.
     if unsafe { cudarc::driver::sys::is_culib_present() } { Ok(()) } else { Err(CudaError::NoDriver) }
 }
 
-pub(super) fn nvrtc() -> Result<(), CudaError> {
+pub(super) fn nvrtc() -> Result<()> {
     // SAFETY: as above.
     let present = || unsafe { cudarc::nvrtc::sys::is_culib_present() };
     ensure(present, &["libnvrtc-builtins.so", "libnvrtc.so"]).map_err(|searched| CudaError::NoNvrtc { searched })
 }
 
-pub(super) fn cublas() -> Result<(), CudaError> {
+pub(super) fn cublas() -> Result<()> {
     // SAFETY: as above.
     let present = || unsafe { cudarc::cublas::sys::is_culib_present() };
     ensure(present, &["libcublasLt.so", "libcublas.so"]).map_err(|searched| CudaError::NoCublas { searched })

@@ -22,5 +22,5 @@ pub use timer::Timer;
 
 use super::{
     Arg, CudaError, Define, DeviceBuffer, DeviceMemory, DeviceSlice, DeviceSliceMut, KernelSource, MemoryUse,
-    ProductMode, products, sources,
+    ProductMode, Result, products, sources, uncountable,
 };

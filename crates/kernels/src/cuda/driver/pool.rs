@@ -6,7 +6,7 @@
 
 use super::context::{Context, Stream};
 use super::status::driver;
-use super::{CudaError, DeviceMemory, MemoryUse};
+use super::{CudaError, DeviceMemory, MemoryUse, Result};
 use cudarc::driver::sys;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -134,7 +134,7 @@ impl Pool {
     }
 
     /// A block of at least `bytes`.
-    pub fn take(&self, bytes: usize) -> Result<Block, CudaError> {
+    pub fn take(&self, bytes: usize) -> Result<Block> {
         if let PoolLane::Foreign { memory, stream } = &self.lane {
             self.context.bind()?;
             let address = memory.allocate(bytes, *stream as *mut _);
@@ -170,7 +170,7 @@ impl Pool {
         Ok(block)
     }
 
-    fn allocate(&self, state: &mut PoolState, size: usize) -> Result<Block, CudaError> {
+    fn allocate(&self, state: &mut PoolState, size: usize) -> Result<Block> {
         self.context.bind()?;
         for attempt in 0..2 {
             let mut address = 0;

@@ -1,6 +1,6 @@
 //! Copies from host memory that do not wait.
 
-use super::CudaError;
+use super::Result;
 use super::status::driver;
 use cudarc::driver::sys;
 
@@ -29,7 +29,7 @@ impl Staging {
     const MOST: usize = 64;
 
     /// Copies bytes to the device on a stream. The context is current. `bytes` are read before this returns.
-    pub fn copy(&mut self, bytes: &[u8], to: u64, stream: sys::CUstream) -> Result<(), CudaError> {
+    pub fn copy(&mut self, bytes: &[u8], to: u64, stream: sys::CUstream) -> Result<()> {
         let place = self.block(bytes.len())?;
         let block = &self.blocks[place];
         // SAFETY: the block is at least as long as the bytes, no copy out of it is under way, and it
@@ -42,7 +42,7 @@ impl Staging {
     }
 
     /// A block of at least `size` bytes that no copy is reading.
-    fn block(&mut self, size: usize) -> Result<usize, CudaError> {
+    fn block(&mut self, size: usize) -> Result<usize> {
         // SAFETY: the event is alive.
         let done = |block: &PinnedBlock| unsafe { sys::cuEventQuery(block.copied) == sys::CUresult::CUDA_SUCCESS };
         let fits = |block: &PinnedBlock| block.size >= size;

@@ -1,9 +1,9 @@
 //! Results of driver calls.
 
-use super::CudaError;
+use super::{CudaError, Result};
 
 /// The status of a driver call as a result.
-pub(super) fn driver(call: &'static str, status: cudarc::driver::sys::CUresult) -> Result<(), CudaError> {
+pub(super) fn driver(call: &'static str, status: cudarc::driver::sys::CUresult) -> Result<()> {
     status.result().map_err(|error| CudaError::Call { call, problem: describe(&error) })
 }
 

@@ -1,7 +1,7 @@
 //! Time of work on the device, measured by events.
 
 use super::status::driver;
-use super::{CudaDevice, CudaError};
+use super::{CudaDevice, CudaError, Result};
 use cudarc::driver::sys;
 
 /// `cuEventElapsedTime` with the signature of all drivers since CUDA 12.
@@ -16,7 +16,7 @@ pub struct Timer {
 
 impl Timer {
     /// A timer for a device.
-    pub fn new(device: &CudaDevice) -> Result<Self, CudaError> {
+    pub fn new(device: &CudaDevice) -> Result<Self> {
         device.bind()?;
         let mut events = [std::ptr::null_mut(); 2];
         for event in &mut events {
@@ -35,7 +35,7 @@ impl Timer {
     }
 
     /// Milliseconds between the two events. Waits for the second.
-    fn elapsed(&self) -> Result<f64, CudaError> {
+    fn elapsed(&self) -> Result<f64> {
         let mut time = 0.0f32;
         // SAFETY: both events are alive and recorded.
         unsafe {
@@ -48,7 +48,7 @@ impl Timer {
         Ok(f64::from(time))
     }
 
-    fn record(&self, event: usize) -> Result<(), CudaError> {
+    fn record(&self, event: usize) -> Result<()> {
         self.device.bind()?;
         // SAFETY: event and stream are alive.
         driver("cuEventRecord", unsafe { sys::cuEventRecord(self.events[event], self.device.stream()) })

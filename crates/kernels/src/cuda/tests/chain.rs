@@ -4,7 +4,7 @@ use super::*;
 use crate::linear::Linear;
 use crate::messages;
 use crate::messages::chain::{self, Chain, SendLayer};
-use crate::regular::{Plan, Regular, cuda::DevicePlan};
+use crate::regular::{self, Regular, cuda::DevicePlan};
 use crate::self_map::SelfMap;
 
 /// Weights that change the values of a channel little.
@@ -52,7 +52,6 @@ fn messages_in_one_kernel() {
         let input = kind(input);
         let hidden = FeatureType::uniform(channels, band_limit);
         let config = Regular::new(hidden.clone(), 2 * band_limit + 1, Activation::Relu);
-        let plan = Plan::<f64>::new(&config).unwrap();
         let device_plan = DevicePlan::new(&config).unwrap();
         let (ends, width) = (2 * input.dimension(), hidden.dimension());
         let map = |layer: usize| Linear { inputs: if layer == 0 { ends } else { width }, outputs: width, bias: true };
@@ -83,7 +82,7 @@ fn messages_in_one_kernel() {
                 let (mut sum, mut value) = (vec![0.0; edges * width], vec![0.0; edges * width]);
                 let x = &values[sums.len()];
                 linear::reference::forward(map, edges, x, &weight, &bias, &mut sum);
-                regular::forward(&plan, edges, &sum, &mut value).unwrap();
+                regular::reference::forward(&config, &sum, &mut value);
                 values.push(value);
                 sums.push(sum);
             }
@@ -94,7 +93,7 @@ fn messages_in_one_kernel() {
             for index in (0..count).rev() {
                 let (map, layer) = (&maps[index], &layers[index]);
                 let mut dsum = vec![0.0; sums[index].len()];
-                regular::backward(&plan, edges, &sums[index], &gradient, &mut dsum).unwrap();
+                regular::reference::backward(&config, &sums[index], &gradient, &mut dsum);
                 let mut of_layer = [map.weight_count(), width].map(|n| vec![0.0; n]);
                 let [dweight, dbias] = &mut of_layer;
                 gradient = vec![0.0; edges * map.inputs];
@@ -136,7 +135,6 @@ fn updates_in_one_kernel() {
     for (channels, band_limit, count, vertices) in [(16, 2, 2, 1001), (8, 1, 3, 7), (24, 0, 1, 100)] {
         let kind = FeatureType::uniform(channels, band_limit);
         let config = Regular::new(kind.clone(), 2 * band_limit + 1, Activation::Relu);
-        let plan = Plan::<f64>::new(&config).unwrap();
         let device_plan = DevicePlan::new(&config).unwrap();
         let chain = Chain::update(&device, &kind, count, &device_plan);
         let chain = chain.unwrap().unwrap();
@@ -167,7 +165,7 @@ fn updates_in_one_kernel() {
             let mut sum = vec![0.0; vertices * width];
             self_map::reference::forward(map, vertices, &values[sums.len()], &weight, &bias, &mut sum);
             let mut value = vec![0.0; sum.len()];
-            regular::forward(&plan, vertices, &sum, &mut value).unwrap();
+            regular::reference::forward(&config, &sum, &mut value);
             values.push(value);
             sums.push(sum);
         }
@@ -177,7 +175,7 @@ fn updates_in_one_kernel() {
             let (map, layer) = (&maps[index], &layers[index]);
             if index + 1 < count {
                 let mut dsum = vec![0.0; gradient.len()];
-                regular::backward(&plan, vertices, &sums[index], &gradient, &mut dsum).unwrap();
+                regular::reference::backward(&config, &sums[index], &gradient, &mut dsum);
                 gradient = dsum;
             }
             let mut of_layer = [map.parameter_count(), channels].map(|n| vec![0.0; n]);

@@ -4,7 +4,7 @@
 use super::*;
 use crate::Scratch;
 use crate::diffusion::{Spectra, basis_width};
-use crate::diffusion_net::{self, DiffusionNet, Saved, Weights};
+use crate::diffusion_net::{self, DiffusionNet, Weights};
 use crate::dropout::cuda::DeviceStream;
 
 const STREAMS: [Stream; 2] = [Stream { seed: 5, step: 3 }, Stream { seed: 6, step: 3 }];
@@ -29,26 +29,6 @@ fn parameters(op: &DiffusionNet) -> Weights<Vec<f32>> {
         hidden_bias: signs(24.0).collect(),
         update: scaled(c * c, 17, scale),
         update_bias: scaled(c, 18, 1.0),
-    }
-}
-
-fn views<T>(saved: &mut Saved<Vec<T>>) -> Saved<&mut [T]> {
-    Saved {
-        features: &mut saved.features,
-        mapped: &mut saved.mapped,
-        first: &mut saved.first,
-        second: &mut saved.second,
-        spectrum: &mut saved.spectrum,
-    }
-}
-
-fn buffers(saved: &mut Saved<DeviceBuffer<f32>>) -> Saved<DeviceSliceMut<'_, f32>> {
-    Saved {
-        features: saved.features.view_mut(),
-        mapped: saved.mapped.view_mut(),
-        first: saved.first.view_mut(),
-        second: saved.second.view_mut(),
-        spectrum: saved.spectrum.view_mut(),
     }
 }
 
@@ -111,7 +91,7 @@ fn blocks_of_diffusion_net() {
             (dropout > 0.0).then_some(STREAMS),
             &wide(&x),
             &mut y,
-            views(&mut saved),
+            saved.each_mut().map(|values| &mut values[..]),
             &mut scratch,
         )
         .unwrap();
@@ -126,7 +106,7 @@ fn blocks_of_diffusion_net() {
             dropout > 0.0,
             spectra,
             w,
-            views(&mut saved),
+            saved.each_mut().map(|values| &mut values[..]),
             &wide(&dy),
             Some(&mut dx),
             Weights::from_array(each),
@@ -183,7 +163,7 @@ fn blocks_of_diffusion_net() {
                 (dropout > 0.0).then_some(streams),
                 x.view(),
                 y.view_mut(),
-                buffers(&mut saved),
+                saved.each_mut().map(DeviceBuffer::view_mut),
             )
             .unwrap();
             let mut gradients = w.map(|values| up(&vec![start; values.len()])).into_array();
@@ -195,7 +175,7 @@ fn blocks_of_diffusion_net() {
                 dropout > 0.0,
                 spectra,
                 w,
-                buffers(&mut saved),
+                saved.each_mut().map(DeviceBuffer::view_mut),
                 dy.view(),
                 Some(dx.view_mut()),
                 Weights::from_array(each),

@@ -121,6 +121,21 @@ fn operator() -> gauge_conv::GaugeConv {
     gauge_conv::GaugeConv { bias: false, ..gauge_conv::GaugeConv::new(kind("8x0 + 4x1"), kind("4x0 + 4x1 + 4x2")) }
 }
 
+/// A convolution without a bias, and its gradients.
+fn both_ways(
+    device: &CudaDevice,
+    op: &gauge_conv::GaugeConv,
+    graph: DeviceGraphView<'_>,
+    [x, neighbour, self_term, dy]: [DeviceSlice<'_, f32>; 4],
+    y: DeviceSliceMut<'_, f32>,
+    [dx, dneighbour, dself_term]: [DeviceSliceMut<'_, f32>; 3],
+) -> Result<(), CudaError> {
+    let (bias, dx, dbias) = (DeviceSlice::empty(), Some(dx), DeviceSliceMut::empty());
+    gauge_conv::Forward { op, graph, x, neighbour, self_term, bias, y }.launch(device)?;
+    let pass = gauge_conv::Backward { op, graph, x, neighbour, self_term, bias, dy, dx, dneighbour, dself_term, dbias };
+    pass.launch(device)
+}
+
 /// A convolution and its gradients on the stream of a device, in foreign memory, against the reference.
 fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
     device.set_product_mode(ProductMode::F32);
@@ -138,7 +153,7 @@ fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
         let on_host = gauge_conv::Weights { neighbour: &wide_weights[..], self_term: &wide_own[..], bias: &[][..] };
         let (mut y, mut dx) = (vec![0.0; dy.len()], vec![0.0; x.len()]);
         let (mut dw, mut ds) = (vec![0.0; weights.len()], vec![0.0; own.len()]);
-        gauge_conv::reference::forward(&op, graph.wide.view(), &wide(&x), on_host, &mut y).unwrap();
+        gauge_conv::reference::forward(&op, graph.wide.view(), &wide(&x), on_host, &mut y);
         gauge_conv::reference::backward(
             &op,
             graph.wide.view(),
@@ -147,8 +162,7 @@ fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
             &wide(&dy),
             &mut dx,
             gauge_conv::Weights { neighbour: &mut dw[..], self_term: &mut ds[..], bias: &mut [][..] },
-        )
-        .unwrap();
+        );
 
         let foreign = ForeignGraph::new(graph.narrow.view());
         let (x, dy) = (Foreign::new(&x), Foreign::new(&dy));
@@ -156,21 +170,9 @@ fn convolve_on(device: &CudaDevice, stream: sys::CUstream) {
         let zeros = |count: usize| Foreign::new(&vec![0f32; count]);
         let mut found = [y.len(), dx.len(), dw.len(), ds.len()].map(zeros);
         let [fy, fdx, fdw, fds] = &mut found;
-        let on_device =
-            gauge_conv::Weights { neighbour: weights.view(), self_term: own.view(), bias: DeviceSlice::empty() };
-        let graph_view = foreign.view();
-        gauge_conv::cuda::forward(device, &op, graph_view, x.view(), on_device, fy.view_mut()).unwrap();
-        gauge_conv::cuda::backward(
-            device,
-            &op,
-            graph_view,
-            x.view(),
-            on_device,
-            dy.view(),
-            Some(fdx.view_mut()),
-            gauge_conv::Weights { neighbour: fdw.view_mut(), self_term: fds.view_mut(), bias: DeviceSliceMut::empty() },
-        )
-        .unwrap();
+        let (op, graph_view, x, dy) = (&op, foreign.view(), x.view(), dy.view());
+        let (to, gradients) = (fy.view_mut(), [fdx, fdw, fds].map(Foreign::view_mut));
+        both_ways(device, op, graph_view, [x, weights.view(), own.view(), dy], to, gradients).unwrap();
         for (name, found, expected) in [
             ("y", &found[0], &y),
             ("dx", &found[1], &dx),
@@ -329,23 +331,12 @@ fn a_captured_step_runs_on_graphs_with_other_numbers_of_edges() {
     let weights = device.upload(&random(op.neighbour_count(), 3)).unwrap();
     let own = device.upload(&random(op.self_count(), 4)).unwrap();
     let step = |graph: &DeviceGraph| -> Result<[DeviceBuffer<f32>; 3], CudaError> {
-        let weights =
-            gauge_conv::Weights { neighbour: weights.view(), self_term: own.view(), bias: DeviceSlice::empty() };
         let (mut y, mut dx) = (device.zeros(dy.len())?, device.zeros(x.len())?);
         let mut dw = device.zeros(op.neighbour_count())?;
         let mut ds = device.zeros(op.self_count())?;
-        let (graph, x) = (graph.view(), x.view());
-        gauge_conv::cuda::forward(&device, &op, graph, x, weights, y.view_mut())?;
-        gauge_conv::cuda::backward(
-            &device,
-            &op,
-            graph,
-            x,
-            weights,
-            dy.view(),
-            Some(dx.view_mut()),
-            gauge_conv::Weights { neighbour: dw.view_mut(), self_term: ds.view_mut(), bias: DeviceSliceMut::empty() },
-        )?;
+        let given = [x.view(), weights.view(), own.view(), dy.view()];
+        let gradients = [dx.view_mut(), dw.view_mut(), ds.view_mut()];
+        both_ways(&device, &op, graph.view(), given, y.view_mut(), gradients)?;
         Ok([y, dx, dw])
     };
     let bits = |buffers: &[DeviceBuffer<f32>; 3]| {

@@ -97,9 +97,8 @@ fn gauge_convolution() {
             let [dn, ds, db] = &mut sums;
             let gradients = gauge_conv::Weights { neighbour: &mut dn[..], self_term: ds, bias: db };
             let wx = wide(&x);
-            gauge_conv::reference::forward(&op, graph.wide.view(), &wx, weights, &mut y).unwrap();
-            gauge_conv::reference::backward(&op, graph.wide.view(), &wx, weights, &wide(&dy), &mut dx, gradients)
-                .unwrap();
+            gauge_conv::reference::forward(&op, graph.wide.view(), &wx, weights, &mut y);
+            gauge_conv::reference::backward(&op, graph.wide.view(), &wx, weights, &wide(&dy), &mut dx, gradients);
             let what = format!("{}, {input} to {output}", graph.name);
             let expected = [
                 ("y", &y[..]),
@@ -115,25 +114,27 @@ fn gauge_convolution() {
                 let [x, dy] = [&x, &dy].map(|values| up(&[&[0.0][..shift], values].concat()));
                 let [x, dy] = [&x, &dy].map(|values| values.view().slice(shift..usize::MAX));
                 let (neighbour, own, bias) = (up(&neighbour), up(&own), up(&bias));
-                let weights =
-                    gauge_conv::Weights { neighbour: neighbour.view(), self_term: own.view(), bias: bias.view() };
+                let (neighbour, self_term, bias) = (neighbour.view(), own.view(), bias.view());
+                let (op, graph) = (&op, on_device.view());
                 let mut y = poisoned(device, dy.len());
                 let mut dx = poisoned(device, x.len());
                 let [mut dn, mut ds, mut db] = before.clone().map(|values| up(&values));
-                gauge_conv::cuda::forward(device, &op, on_device.view(), x, weights, y.view_mut()).unwrap();
-                let gradients =
-                    gauge_conv::Weights { neighbour: dn.view_mut(), self_term: ds.view_mut(), bias: db.view_mut() };
-                gauge_conv::cuda::backward(
-                    device,
-                    &op,
-                    on_device.view(),
+                let pass = gauge_conv::Forward { op, graph, x, neighbour, self_term, bias, y: y.view_mut() };
+                pass.launch(device).unwrap();
+                let pass = gauge_conv::Backward {
+                    op,
+                    graph,
                     x,
-                    weights,
+                    neighbour,
+                    self_term,
+                    bias,
                     dy,
-                    Some(dx.view_mut()),
-                    gradients,
-                )
-                .unwrap();
+                    dx: Some(dx.view_mut()),
+                    dneighbour: dn.view_mut(),
+                    dself_term: ds.view_mut(),
+                    dbias: db.view_mut(),
+                };
+                pass.launch(device).unwrap();
                 [y, dx, dn, ds, db]
             });
         }

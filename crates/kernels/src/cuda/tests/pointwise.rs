@@ -77,8 +77,8 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                 let zeros = || (vec![0.5; slots], vec![0.25; slots]);
                 let backward = |dz: &[f64]| {
                     let (mut dx, (mut dgamma, mut dbeta)) = (vec![0.0; x.len()], zeros());
-                    let mut gradients = batch_norm::NormGradients { gamma: &mut dgamma[..], beta: &mut dbeta };
-                    batch_norm::reference::backward(&normalisation, &wx, dz, &mut dx, &mut gradients);
+                    let gradients = [&mut dgamma[..], &mut dbeta];
+                    batch_norm::reference::backward(&normalisation, &wx, dz, &mut dx, gradients);
                     (dx, dgamma, dbeta)
                 };
                 let (norm_dx, norm_dgamma, norm_dbeta) = backward(&wide(&dz));
@@ -113,49 +113,29 @@ fn batch_normalisation_and_the_regular_nonlinearity() {
                     } else {
                         norm_cuda::DeviceStatistics::running(device, gamma.view(), constant.view()).unwrap()
                     };
-                    let normalisation = batch_norm::Normalisation {
-                        config: &norm,
-                        statistics: &statistics,
-                        gamma: gamma.view(),
-                        beta: beta.view(),
-                    };
+                    let (statistics, gamma, beta) = (&statistics, gamma.view(), beta.view());
+                    let norm = batch_norm::Normalisation { config: &norm, statistics, gamma, beta };
                     let nan = |count: usize| poisoned(device, count);
                     let mut z = nan(x.len());
-                    norm_cuda::forward(device, normalisation, rows, x.view(), z.view_mut()).unwrap();
+                    let (x, dy) = (x.view(), dy.view());
+                    batch_norm::Forward { rows, norm, x, y: z.view_mut() }.launch(device).unwrap();
                     let start = |value: f32| up(&vec![value; slots]);
                     let (mut norm_dx, mut ndg, mut ndb) = (nan(x.len()), start(0.5), start(0.25));
-                    let gradients = batch_norm::NormGradients { gamma: ndg.view_mut(), beta: ndb.view_mut() };
-                    norm_cuda::backward(
-                        device,
-                        normalisation,
-                        rows,
-                        x.view(),
-                        dz.view(),
-                        norm_dx.view_mut(),
-                        gradients,
-                    )
-                    .unwrap();
-                    use regular::cuda as regular_cuda;
-                    let plan = regular_cuda::DevicePlan::new(&config).unwrap();
+                    let (dx, dgamma, dbeta) = (norm_dx.view_mut(), ndg.view_mut(), ndb.view_mut());
+                    batch_norm::Backward { rows, norm, x, dy: dz.view(), dx, dgamma, dbeta }.launch(device).unwrap();
+                    let plan = &regular::cuda::DevicePlan::new(&config).unwrap();
                     let (mut plain_y, mut plain_dx) = (nan(dy.len()), nan(x.len()));
-                    regular_cuda::forward(device, &plan, rows, x.view(), plain_y.view_mut()).unwrap();
-                    regular_cuda::backward(device, &plan, rows, x.view(), dy.view(), plain_dx.view_mut()).unwrap();
+                    let (mut none_dg, mut none_db) = (up(&[]), up(&[]));
                     let (mut y, mut dx) = (nan(dy.len()), nan(x.len()));
-                    regular_cuda::forward_normalised(device, &plan, normalisation, rows, x.view(), y.view_mut())
-                        .unwrap();
                     let (mut dg, mut db) = (start(0.5), start(0.25));
-                    let gradients = batch_norm::NormGradients { gamma: dg.view_mut(), beta: db.view_mut() };
-                    regular_cuda::backward_normalised(
-                        device,
-                        &plan,
-                        normalisation,
-                        rows,
-                        x.view(),
-                        dy.view(),
-                        dx.view_mut(),
-                        gradients,
-                    )
-                    .unwrap();
+                    for (norm, y, dx, dgamma, dbeta) in [
+                        (None, &mut plain_y, &mut plain_dx, &mut none_dg, &mut none_db),
+                        (Some(norm), &mut y, &mut dx, &mut dg, &mut db),
+                    ] {
+                        regular::Forward { rows, plan, norm, x, y: y.view_mut() }.launch(device).unwrap();
+                        let (dx, dgamma, dbeta) = (dx.view_mut(), dgamma.view_mut(), dbeta.view_mut());
+                        regular::Backward { rows, plan, norm, x, dy, dx, dgamma, dbeta }.launch(device).unwrap();
+                    }
                     [z, norm_dx, ndg, ndb, plain_y, plain_dx, y, dx, dg, db]
                 });
             }
@@ -202,10 +182,9 @@ fn running_averages() {
     assert_eq!(device_mean.to_vec(&device).unwrap(), mean);
     assert_eq!(device_variance.to_vec(&device).unwrap(), variance);
     let normalised = [&statistics, &at_once].map(|statistics| {
-        let normalisation =
-            batch_norm::Normalisation { config: &norm, statistics, gamma: gamma.view(), beta: beta.view() };
+        let norm = batch_norm::Normalisation { config: &norm, statistics, gamma: gamma.view(), beta: beta.view() };
         let mut y = device.zeros(77 * 7).unwrap();
-        batch_norm::cuda::forward(&device, normalisation, 77, x.view(), y.view_mut()).unwrap();
+        batch_norm::Forward { rows: 77, norm, x: x.view(), y: y.view_mut() }.launch(&device).unwrap();
         y.to_vec(&device).unwrap()
     });
     assert_eq!(normalised[0], normalised[1]);

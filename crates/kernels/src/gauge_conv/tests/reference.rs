@@ -3,7 +3,7 @@
 use crate::aggregate::reference::{reversed, rotated};
 use crate::gauge_conv::{GaugeConv, Weights};
 use crate::self_map::{self, SelfMap};
-use crate::{EdgePhases, GraphView, KernelError, Real};
+use crate::{EdgePhases, GraphView, Real};
 
 /// `sum_r phi_r(radius) W_r`, `[D_out, D_in]`.
 fn kernel<T: Real>(op: &GaugeConv, neighbour: &[T], radius: T) -> Vec<T> {
@@ -122,15 +122,8 @@ fn self_map(op: &GaugeConv) -> SelfMap {
     SelfMap { input: op.input.clone(), output: op.output.clone(), bias: false }
 }
 
-/// Reference version of [`forward`](crate::gauge_conv::forward).
-pub fn forward<T: Real>(
-    op: &GaugeConv,
-    graph: GraphView<'_, T>,
-    x: &[T],
-    weights: Weights<&[T]>,
-    y: &mut [T],
-) -> Result<(), KernelError> {
-    op.check(graph.vertex_count(), x, ("y", y), weights)?;
+/// Reference version of [`Forward`](crate::gauge_conv::Forward).
+pub fn forward<T: Real>(op: &GaugeConv, graph: GraphView<'_, T>, x: &[T], weights: Weights<&[T]>, y: &mut [T]) {
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     y.fill(T::zero());
     for p in 0..graph.vertex_count() {
@@ -164,10 +157,9 @@ pub fn forward<T: Real>(
             *y += bias;
         }
     }
-    Ok(())
 }
 
-/// Reference version of [`backward`](crate::gauge_conv::backward), each edge's message transposed.
+/// Reference version of [`Backward`](crate::gauge_conv::Backward), each edge's message transposed.
 pub fn backward<T: Real>(
     op: &GaugeConv,
     graph: GraphView<'_, T>,
@@ -176,8 +168,7 @@ pub fn backward<T: Real>(
     dy: &[T],
     dx: &mut [T],
     gradients: Weights<&mut [T]>,
-) -> Result<(), KernelError> {
-    op.check_backward(graph, x, dy, Some(dx), weights, &gradients)?;
+) {
     let (inputs, outputs) = (op.input.dimension(), op.output.dimension());
     dx.fill(T::zero());
     for p in 0..graph.vertex_count() {
@@ -247,5 +238,4 @@ pub fn backward<T: Real>(
             *gradient += dy;
         }
     }
-    Ok(())
 }

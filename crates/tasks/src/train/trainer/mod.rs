@@ -23,7 +23,7 @@ use super::run_directory::RunDirectory;
 use super::scaled::Scaled;
 use super::stop::StopFlag;
 use crate::models::ModelWithParameters;
-use crate::{FeatureScaling, SampleSource, TaskError};
+use crate::{FeatureScaling, Result, SampleSource, TaskError};
 use gemcnn_nn::{
     Device, Module, NnError, Objective, Optimiser, Parameters, Schedule, StepSettings, Stepper, Stream, Workspace,
 };
@@ -95,7 +95,7 @@ impl<'a> Trainer<'a> {
         run: &'a RunDirectory,
         device: &Device,
         observer: &mut dyn Observer,
-    ) -> Result<Self, TaskError> {
+    ) -> Result<Self> {
         let config = problem.config;
         if problem.training.is_empty() {
             return Err(TaskError::setting("data", "the training split has no meshes"));
@@ -162,7 +162,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Computes class weights, ranges and scaling, and calibrates the network, before the first step.
-    fn begin(&mut self) -> Result<(), TaskError> {
+    fn begin(&mut self) -> Result<()> {
         let config = self.problem.config;
         let training = &Chosen::originals(self.problem.training);
         if let Objective::Classes { count, .. } = self.problem.objective {
@@ -198,7 +198,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Goes on from a checkpoint of the same run.
-    fn resume(&mut self, checkpoint: Checkpoint, observer: &mut dyn Observer) -> Result<(), TaskError> {
+    fn resume(&mut self, checkpoint: Checkpoint, observer: &mut dyn Observer) -> Result<()> {
         let path = self.run.checkpoint();
         let differences = self.identity.differences(&checkpoint.identity);
         if !differences.is_empty() {
@@ -242,7 +242,7 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// A sample that cannot be loaded, a loss that is not finite, or a full disk. The latest checkpoint stays.
-    pub fn run(&mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, TaskError> {
+    pub fn run(&mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome> {
         let config = self.problem.config;
         let (epochs, steps) = (config.epochs, self.plan.steps());
         observer.observe(Event::Started {
@@ -317,7 +317,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Makes one optimisation step.
-    fn step(&mut self, prepared: &PreparedBatch) -> Result<(), TaskError> {
+    fn step(&mut self, prepared: &PreparedBatch) -> Result<()> {
         let config = self.problem.config;
         let rate = self.rate(self.progress.epoch * self.plan.steps() + self.progress.step);
         let State { network, parameters, optimiser, workspace, stepper } = &mut self.state;
@@ -358,7 +358,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Reads all queued losses. On a GPU this waits for their steps.
-    fn read_losses(&mut self) -> Result<(), TaskError> {
+    fn read_losses(&mut self) -> Result<()> {
         for (step, samples, loss) in std::mem::take(&mut self.unread.losses) {
             let scores = loss.read()?;
             if !scores.loss.is_finite() {
@@ -381,7 +381,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Finishes an epoch: computes its scores and evaluates if that is due.
-    fn finish_epoch(&mut self) -> Result<Record, TaskError> {
+    fn finish_epoch(&mut self) -> Result<Record> {
         let config = self.problem.config;
         self.read_losses()?;
         self.progress.seconds += self.clock.lap();
@@ -425,7 +425,7 @@ impl<'a> Trainer<'a> {
         Ok(record)
     }
 
-    fn evaluate(&mut self, samples: &dyn SampleSource) -> Result<Option<Scores>, TaskError> {
+    fn evaluate(&mut self, samples: &dyn SampleSource) -> Result<Option<Scores>> {
         let State { network, parameters, optimiser, workspace, .. } = &mut self.state;
         let averaged = optimiser.averaged(parameters)?;
         let batch = self.plan.meshes_per_step();
@@ -452,7 +452,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Writes a checkpoint, unless the latest one holds the current state.
-    fn checkpoint(&mut self) -> Result<(), TaskError> {
+    fn checkpoint(&mut self) -> Result<()> {
         if self.is_saved {
             return Ok(());
         }

@@ -5,14 +5,14 @@ use super::super::metrics::Record;
 use super::super::model;
 use super::super::seal::{read_sealed, sealed};
 use super::{State, Trainer};
-use crate::TaskError;
 use crate::models::ModelWithParameters;
+use crate::{Result, TaskError};
 use gemcnn_nn::{Archive, NnError};
 
 impl Trainer<'_> {
     /// Writes the model of an epoch if `keep_best` is set and its evaluation is the best so far; true if it was
     /// written.
-    pub(super) fn keep_best(&self, record: &Record) -> Result<bool, TaskError> {
+    pub(super) fn keep_best(&self, record: &Record) -> Result<bool> {
         let config = self.problem.config;
         let Some(error) = record.selection_error().filter(|_| config.keep_best) else { return Ok(false) };
         let kept = self.kept().and_then(Record::selection_error);
@@ -35,7 +35,7 @@ impl Trainer<'_> {
 
     /// The selected model and its epoch, if there is one. None if a process that was killed has written that of a later
     /// epoch, which is not reached again yet.
-    pub(super) fn best(&self) -> Result<Option<(u64, Archive)>, TaskError> {
+    pub(super) fn best(&self) -> Result<Option<(u64, Archive)>> {
         let Some(record) = self.kept().filter(|_| self.selects()) else { return Ok(None) };
         let path = self.run.best();
         let read = || {
@@ -52,7 +52,7 @@ impl Trainer<'_> {
     ///
     /// # Errors
     /// A failed GPU operation, or a file that cannot be read.
-    pub fn final_model(&self) -> Result<Vec<u8>, TaskError> {
+    pub fn final_model(&self) -> Result<Vec<u8>> {
         match self.best()? {
             Some((_, mut best)) => {
                 // The data may have moved since.
@@ -67,18 +67,18 @@ impl Trainer<'_> {
     ///
     /// # Errors
     /// A failed GPU operation, or a file that cannot be written.
-    pub(super) fn write_model(&self) -> Result<(), TaskError> {
+    pub(super) fn write_model(&self) -> Result<()> {
         let bytes = self.final_model()?;
         self.run.write_durably(&self.run.model(), &bytes)
     }
 
     /// The current model as the bytes of a sealed archive.
-    fn model(&self, epoch: u64) -> Result<Vec<u8>, TaskError> {
+    fn model(&self, epoch: u64) -> Result<Vec<u8>> {
         Ok(sealed(self.archive(epoch)?)?)
     }
 
     /// The current model as an archive, with averaged weights if there is an average.
-    pub(super) fn archive(&self, epoch: u64) -> Result<Archive, TaskError> {
+    pub(super) fn archive(&self, epoch: u64) -> Result<Archive> {
         let mut archive = Archive::new();
         let State { network, parameters, optimiser, .. } = &self.state;
         optimiser.averaged(parameters)?.store(&mut archive, WEIGHTS)?;
@@ -97,7 +97,7 @@ impl Trainer<'_> {
     ///
     /// # Errors
     /// A failed GPU operation.
-    pub fn into_model(self) -> Result<ModelWithParameters, TaskError> {
+    pub fn into_model(self) -> Result<ModelWithParameters> {
         let State { network, parameters, optimiser, .. } = self.state;
         let parameters = optimiser.averaged(&parameters)?.into_owned();
         Ok((network, parameters))
