@@ -5,6 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// The problem of a folder in which a command finds no mesh.
+pub const NO_MESHES: &str = "the folder has no meshes; give a mesh or a folder of meshes";
+
 /// A failure of a command.
 #[derive(Debug)]
 pub enum Failure {

@@ -1,7 +1,7 @@
 //! `gemcnn match`: maps between meshes.
 
 use crate::device::DeviceArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, NO_MESHES};
 use crate::mesh;
 use crate::output::{count, print, print_on, say, write_file};
 use crate::predict::lies_in;
@@ -205,10 +205,7 @@ impl MatchArgs {
             write_fields(&folder.join(format!("{name}.ply")), a, &found, &columns)?;
         }
         if table.lines().count() == 1 && bad == 0 {
-            return Err(Failure::input(format!(
-                "{}: the folder has no meshes; give a mesh or a folder of meshes",
-                many.display()
-            )));
+            return Err(Failure::at(many)(NO_MESHES));
         }
         write_file(&folder.join(TABLE), table.as_bytes())?;
         if bad > 0 { Err(Failure::Reported) } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! `gemcnn predict`: a trained model on meshes.
 
 use crate::device::DeviceArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, NO_MESHES};
 use crate::kinds::{AXES, word};
 use crate::output::{print, print_on, say};
 use clap::Args;
@@ -112,10 +112,7 @@ impl PredictArgs {
             match mesh_files(named) {
                 Ok(found) => {
                     if found.is_empty() {
-                        say(format_args!(
-                            "error: {}: the folder has no meshes; give a mesh or a folder of meshes",
-                            named.display()
-                        ));
+                        say(format_args!("error: {}: {NO_MESHES}", named.display()));
                         bad += 1;
                     }
                     paths.extend(found);

@@ -188,8 +188,8 @@ impl Bodies {
         })
     }
 
-    /// The mean error of a map times 100, and the share of flips.
-    fn errors(&self, a: &Body, b: &Body, map: &[SurfacePoint]) -> Result<[f64; 2], TaskError> {
+    /// The mean error of a map times 100, to the nearest vertices and to points in faces, and the share of flips.
+    fn errors(&self, a: &Body, b: &Body, map: &[SurfacePoint]) -> Result<[f64; 3], TaskError> {
         let nearest = |image: &SurfacePoint| b.nearest[image.nearest_corner() as usize];
         let mut targets: Vec<u32> = map.iter().map(nearest).collect();
         targets.sort_unstable();
@@ -200,12 +200,15 @@ impl Bodies {
         let error = |(vertex, image): (usize, &SurfacePoint)| {
             let place = targets.binary_search(&nearest(image)).unwrap_or(0);
             let along = distances[place][a.nearest[vertex] as usize] / self.unit;
-            if along < NEAR { a.places[vertex].distance(image.position(&b.places)) } else { along }
+            let corner = b.places[image.nearest_corner() as usize];
+            let near = |found: DVec3| if along < NEAR { a.places[vertex].distance(found) } else { along };
+            (near(corner), near(image.position(&b.places)))
         };
-        let errors: Vec<f64> = map.iter().enumerate().map(error).collect();
-        let count = errors.len().max(1) as f64;
-        let flips = errors.iter().filter(|&&error| error > FLIPPED).count();
-        Ok([100.0 * errors.iter().sum::<f64>() / count, flips as f64 / count])
+        let (vertices, points): (Vec<f64>, Vec<f64>) = map.iter().enumerate().map(error).unzip();
+        let count = vertices.len().max(1) as f64;
+        let flips = vertices.iter().filter(|&&error| error > FLIPPED).count();
+        let [mean, precise] = [vertices, points].map(|errors| 100.0 * errors.iter().sum::<f64>() / count);
+        Ok([mean, precise, flips as f64 / count])
     }
 }
 
@@ -246,11 +249,10 @@ pub fn run(settings: &Settings, device: &Device) -> Result<Results, TaskError> {
             };
             let found = maps().map_err(invalid(format!("pair {pair}")))?;
             row.seconds.push(start.elapsed().as_secs_f64());
-            let vertices: Vec<SurfacePoint> = found.vertices().into_iter().map(SurfacePoint::vertex).collect();
-            let [mean, flips] = bodies.errors(&a, &b, &vertices)?;
+            let [mean, precise, flips] = bodies.errors(&a, &b, &found.forward)?;
             row.means.push(mean);
+            row.precise.push(precise);
             row.flips.push(flips);
-            row.precise.push(bodies.errors(&a, &b, &found.forward)?[0]);
         }
     }
     Ok(Results { settings: settings.clone(), rows, trials })

@@ -4,6 +4,7 @@ use crate::{Result, SampleSource, TaskError};
 use gemcnn_nn::columns::{Bounds, Moments, restore, standardise};
 use gemcnn_nn::{FeatureType, Target, irrep_dimension};
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 
 /// Largest size of a scaled feature: of a scalar, or of the length of a channel of order above 0.
 const LIMIT: f32 = 10.0;
@@ -50,8 +51,8 @@ impl FeatureScaling {
     /// finite are skipped, and a constant channel keeps its scale.
     pub fn fit<'a>(kind: &FeatureType, features: impl IntoIterator<Item = &'a [f32]>) -> Self {
         let pieces: Vec<&[f32]> = features.into_iter().collect();
-        let all_loaded = Self::fit_pieces(kind, pieces.len(), |index| Ok(pieces[index].to_vec()));
-        all_loaded.unwrap_or_else(|_| Self::identity(kind))
+        let Ok(scaling) = Self::fit_pieces(kind, pieces.len(), |index| Ok::<_, Infallible>(pieces[index].to_vec()));
+        scaling
     }
 
     /// Computes the scaling from the features of a source.
@@ -62,7 +63,7 @@ impl FeatureScaling {
         Self::fit_pieces(kind, source.len(), |index| Ok(source.load(index)?.features))
     }
 
-    fn fit_pieces(kind: &FeatureType, count: usize, load: impl Fn(usize) -> Result<Vec<f32>>) -> Result<Self> {
+    fn fit_pieces<E>(kind: &FeatureType, count: usize, load: impl Fn(usize) -> Result<Vec<f32>, E>) -> Result<Self, E> {
         let width = kind.dimension().max(1);
         let mut some = Vec::new();
         for index in (0..count).step_by(count.div_ceil(BOUND_SAMPLES).max(1)) {

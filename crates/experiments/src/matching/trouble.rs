@@ -34,8 +34,8 @@ pub(super) fn run(
                 trouble,
                 verdict: found.evidence.verdict(),
                 evidence: found.evidence,
-                error: errors.map(|[mean, _]| mean),
-                flips: errors.map(|[_, flips]| flips),
+                error: errors.map(|[_, precise, _]| precise),
+                flips: errors.map(|[.., flips]| flips),
             });
         }
     }
